@@ -1,0 +1,49 @@
+"""anyplug: one host that runs the plugins of every agent.
+
+>>> async with Host(plugins=["examples/word-count"]) as host:
+...     result = await host.call("word_count", {"text": "one two"})
+
+Names are imported on first use, so that the command line pays only for what it needs.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anyplug.errors import AnyplugError as AnyplugError
+    from anyplug.gate import Answer as Answer
+    from anyplug.gate import Question as Question
+    from anyplug.host import Host as Host
+    from anyplug.model import File as File
+    from anyplug.model import Image as Image
+    from anyplug.model import Plugin as Plugin
+    from anyplug.model import Problem as Problem
+    from anyplug.model import Result as Result
+    from anyplug.model import Text as Text
+    from anyplug.model import Tool as Tool
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "AnyplugError": "anyplug.errors",
+    "Answer": "anyplug.gate",
+    "Question": "anyplug.gate",
+    "Host": "anyplug.host",
+    "File": "anyplug.model",
+    "Image": "anyplug.model",
+    "Plugin": "anyplug.model",
+    "Problem": "anyplug.model",
+    "Result": "anyplug.model",
+    "Text": "anyplug.model",
+    "Tool": "anyplug.model",
+}
+
+__all__ = ["__version__", *_EXPORTS]  # noqa: PLE0604 - the keys are strings
+
+
+def __getattr__(name: str) -> Any:
+    module = _EXPORTS.get(name)
+    if module is None:
+        raise AttributeError(f"module 'anyplug' has no attribute {name!r}")
+    from importlib import import_module  # only for those who use the library's names
+
+    return getattr(import_module(module), name)

@@ -1,0 +1,103 @@
+"""Reads the world: roots, plugins, decisions and digests become a snapshot. No event loop needed."""
+
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from anyplug import approval, digest, discovery, registry
+from anyplug.approval import Approvals, Standing
+from anyplug.digest import Digest, Reading
+from anyplug.formats import table
+from anyplug.model import Plugin
+from anyplug.registry import Snapshot
+from anyplug.settings import Home, standard_roots
+from anyplug.store import Store
+
+_Basis = tuple[Plugin, approval.Approval | None, Reading | None]  # what a standing was concluded from
+
+
+class Catalog:
+    """Where plugins come from, for one home and one project folder."""
+
+    def __init__(self, home: Home, explicit: Sequence[str] = (), roots: Sequence[str] | None = None) -> None:
+        """`roots` replaces the standard ones; none at all is an empty list."""
+        self.home = home
+        self.settings = home.read_settings()
+        self.explicit = list(explicit)
+        self.roots = standard_roots(home, os.getcwd()) if roots is None else [os.path.abspath(r) for r in roots]
+        self.store = Store(home.store)
+        self.approvals = Approvals(self.store)
+        self._readings: dict[str, Reading] = {}
+        self._standings: dict[str, tuple[_Basis, Standing]] = {}
+
+    def load(self, previous: Snapshot | None = None) -> Snapshot:
+        """Read everything. A plugin that is broken now keeps its last good definition, with the problem."""
+        plugins = discovery.discover(self.explicit, self.roots)
+        if previous is not None:
+            good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}
+            plugins = [_last_good(plugin, good.get(plugin.path)) for plugin in plugins]
+        return registry.build(plugins, self.standing)
+
+    def standing(self, plugin: Plugin) -> Standing:
+        """Say where a plugin stands this very moment, by a look at its files if anybody approved it."""
+        decision = None if plugin.explicit else self.approvals.of(plugin)
+        if not plugin.explicit and self.approvals.is_disabled(plugin):
+            return Standing(state="disabled", reason=f"`anyplug enable {plugin.name}` switches it on")
+        if cure := table.BY_NAME[plugin.format].switched_off(plugin, None):
+            return Standing(state="disabled", reason=cure)
+        try:
+            needs_look = plugin.explicit or (decision is not None and decision.approved)
+            reading = self._reading(plugin) if needs_look else None
+        except OSError as error:
+            return Standing(state="changed", changes=(f"cannot read {error.filename}: {error.strerror}",))
+        basis = (plugin, decision, reading)
+        known = self._standings.get(plugin.path)
+        if known is not None and all(a is b for a, b in zip(known[0], basis, strict=True)):
+            return known[1]
+        standing = approval.judge(plugin, decision, reading.as_digest() if reading else None)
+        self._standings[plugin.path] = (basis, standing)
+        return standing
+
+    def digest(self, plugin: Plugin) -> Digest:
+        """Take a plugin's digest, from the cache if no stamp is another. Raises OSError."""
+        return self._reading(plugin).as_digest()
+
+    def known_digest(self, plugin: Plugin) -> str | None:
+        """Give the digest that was taken last, without a look."""
+        known = self._readings.get(plugin.path)
+        return known.digest if known else None
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.store.close()
+
+    def _reading(self, plugin: Plugin) -> Reading:
+        before = self._readings.get(plugin.path) or self._stored(plugin)
+        every_file = table.BY_NAME[plugin.format].EVERY_FILE_COUNTS
+        reading = digest.take(plugin.path, every_file=every_file, before=before)
+        if reading is not before:
+            self._save(plugin, reading)
+        self._readings[plugin.path] = reading
+        return reading
+
+    def _stored(self, plugin: Plugin) -> Reading | None:
+        rows = self.store.rows("SELECT reading FROM digests WHERE path = ?", plugin.path)
+        return msgspec.msgpack.decode(rows[0][0], type=Reading) if rows else None
+
+    def _save(self, plugin: Plugin, reading: Reading) -> None:
+        if plugin.explicit:
+            return  # a folder that is being written: hashing it is cheaper than remembering it
+        try:
+            record = msgspec.msgpack.encode(reading)
+        except UnicodeEncodeError:
+            return  # a file's name is no text: its plugin is hashed anew by each process
+        self.store.run("INSERT OR REPLACE INTO digests VALUES (?, ?)", plugin.path, record)
+
+
+def _last_good(plugin: Plugin, good: Plugin | None) -> Plugin:
+    """Keep what a plugin was before a broken edit, and name the problem."""
+    if good is None or not plugin.is_broken:
+        return plugin
+    problems = tuple(msgspec.structs.replace(problem, level="warning") for problem in plugin.problems)
+    return msgspec.structs.replace(good, problems=problems)

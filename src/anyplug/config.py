@@ -1,0 +1,105 @@
+"""A plugin's `config.json`: the values that a person set, kept beside the plugin because its tools read it there.
+
+Tools rewrite it too, so it is read anew at each use and merged, never cached. What cannot be parsed is never
+overwritten. The key `permissions` (which tools may run) is honoured and never written.
+"""
+
+import os
+import re
+from typing import Any
+
+import msgspec
+
+from anyplug.errors import ConfigError, UsageError
+from anyplug.model import ConfigKey, Plugin
+
+FILE = "config.json"
+PERMISSIONS = "permissions"
+EVERYTHING = "*"
+SHOWN_SECRET = "•••"
+
+_SECRET_NAME = re.compile(r"key|token|password|secret|cookie", re.IGNORECASE)
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a key is named like a secret."""
+    return bool(_SECRET_NAME.search(name))
+
+
+def read(plugin: Plugin) -> dict[str, Any]:
+    """Read the values; raises ConfigError if the file cannot be understood."""
+    path = os.path.join(plugin.path, FILE)
+    try:
+        with open(path, "rb") as file:
+            value = msgspec.json.decode(file.read().removeprefix(b"\xef\xbb\xbf"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"cannot read {path}: {error}", "mend the file; it was left as it is") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} must hold a JSON object", "mend the file; it was left as it is")
+    return value
+
+
+def missing(plugin: Plugin, values: dict[str, Any]) -> list[str]:
+    """List the required keys that have no value. An empty string is none."""
+    return [
+        key.name
+        for key in plugin.config
+        if key.required and key.default is msgspec.UNSET and values.get(key.name) in (None, "")
+    ]
+
+
+def fill_in_defaults(plugin: Plugin, values: dict[str, Any]) -> dict[str, Any]:
+    """Add the defaults of keys that are not there, because tools look for them in the file."""
+    absent = {
+        key.name: key.default for key in plugin.config if key.default is not msgspec.UNSET and key.name not in values
+    }
+    if absent:
+        values = values | absent
+        _write(plugin, values)
+    return values
+
+
+def change(plugin: Plugin, given: dict[str, str], unset: list[str]) -> dict[str, Any]:
+    """Set and unset keys; raises UsageError for keys that the plugin does not know."""
+    known = {key.name: key for key in plugin.config}
+    unknown = [name for name in (*given, *unset) if name not in known or name == PERMISSIONS]
+    if unknown:
+        has = f"it has {', '.join(known)}" if known else "it takes no configuration"
+        raise UsageError(f"plugin '{plugin.name}' has no configuration value '{unknown[0]}'", has)
+    values = read(plugin) | {name: _typed(known[name], word) for name, word in given.items()}
+    for name in unset:
+        values.pop(name, None)
+    _write(plugin, values)
+    return values
+
+
+def allows(values: dict[str, Any], tool: str | None) -> bool:
+    """Whether the file's `permissions` let the plugin (or one tool of it) run."""
+    allowed = values.get(PERMISSIONS, [EVERYTHING])
+    if not isinstance(allowed, list):
+        return True
+    return bool(allowed) if tool is None else EVERYTHING in allowed or tool in allowed
+
+
+def _typed(key: ConfigKey, word: str) -> Any:
+    """Read a word as what the default is, so that a number stays one."""
+    if isinstance(key.default, str) or key.default in (None, msgspec.UNSET):
+        return word
+    try:
+        return msgspec.json.decode(word)
+    except msgspec.DecodeError:
+        return word
+
+
+def _write(plugin: Plugin, values: dict[str, Any]) -> None:
+    path = os.path.join(plugin.path, FILE)
+    new = f"{path}.{os.getpid()}.tmp"
+    try:
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(values), indent=2))
+        os.replace(new, path)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}", "check the folder's permissions") from error

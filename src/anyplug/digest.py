@@ -1,0 +1,149 @@
+"""The digest of what runs: which files of a plugin count, and their hash, with a cache that trusts only stamps.
+
+A stamp is a file's size, times and inode. Before each call the stamps are taken again; only what has another
+stamp is read again.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+
+import msgspec
+
+NEVER = frozenset({".git", "__pycache__"})
+CONFIG = "config.json"  # at the top: the person's values, which tools rewrite
+MANIFESTS = frozenset({"manifest.json", "plugin.json", "extension.json", "mcp.json", "package.json"})
+LOCKS = frozenset(
+    {"package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "uv.lock", "poetry.lock",
+     "pyproject.toml", "requirements.txt", "Cargo.lock", "go.sum", "Gemfile.lock"}
+)  # fmt: skip
+CODE_SUFFIXES = frozenset(
+    {".py", ".pyc", ".pyd", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx", ".node", ".wasm",
+     ".sh", ".bash", ".zsh", ".fish", ".rb", ".pl", ".pm", ".lua", ".php", ".r", ".jl", ".go", ".rs", ".c", ".swift",
+     ".so", ".dylib", ".dll", ".exe", ".jar", ".class", ".jq", ".awk", ".sed", ".rego"}
+)  # fmt: skip
+EXECUTABLE = 0o111
+CHUNK = 1 << 20
+
+Stamp = tuple[str, int, int, int, int, int]  # path, mode, size, mtime, ctime, inode
+
+
+class Digest(msgspec.Struct, frozen=True):
+    """The hash over all that counts, and each file's own, to say later what changed."""
+
+    value: str
+    files: dict[str, str]
+
+
+class Reading(msgspec.Struct, frozen=True, array_like=True):
+    """A digest with the stamps under which it was taken; `hashes` has an empty one for files that do not count."""
+
+    stamps: tuple[Stamp, ...]
+    hashes: tuple[str, ...]
+    digest: str
+    folders: tuple[Stamp, ...]
+
+    def still_holds(self, root: str) -> bool:
+        """Whether every stamp is as it was. A file that comes, goes or is replaced stamps its folder."""
+        try:
+            for before in self.folders:
+                if _stamp(before[0], os.stat(root + before[0])) != before:
+                    return False
+            return all(_stamp(before[0], _look(root + "/" + before[0])) == before for before in self.stamps)
+        except OSError:
+            return False
+
+    def as_digest(self) -> Digest:
+        """Give the digest itself."""
+        counted = {printable(stamp[0]): sha for stamp, sha in zip(self.stamps, self.hashes, strict=True) if sha}
+        return Digest(self.digest, counted)
+
+
+def printable(path: str) -> str:
+    """Write a file's name so that it can be shown and stored, whatever bytes it has."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+def take(folder: str, *, every_file: bool, before: Reading | None) -> Reading:
+    """Take a plugin's digest; gives `before` itself if no stamp is another. Raises OSError if files are gone."""
+    if before is not None and before.still_holds(folder):
+        return before
+    folders: list[Stamp] = []
+    stamps = tuple(sorted(_stamps(folder, "", folders)))
+    known = dict(zip(before.stamps, before.hashes, strict=True)) if before is not None else {}
+    hashes = tuple(known[stamp] if stamp in known else _hash(folder, stamp, every_file=every_file) for stamp in stamps)
+    total = hashlib.sha256()
+    for stamp, sha in zip(stamps, hashes, strict=True):
+        if sha:
+            total.update(f"{stamp[0]}\0{stamp[1] & EXECUTABLE:o}\0{sha}\n".encode("utf-8", "surrogateescape"))
+    return Reading(stamps, hashes, total.hexdigest(), tuple(folders))
+
+
+def _stamps(root: str, below: str, folders: list[Stamp]) -> Iterator[Stamp]:
+    """Stamp what lies in `root` + `below` (empty, or beginning with a slash), and every folder on the way."""
+    here = root + below
+    folders.append(_stamp(below, os.stat(here)))
+    with os.scandir(here) as entries:
+        for entry in entries:
+            name = entry.name
+            if name in NEVER or (not below and name == CONFIG):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _stamps(root, f"{below}/{name}", folders)
+            else:
+                yield _stamp(f"{below[1:]}/{name}" if below else name, _look(entry.path))
+
+
+def _stamp(path: str, found: os.stat_result) -> Stamp:
+    return (path, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+
+
+def _look(path: str) -> os.stat_result:
+    """Look at a file; at the one behind it if it is a link to a file."""
+    found = os.lstat(path)
+    return (_behind(path) or found) if stat.S_ISLNK(found.st_mode) else found
+
+
+def _behind(link: str) -> os.stat_result | None:
+    """Look at the file behind a link; None if there is none."""
+    try:
+        found = os.stat(link)
+    except OSError:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _hash(folder: str, stamp: Stamp, *, every_file: bool) -> str:
+    """Hash one file, or give an empty string if it does not count."""
+    relative, mode = stamp[0], stamp[1]
+    path = os.path.join(folder, relative)
+    link = os.readlink(path) if os.path.islink(path) else ""
+    if not stat.S_ISREG(mode):
+        return hashlib.sha256(f"{stat.S_IFMT(mode):o} {link}".encode("utf-8", "surrogateescape")).hexdigest()
+    total = hashlib.sha256(link.encode("utf-8", "surrogateescape"))
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except PermissionError:
+        return total.hexdigest()  # what we may not read, the plugin may not read either; its stamp still counts
+    with os.fdopen(fd, "rb") as file:
+        chunk = file.read(CHUNK)
+        if not every_file and not _counts(relative, mode, chunk):
+            return ""
+        while chunk:
+            total.update(chunk)
+            chunk = file.read(CHUNK)
+    return total.hexdigest()
+
+
+def _counts(relative: str, mode: int, head: bytes) -> bool:
+    """Whether a file can run, or decides what runs."""
+    name = os.path.basename(relative)
+    return bool(
+        mode & EXECUTABLE
+        or name in MANIFESTS
+        or name in LOCKS
+        or os.path.splitext(name)[1].lower() in CODE_SUFFIXES
+        or "node_modules/" in relative
+        or head.startswith((b"#!", b"\x7fELF"))
+    )

@@ -1,0 +1,76 @@
+"""Finds plugins: looks through the roots in order and reads what is there. Knows nothing of trust."""
+
+import gc
+import os
+from collections.abc import Iterator
+
+from anyplug.digest import printable
+from anyplug.formats import table
+from anyplug.formats.contract import Folder
+from anyplug.model import Plugin
+
+
+def discover(explicit: list[str], roots: list[str]) -> list[Plugin]:
+    """Read every plugin, first those that the person named. The same folder is read once."""
+    plugins: list[Plugin] = []
+    seen: set[str] = set()
+    collecting = gc.isenabled()
+    gc.disable()  # thousands of small objects that all stay: collecting meanwhile costs three times the work
+    try:
+        for folder in _folders(explicit, roots):
+            if folder.path in seen:
+                continue
+            seen.add(folder.path)
+            plugin = read(folder)
+            if plugin is not None:
+                plugins.append(plugin)
+    finally:
+        if collecting:
+            gc.enable()
+    return plugins
+
+
+def read(folder: Folder) -> Plugin | None:
+    """Read one folder; a fault of any kind is a problem of that plugin and of no other."""
+    escaped = printable(folder.found_at)
+    if escaped != folder.found_at:
+        folder = Folder(escaped, escaped, folder.explicit)
+        return table.broken(folder, f"{escaped} is not a name in UTF-8", "rename the folder")
+    try:
+        os.stat(folder.path)
+    except OSError as error:
+        if os.path.islink(folder.found_at):
+            return table.broken(folder, f"{folder.found_at} is a link that leads nowhere", "mend or remove the link")
+        return table.broken(folder, f"cannot read {folder.found_at}: {error.strerror}", "check the path")
+    if not os.access(folder.path, os.R_OK | os.X_OK):
+        return table.broken(folder, f"the folder {folder.path} may not be read", f"chmod u+rx {folder.path}")
+    plugin = table.load(folder)
+    if plugin is None and folder.explicit:
+        manifests = " or ".join(format.MANIFEST for format in table.FORMATS)
+        return table.broken(folder, f"{folder.found_at} holds no plugin", f"a plugin's folder has a {manifests}")
+    return plugin
+
+
+def _folders(explicit: list[str], roots: list[str]) -> Iterator[Folder]:
+    for path in explicit:
+        found_at = os.path.abspath(os.path.expanduser(path))
+        yield Folder(os.path.realpath(found_at), found_at, explicit=True)
+    for root in roots:
+        yield from _folders_in(os.path.realpath(root), root)
+
+
+def _folders_in(real_root: str, root: str) -> Iterator[Folder]:
+    try:
+        with os.scandir(root) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError:
+        return  # most roots do not exist
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_symlink():
+            real = os.path.realpath(entry.path)
+            if not os.path.exists(real) or os.path.isdir(real):
+                yield Folder(real, entry.path)
+        elif entry.is_dir(follow_symlinks=False):
+            yield Folder(os.path.join(real_root, entry.name), entry.path)

@@ -1,0 +1,92 @@
+"""Reading manifests: bounded, tolerant of a byte-order mark, and with every fault as a Problem with its cure."""
+
+import os
+import stat
+from typing import Any
+
+import msgspec
+
+from anyplug.model import Problem
+from anyplug.runtime.diagnosis import diagnose
+
+LARGEST_MANIFEST = 4 << 20  # bytes; real ones have a few thousand
+BOM = b"\xef\xbb\xbf"
+
+
+class Report:
+    """Collects what is wrong with one plugin."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether any problem is an error."""
+        return any(problem.level == "error" for problem in self.problems)
+
+    def error(self, message: str, hint: str = "", code: str = "bad_manifest") -> None:
+        """Note something that keeps the plugin from loading."""
+        self.problems.append(Problem(code, message, hint, "error"))
+
+    def warn(self, message: str, hint: str = "", code: str = "bad_manifest") -> None:
+        """Note something that does not."""
+        self.problems.append(Problem(code, message, hint, "warning"))
+
+
+def read_file(path: str, largest: int = LARGEST_MANIFEST) -> bytes:
+    """Read a small regular file; raises OSError, also if it is no such file."""
+    # A pipe or a device in a stranger's folder must not hold us up.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(f"{path} is not a regular file")
+        if found.st_size > largest:
+            raise OSError(f"{path} has {found.st_size:,} bytes; the limit is {largest:,}")
+        return os.read(fd, found.st_size + 1)
+    finally:
+        os.close(fd)
+
+
+def read_object(path: str, report: Report, *, fatal: bool = True) -> dict[str, Any] | None:
+    """Read a JSON object; a fault is noted and gives None."""
+    note = report.error if fatal else report.warn
+    name = os.path.basename(path)
+    try:
+        text = read_file(path)
+    except OSError as error:
+        note(f"Cannot read plugin manifest at {path}: {error.strerror or error}", "make it a readable file")
+        return None
+    try:
+        value = msgspec.json.decode(text.removeprefix(BOM))
+    except (msgspec.DecodeError, RecursionError) as error:
+        note(f"{name} is not valid JSON at {path}: {error}", f"python3 -m json.tool {path} shows the place")
+        return None
+    if not isinstance(value, dict):
+        note(f"{name} is not valid JSON at {path}: it must hold an object", "begin it with { and end it with }")
+        return None
+    return value
+
+
+def entrypoint(folder: str, base: str, given: str, report: Report, *, what: str, fatal: bool) -> str:
+    """Resolve a program's path inside a plugin; a fault is noted and gives an empty string."""
+    note = report.error if fatal else report.warn
+    if given.startswith(("/", "~")) or "\0" in given:
+        note(f"{what} '{given}' must be a relative path", "name it relative to its manifest")
+        return ""
+    path = os.path.normpath(os.path.join(base, given))
+    # Only a link can lead out of a normalised path: most entrypoints need one look.
+    real = os.path.realpath(path) if os.path.islink(path) or "/" in given else path
+    if not is_inside(path, folder) or not is_inside(real, folder):
+        note(f"{what} '{given}' leads out of the plugin's folder", "keep the program inside the plugin")
+        return ""
+    if not os.access(path, os.X_OK) or os.path.isdir(path):
+        fault = diagnose(path)
+        if fault is not None:
+            report.warn(f"{what} '{given}' cannot be run: {fault.reason}", fault.hint, "not_executable")
+    return path
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Whether a normalised path lies in a folder."""
+    return path.startswith(folder + os.sep)

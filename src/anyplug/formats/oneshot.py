@@ -1,0 +1,92 @@
+"""What formats share whose call is one process: its failures, each in the words that the format's users know."""
+
+import os
+
+import msgspec
+
+from anyplug.errors import (
+    STDERR_SHOWN,
+    CallError,
+    Crashed,
+    NotExecutable,
+    TimedOut,
+    TooLarge,
+    Unavailable,
+)
+from anyplug.model import Call
+from anyplug.runtime.diagnosis import diagnose
+from anyplug.runtime.guard import signal_name
+from anyplug.runtime.program import Finished, Program
+
+COMMAND_NOT_FOUND = 127  # what shells and env exit with
+
+
+class Words(msgspec.Struct, frozen=True):
+    """How a format says it."""
+
+    timed_out: str  # with {seconds}
+    too_large: str  # with {size}
+    crashed: str
+    not_executable: str
+    not_started: str
+
+
+def failure(call: Call, program: Program, finished: Finished, words: Words) -> CallError:
+    """Describe a process that did not exit with 0."""
+    stdout, stderr = decode(finished.stdout), decode(finished.stderr)
+    if finished.ending == "not_started":
+        return _not_started(call, program, finished, words)
+    if finished.ending == "timed_out":
+        return TimedOut(
+            words.timed_out.format(seconds=program.timeout_s),
+            "run it by hand to see what it waits for; "
+            f"`timeout_s` under [plugins.{call.plugin.name}] in settings.toml changes the limit",
+            partial=stdout,
+            stderr=stderr,
+        )
+    if finished.ending == "too_large":
+        return TooLarge(
+            words.too_large.format(size=_size(program.max_stdout)),
+            "make it answer with less, or write to a file and answer with its path",
+            stderr=stderr,
+        )
+    if finished.ending == "lost":
+        return Unavailable(f"{words.crashed}: {finished.reason}", "call it again")
+    return _crashed(finished, words, stdout, stderr)
+
+
+def decode(output: bytes) -> str:
+    """Read a stranger's output as text."""
+    return output.decode(errors="replace")
+
+
+def _crashed(finished: Finished, words: Words, stdout: str, stderr: str) -> Crashed:
+    code = finished.exit_code or 0
+    said = stderr.strip()[:STDERR_SHOWN]
+    if code < 0:
+        said = f"killed by {signal_name(-code)}" + (f"; {said}" if said else "")
+    hint = "run it by hand with the same input and look at its stderr"
+    if code == COMMAND_NOT_FOUND:
+        hint = "a program that it needs, or its interpreter, is not installed"
+    return Crashed(
+        f"{words.crashed} (exit {abs(code)})" + (f": {said}" if said else ""),
+        hint,
+        partial=stdout,
+        stderr=stderr,
+        exit_code=code,
+    )
+
+
+def _not_started(call: Call, program: Program, finished: Finished, words: Words) -> CallError:
+    path = call.tool.program
+    if not os.path.isdir(call.plugin.path):
+        return Unavailable(f"the folder of plugin '{call.plugin.name}' is gone: {call.plugin.path}", "install it again")
+    fault = diagnose(path, program.env.get("PATH"))
+    if fault is None:
+        return NotExecutable(f"{words.not_started}: {path}: {finished.reason}", "run it by hand")
+    what = words.not_started if os.access(path, os.X_OK) else words.not_executable
+    return NotExecutable(f"{what}: {path}: {fault.reason}", fault.hint)
+
+
+def _size(limit: int) -> str:
+    return f"{limit >> 20}MB" if limit % (1 << 20) == 0 else f"{limit:,} bytes"

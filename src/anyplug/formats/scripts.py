@@ -1,0 +1,72 @@
+"""How a script is started, and how `uv` scripts get their dependencies before their first call."""
+
+import functools
+import hashlib
+import os
+import re
+import sys
+
+from anyplug.runtime.diagnosis import has_shebang_or_is_binary
+from anyplug.runtime.program import Program
+from anyplug.settings import Home
+
+RESOLVE_S = 600.0  # a large dependency over a slow line
+HEAD_BYTES = 64 << 10  # where the metadata of a script stands
+MAX_OUTPUT = 1 << 20
+
+_METADATA = re.compile(rb"^# /// script\s*$", re.MULTILINE)
+
+
+def command(program: str) -> tuple[str, ...]:
+    """Give the command for a program; a file without a shebang is the shell's, as with `execvp`."""
+    return (program,) if has_shebang_or_is_binary(program) else ("/bin/sh", program)
+
+
+def resolution(script: str, environment: dict[str, str], cache: str) -> Program | None:
+    """Give the program that resolves a script's dependencies; None if it has none, or they are resolved."""
+    uv = environment["PATH"].partition(":")[0] + "/uv"
+    if not _names_dependencies(script) or os.path.exists(_marker(script, cache)) or not os.path.exists(uv):
+        return None
+    return Program(
+        argv=(uv, "sync", "--script", script),
+        cwd=os.path.dirname(script),
+        env=environment,
+        stdin=b"",
+        timeout_s=RESOLVE_S,
+        max_stdout=MAX_OUTPUT,
+        max_stderr=MAX_OUTPUT,
+    )
+
+
+def remember(script: str, cache: str) -> None:
+    """Note that a script's dependencies are resolved, until the script changes."""
+    marker = _marker(script, cache)
+    os.makedirs(os.path.dirname(marker), exist_ok=True)
+    with open(marker, "wb"):
+        pass
+
+
+@functools.cache
+def _our_own_places() -> tuple[str, ...]:
+    return tuple({os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)})
+
+
+def visible(plugin: str, home: Home) -> tuple[str, ...]:
+    """Give the folders that a program needs to see even where /tmp is its own."""
+    return (plugin, home.path, *_our_own_places())
+
+
+def _names_dependencies(script: str) -> bool:
+    try:
+        with open(script, "rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError:
+        return False
+    return head.startswith(b"#!") and b"uv" in head.partition(b"\n")[0] and bool(_METADATA.search(head))
+
+
+def _marker(script: str, cache: str) -> str:
+    """Give the path of the note; uv keys environments by the script's path, and we by its content's time too."""
+    found = os.stat(script)
+    key = hashlib.sha256(f"{script}\0{found.st_size}\0{found.st_mtime_ns}".encode()).hexdigest()
+    return os.path.join(cache, "resolved", key[:32])

@@ -1,0 +1,204 @@
+"""Stavrobot: a folder with `manifest.json` and a folder with another one for each tool; a call is one process.
+
+The parameters are one JSON object on stdin. Whatever the tool prints is its output, JSON or text; exit code 0
+is success; on failure stderr and stdout together are the message. The working folder is the tool's own, with
+the plugin's configuration at `../config.json`. Files go in and out through `/tmp/<plugin>`.
+"""
+
+import os
+from typing import Any
+
+import msgspec
+
+from anyplug import config
+from anyplug.environment import certificates
+from anyplug.errors import CallError, ConfigError, ConfigMissing, Unavailable
+from anyplug.formats import attachments, bundle, oneshot, scripts
+from anyplug.formats.contract import Surroundings
+from anyplug.model import Call, File, Plugin, Result, Text, Tool
+from anyplug.runtime.program import Finished, PrivateTmp, Program, TmpTaken
+from anyplug.settings import Arguments, Home
+
+NAME = bundle.NAME
+MANIFEST = bundle.MANIFEST
+load = bundle.load
+violations = bundle.violations
+ARGUMENTS: Arguments = "strict"
+EVERY_FILE_COUNTS = False
+
+MAX_STDOUT = 16 << 20  # bytes; its own host has no bound
+MAX_STDERR = 1 << 20
+
+WORDS = oneshot.Words(
+    timed_out="Tool execution timed out after {seconds:g}s",
+    too_large="Tool output exceeded {size} limit",
+    crashed="Tool process failed",
+    not_executable="Failed to spawn script",
+    not_started="Failed to spawn script",
+)
+
+
+def switched_off(plugin: Plugin, tool: Tool | None) -> str:
+    """Honour `permissions` in `config.json`."""
+    try:
+        values = config.read(plugin)
+    except ConfigError:
+        return ""  # the call itself says what is wrong with the file
+    if config.allows(values, tool.own_name if tool else None):
+        return ""
+    return f'change "permissions" in {os.path.join(plugin.path, config.FILE)}'
+
+
+def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
+    """Give the short list that Stavrobot promises, and what was granted by name."""
+    cache = home.cache(plugin.name)
+    return {
+        **{name: users[name] for name in granted if name in users},
+        "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
+        "HOME": os.path.join(home.data(plugin.name), "home"),
+        "UV_CACHE_DIR": os.path.join(cache, "uv"),
+        "UV_PYTHON_INSTALL_DIR": os.path.join(home.cache("uv"), "python"),
+        "UV_NO_PROJECT": "1",  # a pyproject.toml above the plugin is none of its business
+        "PYTHONPYCACHEPREFIX": os.path.join(cache, "pycache"),
+        **certificates(users),
+    }
+
+
+async def invoke(call: Call, around: Surroundings) -> Result:
+    """Run the tool once."""
+    _configure(call.plugin)
+    os.makedirs(around.environment["HOME"], mode=0o700, exist_ok=True)
+    await _resolve(call.plugin, call.tool.program, around)
+    try:
+        async with around.private_tmp(call.plugin.name) as tmp:
+            inputs = attachments.put(tmp.folder, call)
+            program = _program(call, inputs.arguments, tmp, around)
+            finished = await around.run(program)
+            if finished.ending == "exited" and finished.exit_code == 0:
+                files = attachments.take(tmp.folder, inputs, around.home.files(call.plugin.name), call.id)
+                return _output(finished, files)
+    except TmpTaken as taken:
+        raise Unavailable(
+            f"plugin '{call.plugin.name}' writes to /tmp/{call.plugin.name}, but {taken}", "move it away"
+        ) from taken
+    raise _failure(call, program, finished)
+
+
+async def prepare(plugin: Plugin, around: Surroundings) -> str:
+    """Run the init script, then resolve the dependencies of every tool that names some."""
+    said = ""
+    os.makedirs(around.environment["HOME"], mode=0o700, exist_ok=True)
+    if plugin.init:
+        around.tell(f"running {os.path.relpath(plugin.init, plugin.path)}")
+        said = await _initialise(plugin, around)
+    for tool in plugin.tools:
+        await _resolve(plugin, tool.program, around)
+    return said
+
+
+def _configure(plugin: Plugin) -> None:
+    """See to it that the configuration is complete before anything runs."""
+    if not plugin.config:
+        return
+    try:
+        values = config.read(plugin)
+        absent = config.missing(plugin, values)
+        if not absent:
+            config.fill_in_defaults(plugin, values)
+    except ConfigError as error:
+        raise ConfigUnusable(error.message, error.hint) from error
+    if absent:
+        raise ConfigMissing(plugin.name, absent)
+
+
+class ConfigUnusable(CallError):
+    """`config.json` is there, and cannot be used."""
+
+    code = "config_missing"
+
+
+def _program(call: Call, arguments: dict[str, Any], tmp: PrivateTmp, around: Surroundings) -> Program:
+    return Program(
+        argv=scripts.command(call.tool.program),
+        cwd=os.path.join(call.plugin.path, call.tool.own_name),
+        env=around.environment,
+        stdin=msgspec.json.encode(arguments),
+        timeout_s=around.settings.timeout_s or call.tool.timeout_s,
+        max_stdout=around.settings.max_output_bytes or MAX_STDOUT,
+        max_stderr=MAX_STDERR,
+        tmp=tmp.cover,
+        visible=scripts.visible(call.plugin.path, around.home),
+    )
+
+
+async def _resolve(plugin: Plugin, script: str, around: Surroundings) -> None:
+    """Resolve a script's dependencies once, outside the time that a call has."""
+    program = scripts.resolution(script, around.environment, around.home.cache(plugin.name))
+    if program is None:
+        return
+    around.tell(f"resolving the dependencies of {os.path.relpath(script, plugin.path)}")
+    finished = await around.run(program)
+    if finished.exit_code != 0:
+        raise Unavailable(
+            f"the dependencies of {os.path.relpath(script, plugin.path)} could not be resolved: "
+            f"{oneshot.decode(finished.stderr).strip() or finished.ending}",
+            "check the network and the script's `dependencies`, then try again",
+        )
+    scripts.remember(script, around.home.cache(plugin.name))
+
+
+async def _initialise(plugin: Plugin, around: Surroundings) -> str:
+    async with around.private_tmp(plugin.name) as tmp:
+        finished = await around.run(
+            Program(
+                argv=scripts.command(plugin.init),
+                cwd=plugin.path,
+                env=around.environment,
+                stdin=b"",
+                timeout_s=plugin.init_timeout_s,
+                max_stdout=MAX_STDOUT,
+                max_stderr=MAX_STDERR,
+                tmp=tmp.cover,
+                visible=scripts.visible(plugin.path, around.home),
+            )
+        )
+    if finished.ending == "not_started":
+        raise InitFailed(f"Init script declared in manifest not found or not executable: {plugin.init}", "chmod +x it")
+    if finished.exit_code != 0:
+        raise InitFailed(f"Init script failed: {_joined(finished) or finished.ending}", "mend it, then approve again")
+    return oneshot.decode(finished.stdout).strip()
+
+
+class InitFailed(CallError):
+    """The plugin's own set-up did not succeed."""
+
+    code = "crashed"
+
+
+def _output(finished: Finished, files: tuple[File, ...]) -> Result:
+    text = oneshot.decode(finished.stdout)
+    try:
+        structured = msgspec.json.decode(finished.stdout)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Result(content=(Text(text), *files))
+    shown = structured if isinstance(structured, str) else text.strip()
+    return Result(content=(Text(shown), *files), structured=structured)
+
+
+def _failure(call: Call, program: Program, finished: Finished) -> CallError:
+    """Describe a failed run: an exit code is the tool's own way to say no."""
+    if finished.ending != "exited" or (finished.exit_code or 0) < 0:
+        return oneshot.failure(call, program, finished, WORDS)
+    code = finished.exit_code
+    hint = "a program that it needs is not installed" if code == oneshot.COMMAND_NOT_FOUND else ""
+    return CallError(
+        _joined(finished) or f"the tool failed (exit {code}) and said nothing",
+        hint,
+        exit_code=code,
+        stderr=oneshot.decode(finished.stderr),
+    )
+
+
+def _joined(finished: Finished) -> str:
+    """Join stderr and stdout as Stavrobot does."""
+    return "\n".join(oneshot.decode(part) for part in (finished.stderr, finished.stdout) if part).strip()

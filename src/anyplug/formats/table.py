@@ -1,0 +1,32 @@
+"""The formats, in the order in which a folder is looked at."""
+
+import os
+
+from anyplug.formats import cyclop, stavrobot
+from anyplug.formats.contract import Folder, Format
+from anyplug.model import Plugin, Problem
+
+FORMATS: tuple[Format, ...] = (cyclop, stavrobot)
+BY_NAME = {format.NAME: format for format in FORMATS}
+
+
+def load(folder: Folder) -> Plugin | None:
+    """Read a folder as what it is; None if it is no plugin."""
+    for format in FORMATS:
+        if os.path.lexists(os.path.join(folder.path, format.MANIFEST)):
+            plugin = format.load(folder)
+            if plugin is not None:
+                return plugin
+    return None
+
+
+def broken(folder: Folder, message: str, hint: str) -> Plugin:
+    """Give an entry for a folder that could not even be looked into."""
+    return Plugin(
+        name=os.path.basename(folder.found_at),
+        format="",
+        path=folder.path,
+        found_at=folder.found_at,
+        explicit=folder.explicit,
+        problems=(Problem("bad_manifest", message, hint),),
+    )

@@ -1,0 +1,29 @@
+"""Which process wrote something down, and whether it still lives. A number alone could be somebody else's by now."""
+
+import os
+
+
+def this_process() -> str:
+    """Name this process: its number and when it started."""
+    return f"{os.getpid()}:{_started(os.getpid())}"
+
+
+def is_alive(process: str) -> bool:
+    """Whether the process of that name still runs."""
+    pid, _, started = process.partition(":")
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return started == _started(int(pid))
+
+
+def _started(pid: int) -> str:
+    """Give the start time as the kernel counts it; empty where there is no /proc."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[19].decode()
+    except OSError:
+        return ""

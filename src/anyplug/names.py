@@ -1,0 +1,37 @@
+"""Names of tools: what is reserved, and what agents get to see. Pure."""
+
+import hashlib
+import re
+
+PREFIXES = ("builtin.", "mcp.")  # only ours and MCP servers' tools begin like this
+
+_CYCLOP = (
+    "click right_click type_text press_key move_mouse drag scroll take_screenshot run_applescript "
+    "open_application run_shell_command open_url vault_read vault_write vault_append vault_search vault_list "
+    "task_create task_update task_list remember recall openclaw_send openclaw_check task_complete read_screen"
+)
+_ZOT = "read write edit bash skill"
+RESERVED: dict[str, str] = {
+    **dict.fromkeys(_CYCLOP.split(), "a built-in tool of Cyclop One"),
+    **dict.fromkeys(_ZOT.split(), "a built-in tool of zot"),
+}
+
+MODEL_NAME_LENGTH = 48  # clients put prefixes of their own before it
+HASH_LENGTH = 6
+_NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def reserved_by(name: str) -> str:
+    """Say whose name it is, if a plugin may not have it."""
+    if name.startswith(PREFIXES):
+        return "a reserved prefix"
+    return RESERVED.get(name, "")
+
+
+def model_name(full_name: str, taken: set[str] | frozenset[str] = frozenset()) -> str:
+    """Derive the name that agents see. The same set of tools gives the same names each time."""
+    plain = _NOT_ALLOWED.sub("_", full_name)
+    if len(plain) <= MODEL_NAME_LENGTH and plain not in taken:
+        return plain
+    suffix = "_" + hashlib.sha256(full_name.encode()).hexdigest()[:HASH_LENGTH]
+    return plain[: MODEL_NAME_LENGTH - len(suffix)] + suffix

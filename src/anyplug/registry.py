@@ -1,0 +1,157 @@
+"""What is loaded now: an immutable snapshot of plugins, their standing, and every name by which a tool is called."""
+
+from collections import Counter
+from collections.abc import Callable
+from difflib import get_close_matches
+
+import msgspec
+
+from anyplug import names
+from anyplug.approval import Standing
+from anyplug.errors import PluginNotFound, ToolNotFound
+from anyplug.model import Plugin, Problem, State, Tool
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A plugin and where it stands. Several may have one name; all but the first are shadowed."""
+
+    plugin: Plugin
+    standing: Standing
+    shadowed_by: str = ""
+    problems: tuple[Problem, ...] = ()  # the plugin's own, and those it has with others
+    tools: tuple[Tool, ...] = ()  # without those whose name is taken
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        return self.plugin.name
+
+    @property
+    def format(self) -> str:
+        """Whose plugin it is."""
+        return self.plugin.format
+
+    @property
+    def path(self) -> str:
+        """The plugin's folder."""
+        return self.plugin.path
+
+    @property
+    def state(self) -> State:
+        """The plugin's state."""
+        return self.standing.state
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was found, in order of precedence."""
+
+    entries: tuple[Entry, ...]
+    owners: dict[str, tuple[Tool, Entry]]  # by full name
+    aliases: dict[str, str]  # every other name that leads to a full one
+    model_names: dict[str, str]  # full name to what agents see
+
+    @property
+    def callable_tools(self) -> list[Tool]:
+        """The tools of approved plugins."""
+        return [tool for tool, entry in self.owners.values() if entry.state == "approved"]
+
+    def tool(self, name: str) -> tuple[Tool, Entry]:
+        """Find a tool by any of its names; raises ToolNotFound."""
+        found = self.owners.get(name) or self.owners.get(self.aliases.get(name, ""))
+        if found is None:
+            known = [*self.owners, *self.aliases]
+            raise ToolNotFound(name, get_close_matches(name, known, n=3), self._why_not(name))
+        return found
+
+    def plugin(self, name: str) -> Entry:
+        """Find a plugin by its name or by its folder; raises PluginNotFound."""
+        for entry in self.entries:
+            if entry.plugin.name == name and entry.state != "shadowed":
+                return entry
+        for entry in self.entries:
+            if name.rstrip("/") in {entry.plugin.path, entry.plugin.found_at}:
+                return entry
+        raise PluginNotFound(name, get_close_matches(name, [entry.plugin.name for entry in self.entries], n=3))
+
+    def _why_not(self, name: str) -> str:
+        """Say why a name that people may expect leads nowhere."""
+        plugins = [tool.plugin for tool, _ in self.owners.values() if tool.own_name == name]
+        if plugins:
+            return f"several plugins have one: {', '.join(f'{plugin}/{name}' for plugin in plugins)}"
+        broken = [entry.plugin.name for entry in self.entries if entry.state == "broken"]
+        return f"these plugins could not be loaded: {', '.join(broken)}" if broken else ""
+
+
+def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> Snapshot:
+    """Make a snapshot. The first plugin of a name wins, and the first tool of a name."""
+    entries: list[Entry] = []
+    winners: dict[str, Plugin] = {}
+    owners: dict[str, tuple[Tool, Entry]] = {}
+    for plugin in plugins:
+        winner = winners.setdefault(plugin.name, plugin)
+        if winner is not plugin:
+            entries.append(
+                Entry(
+                    plugin=plugin,
+                    standing=Standing(state="shadowed"),
+                    shadowed_by=winner.path,
+                    problems=plugin.problems,
+                )
+            )
+            continue
+        tools, problems = _free_tools(plugin, owners)
+        entry = Entry(
+            plugin=plugin,
+            standing=Standing(state="broken") if plugin.is_broken else standing_of(plugin),
+            problems=(*plugin.problems, *problems),
+            tools=tools,
+        )
+        entries.append(entry)
+        owners.update((tool.name, (tool, entry)) for tool in tools)
+    model_names = _model_names(owners)
+    return Snapshot(
+        entries=tuple(entries), owners=owners, model_names=model_names, aliases=_aliases(owners, model_names)
+    )
+
+
+def _free_tools(plugin: Plugin, owners: dict[str, tuple[Tool, Entry]]) -> tuple[tuple[Tool, ...], list[Problem]]:
+    """Keep the tools whose names are free, and say of each other one who has its name."""
+    free: list[Tool] = []
+    problems: list[Problem] = []
+    for tool in plugin.tools:
+        owner = owners.get(tool.name)
+        taken_by = names.reserved_by(tool.name) or (f"plugin '{owner[0].plugin}'" if owner else "")
+        if not taken_by:
+            free.append(tool)
+            continue
+        problems.append(
+            Problem(
+                "name_taken",
+                f"Duplicate tool name '{tool.name}' from plugin '{plugin.name}': the name belongs to {taken_by}",
+                "rename the tool; the plugin's other tools work",
+                "warning",
+            )
+        )
+    return tuple(free), problems
+
+
+def _model_names(owners: dict[str, tuple[Tool, Entry]]) -> dict[str, str]:
+    """Names that need no change keep theirs; of others that would meet, each later one gets a suffix."""
+    given = {full: full for full in owners if names.model_name(full) == full}
+    taken = set(given)
+    for full in owners:
+        if full not in given:
+            given[full] = names.model_name(full, taken)
+            taken.add(given[full])
+    return {full: given[full] for full in owners}
+
+
+def _aliases(owners: dict[str, tuple[Tool, Entry]], model_names: dict[str, str]) -> dict[str, str]:
+    bare = Counter(tool.own_name for tool, _ in owners.values())
+    aliases: dict[str, str] = {}
+    for full, (tool, _) in owners.items():
+        aliases[f"{tool.plugin}/{tool.own_name}"] = full
+        aliases.setdefault(model_names[full], full)
+        if bare[tool.own_name] == 1:
+            aliases.setdefault(tool.own_name, full)
+    return aliases

@@ -1,0 +1,1 @@
+"""Processes and bytes; has never heard of a tool."""

@@ -1,0 +1,74 @@
+"""Why a program cannot be started: looks at the file as a person would, and says what to do."""
+
+import os
+import shutil
+import stat
+
+import msgspec
+
+HEAD_BYTES = 256  # what the kernel reads of a shebang line
+BINARY_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """What is wrong with a program, and the cure."""
+
+    reason: str
+    hint: str
+
+
+def diagnose(path: str, search_path: str | None = None) -> Diagnosis | None:
+    """Say why a program would not start, or None if nothing stands in its way that can be seen from here."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            return Diagnosis("it is a link to nothing", f"mend or remove {path}")
+        return Diagnosis("the file does not exist", "check the name and its spelling in the manifest")
+    except OSError as error:
+        return Diagnosis(error.strerror or str(error), f"check the permissions of {os.path.dirname(path)}")
+    if stat.S_ISDIR(found.st_mode):
+        return Diagnosis("it is a folder", "name the program inside it")
+    if not os.access(path, os.X_OK):
+        return Diagnosis("it has no execute permission", f"chmod +x {path}")
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        return Diagnosis(error.strerror or str(error), f"chmod +r {path}")
+    if head.startswith(b"#!"):
+        return _diagnose_shebang(head, search_path)
+    if not head.startswith(BINARY_MAGIC):
+        return Diagnosis(
+            "it has no shebang line, so the system does not know what runs it",
+            "begin the file with a line like #!/usr/bin/env python3",
+        )
+    return None
+
+
+def has_shebang_or_is_binary(path: str) -> bool:
+    """Whether the kernel itself knows how to start the file."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(4)
+    except OSError:
+        return True  # the attempt to start it will say why
+    return head.startswith((b"#!", *BINARY_MAGIC))
+
+
+def _diagnose_shebang(head: bytes, search_path: str | None) -> Diagnosis | None:
+    line = head.partition(b"\n")[0]
+    if line.endswith(b"\r"):
+        return Diagnosis(
+            "its shebang line ends in a Windows line break (CRLF)", "save the file with Unix line breaks (LF)"
+        )
+    words = line[2:].decode(errors="replace").split()
+    if not words:
+        return Diagnosis("its shebang line names no interpreter", "write a line like #!/usr/bin/env python3")
+    if not os.path.exists(words[0]):
+        return Diagnosis(f"its interpreter {words[0]} does not exist", "install it, or mend the shebang line")
+    if os.path.basename(words[0]) == "env":
+        name = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
+        if name and shutil.which(name, path=search_path) is None:
+            return Diagnosis(f"its interpreter '{name}' is not on the PATH", f"install {name}")
+    return None

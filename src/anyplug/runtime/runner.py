@@ -1,0 +1,79 @@
+"""The host's engine for programs: owns the guardian, the spawner and the scratch folder, and chooses the spawn."""
+
+import os
+import secrets
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.to_thread
+
+from anyplug.runtime import process, tmp
+from anyplug.runtime.guard import Guard
+from anyplug.runtime.namespaced import NamespacedSpawn, NamespacesRefused
+from anyplug.runtime.program import Finished, PrivateTmp, Program, Spawn
+from anyplug.runtime.spawn import DirectSpawn
+
+
+class Runner:
+    """Runs programs; `close` when done. What it started is gone after that."""
+
+    def __init__(self, locks: str, *, namespaces: bool = True) -> None:
+        """`locks` is a folder for the locks of shared /tmp folders."""
+        self._scratch = os.path.join(tempfile.gettempdir(), f"anyplug-{os.getpid()}-{secrets.token_hex(6)}")
+        self._locks = locks
+        self._guard = Guard(self._scratch)
+        self._direct = DirectSpawn(self._guard)
+        self._namespaced: NamespacedSpawn | None = None
+        self._starting = anyio.Lock()
+        self.namespaces_refused = "" if namespaces else "switched off in settings.toml"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every child carries so that it can be found again."""
+        return self._guard.environment
+
+    async def __call__(self, program: Program) -> Finished:
+        """Run a program to its end."""
+        spawn: Spawn = self._direct
+        if program.tmp:
+            spawner = await self._spawner()
+            assert spawner is not None  # `private_tmp` covers /tmp only where there is one
+            spawn = spawner
+        return await process.run(program, spawn)
+
+    @asynccontextmanager
+    async def private_tmp(self, name: str) -> AsyncIterator[PrivateTmp]:
+        """Give a call its own /tmp/NAME; raises TmpTaken where it cannot."""
+        if await self._spawner() is not None:
+            folder = tmp.own_tmp(self._scratch, name)
+        else:
+            folder = tmp.shared_tmp(self._locks, name)
+        async with folder as given:
+            yield given
+
+    def close(self) -> None:
+        """End everything."""
+        if self._namespaced is not None:
+            self._namespaced.close()
+        self._guard.close()
+        if os.path.isdir(self._scratch):
+            tmp.remove_tree(self._scratch)
+
+    async def _spawner(self) -> NamespacedSpawn | None:
+        """Give the spawner, started when first needed and again if someone killed it; None where refused."""
+        if self.namespaces_refused:
+            return None
+        if self._namespaced is not None and self._namespaced.is_alive:
+            return self._namespaced
+        async with self._starting:
+            if self._namespaced is None or not self._namespaced.is_alive:
+                if self._namespaced is not None:
+                    self._namespaced.close()
+                os.makedirs(self._scratch, mode=0o700, exist_ok=True)
+                try:
+                    self._namespaced = await anyio.to_thread.run_sync(NamespacedSpawn, self._guard)
+                except NamespacesRefused as refusal:
+                    self.namespaces_refused = str(refusal)
+        return self._namespaced

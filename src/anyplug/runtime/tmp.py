@@ -1,0 +1,83 @@
+"""A /tmp/NAME for each call, for plugins that write to a fixed place there.
+
+With namespaces every call sees a /tmp of its own. Without them the calls of one plugin take turns on the real
+/tmp/NAME, after a look at whose it is: a folder that we did not make is never touched.
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from anyplug.runtime.program import PrivateTmp, TmpTaken
+
+TURN_POLL_S = 0.05  # how often a waiting call looks whether it is its turn
+
+
+@asynccontextmanager
+async def own_tmp(scratch: str, name: str) -> AsyncIterator[PrivateTmp]:
+    """Make a folder that will be a whole /tmp, with NAME in it; it goes away at the end."""
+    cover = os.path.join(scratch, secrets.token_hex(8))
+    folder = os.path.join(cover, name)
+    os.makedirs(folder, mode=0o700)
+    os.chmod(cover, 0o1777)  # as /tmp is; nobody else can reach it through the scratch folder
+    try:
+        yield PrivateTmp(folder, cover)
+    finally:
+        remove_tree(cover)
+
+
+@asynccontextmanager
+async def shared_tmp(locks: str, name: str) -> AsyncIterator[PrivateTmp]:
+    """Take a turn on the real /tmp/NAME; raises TmpTaken. The lock holds between processes too."""
+    os.makedirs(locks, mode=0o700, exist_ok=True)
+    folder = f"/tmp/{name}"
+    with open(os.path.join(locks, f"{name}.lock"), "a+", encoding="ascii") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await anyio.sleep(TURN_POLL_S)
+        lock.seek(0)
+        _claim(folder, made_by_us=lock.read())
+        lock.truncate(0)
+        lock.write(str(os.lstat(folder).st_ino))
+        lock.flush()
+        try:
+            yield PrivateTmp(folder, "")
+        finally:
+            remove_tree(folder)
+
+
+def _claim(folder: str, made_by_us: str) -> None:
+    """Make the folder anew. What is there already must be ours from a call that was cut off, or empty and ours."""
+    try:
+        found = os.lstat(folder)
+    except FileNotFoundError:
+        os.mkdir(folder, 0o700)
+        return
+    if not stat.S_ISDIR(found.st_mode):
+        raise TmpTaken(f"{folder} is not a folder")
+    if found.st_uid != os.getuid():
+        raise TmpTaken(f"{folder} belongs to another user")
+    if str(found.st_ino) != made_by_us and os.listdir(folder):
+        raise TmpTaken(f"{folder} holds files of yours")
+    shutil.rmtree(folder)
+    os.mkdir(folder, 0o700)
+
+
+def remove_tree(folder: str) -> None:
+    """Remove a tree in which a stranger may have taken our rights away."""
+    try:
+        shutil.rmtree(folder)
+    except OSError:
+        for parent, folders, _ in os.walk(folder):
+            for child in folders:
+                os.chmod(os.path.join(parent, child), 0o700)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,107 @@
+"""How things look to programs: the JSON shapes that every frontend gives. Pure."""
+
+from typing import Any
+
+import msgspec
+
+from anyplug import environment, permissions
+from anyplug.audit import Numbered
+from anyplug.jobs import Job
+from anyplug.model import Plugin, Problem, Result, Tool
+from anyplug.registry import Entry, Snapshot
+
+
+def result_shape(result: Result) -> dict[str, Any]:
+    """Give a call's result."""
+    return {
+        "tool": result.tool,
+        "plugin": result.plugin,
+        "format": result.format,
+        "is_error": result.is_error,
+        "content": [msgspec.to_builtins(block) for block in result.content],
+        "text": result.text,
+        "structured": result.structured,
+        "metadata": result.metadata,
+        "error": msgspec.to_builtins(result.error),
+        "duration_ms": result.duration_ms,
+    }
+
+
+def problem_shape(problem: Problem) -> dict[str, Any]:
+    """Give a problem."""
+    return {"code": problem.code, "message": problem.message, "hint": problem.hint, "level": problem.level}
+
+
+def entry_shape(entry: Entry) -> dict[str, Any]:
+    """Give a plugin as `list` shows it."""
+    plugin = entry.plugin
+    return {
+        "name": plugin.name,
+        "format": plugin.format,
+        "version": plugin.version,
+        "description": plugin.description,
+        "path": plugin.path,
+        "state": entry.state,
+        "health": "idle",
+        "tier": plugin.tier,
+        "tools": [tool.name for tool in entry.tools],
+        "commands": [],
+        "shadowed_by": entry.shadowed_by or None,
+        "problems": [problem_shape(problem) for problem in entry.problems],
+    }
+
+
+def tool_shape(tool: Tool, entry: Entry, snapshot: Snapshot) -> dict[str, Any]:
+    """Give a tool as `tools` shows it."""
+    return {
+        "name": tool.name,
+        "model_name": snapshot.model_names[tool.name],
+        "plugin": tool.plugin,
+        "format": entry.format,
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+        "tier": entry.plugin.tier,
+    }
+
+
+def config_shape(plugin: Plugin, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """Give a plugin's configuration; of secrets, only whether they are set."""
+    return [
+        {
+            "name": key.name,
+            "description": key.description,
+            "required": key.required,
+            "secret": key.secret,
+            "set": values.get(key.name) not in (None, ""),
+            "value": None if key.secret else values.get(key.name),
+        }
+        for key in plugin.config
+    ]
+
+
+def show_shape(entry: Entry, values: dict[str, Any], variables: dict[str, str], digest: str) -> dict[str, Any]:
+    """Give everything about one plugin."""
+    plugin = entry.plugin
+    names = permissions.environment_names(entry.standing.granted)
+    return {
+        **entry_shape(entry),
+        "found_at": plugin.found_at,
+        "changes": list(entry.standing.changes),
+        "permissions": {"asked": list(plugin.permissions), "granted": list(entry.standing.granted)},
+        "config": config_shape(plugin, values),
+        "instructions": plugin.instructions,
+        "environment_withheld": list(environment.divide(variables, names).withheld),
+        "digest": digest,
+        "process": None,
+        "registrations": [],
+    }
+
+
+def job_shape(job: Job) -> dict[str, Any]:
+    """Give a job."""
+    return {"id": job.id, "tool": job.tool, "state": job.state, "started": job.started, "result": job.result}
+
+
+def audit_shape(item: Numbered) -> dict[str, Any]:
+    """Give an audit record."""
+    return {"number": item.number, **msgspec.to_builtins(item.record)}
