@@ -58,7 +58,7 @@ def _matters(paths: set[str], catalog: Catalog, snapshot: Snapshot) -> bool:
         if owner is None:
             return True
         inside = os.path.relpath(path, owner).split(os.sep)
-        if inside == ["."] or inside == [CONFIG]:
+        if inside in (["."], [CONFIG]):
             return True  # the folder itself, or what switches its tools on and off
         if not NEVER.intersection(inside):
             touched.add(owner)

@@ -219,9 +219,9 @@ def _mismatch(parameter: dict[str, Any], value: Any) -> str:
         return ""
     if schema.is_file(parameter):
         return "" if attachments.is_file(value) else 'of type "file": {"filename": ..., "data": base64}'
-    wanted = parameter.get("type")
-    kinds = wanted if isinstance(wanted, list) else [wanted]
-    if wanted is not None and not attachments.is_file(value) and not any(_is_a(kind, value) for kind in kinds):
+    wanted = parameter.get("type", [])
+    kinds: list[str] = wanted if isinstance(wanted, list) else [wanted]
+    if kinds and not attachments.is_file(value) and not any(_is_a(kind, value) for kind in kinds):
         return f'of type "{"|".join(kinds)}"'
     choices = parameter.get("enum")
     if isinstance(choices, list) and value not in choices:

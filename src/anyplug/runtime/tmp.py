@@ -25,7 +25,7 @@ async def own_tmp(scratch: str, name: str) -> AsyncIterator[PrivateTmp]:
     cover = os.path.join(scratch, secrets.token_hex(8))
     folder = os.path.join(cover, name)
     os.makedirs(folder, mode=0o700)
-    os.chmod(cover, 0o1777)  # as /tmp is; nobody else can reach it through the scratch folder
+    os.chmod(cover, 0o1777)  # noqa: S103 - as /tmp is; nobody else can reach it through the scratch folder
     try:
         yield PrivateTmp(folder, cover)
     finally:
