@@ -103,7 +103,8 @@ class Host:
     ) -> None:
         self._tasks.cancel_scope.cancel()
         try:
-            await self._tasks.__aexit__(kind, error, trace)
+            # The body's own error is not the tasks': handed to them, it would come back inside a group.
+            await self._tasks.__aexit__(None, None, None)
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._runner.close)
@@ -171,8 +172,33 @@ class Host:
         self._snapshot = await anyio.to_thread.run_sync(self._catalog.load, self._snapshot)
         return self._snapshot
 
+    async def approve(
+        self,
+        plugin: Plugin,
+        *,
+        granted: tuple[str, ...] | None = None,
+        always: bool = False,
+        follow: bool = False,
+        unconfined: bool = False,
+    ) -> str:
+        """Approve a plugin as it is now, for a person who has seen what it asks for.
+
+        Its init script and its dependencies are seen to first; gives what they printed. Raises CallError if
+        that fails, and then nothing is approved.
+        """
+        approvals = self._catalog.approvals
+        before = approvals.of(plugin)
+        said = ""
+        if before is None or before.digest != self._catalog.digest(plugin).value:
+            said = await self.prepare(plugin)
+        given = plugin.permissions if granted is None else granted
+        digest = self._catalog.digest(plugin)  # after the set-up, which may have brought code along
+        approvals.approve(plugin, digest, given, always=always, follow=follow, unconfined=unconfined)
+        return said
+
     async def prepare(self, plugin: Plugin) -> str:
-        """Set up a plugin that a person is approving: its init script, its dependencies. Raises CallError."""
+        """Set a plugin up: its init script, its dependencies. Raises CallError."""
+        self._link_programs()
         standing = Standing(state="approved", granted=plugin.permissions)
         return await table.BY_NAME[plugin.format].prepare(plugin, self._surroundings(plugin, standing))
 

@@ -23,7 +23,24 @@ def violations(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
     return [_describe(error) for error in check.iter_errors(arguments)]
 
 
+def fault(schema: dict[str, Any]) -> str:
+    """Say what makes a schema unusable; empty if nothing does."""
+    try:
+        _compile(schema)
+    except ValueError as error:
+        return str(error).partition("\n")[0]
+    return ""
+
+
 def _prepare(schema: dict[str, Any]) -> Any:
+    try:
+        return _compile(schema)
+    except ValueError:
+        return None
+
+
+def _compile(schema: dict[str, Any]) -> Any:
+    """Make a validator; raises ValueError."""
     import jsonschema_rs  # 34 ms, and only calls need it
 
     try:
@@ -32,8 +49,8 @@ def _prepare(schema: dict[str, Any]) -> Any:
             retriever=_refuse,
             pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKING),
         )
-    except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError):
-        return None
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
+        raise ValueError(str(error)) from error
 
 
 def _refuse(uri: str) -> Any:

@@ -1,0 +1,62 @@
+"""A thorough look at one plugin's folder, for those who write plugins: nothing of it runs."""
+
+import os
+
+import msgspec
+
+from anyplug import discovery, names, schema
+from anyplug.formats.contract import Folder
+from anyplug.model import Plugin, Problem
+from anyplug.runtime.diagnosis import diagnose
+from anyplug.runtime.toolchain import find_node, find_uv
+
+
+def examine(path: str) -> Plugin:
+    """Read a folder as if a person had named it; its problems are all that can be seen from outside."""
+    found_at = os.path.abspath(os.path.expanduser(path))
+    plugin = discovery.read(Folder(os.path.realpath(found_at), found_at, explicit=True))
+    assert plugin is not None  # a folder that was named is broken rather than nothing
+    problems = list(plugin.problems)
+    seen = {problem.message for problem in problems}
+    for problem in (*_names(plugin), *_programs(plugin), *_schemas(plugin)):
+        if problem.message not in seen:
+            problems.append(problem)
+            seen.add(problem.message)
+    return msgspec.structs.replace(plugin, problems=tuple(problems))
+
+
+def _names(plugin: Plugin) -> list[Problem]:
+    return [
+        Problem("name_taken", f"the tool name '{tool.name}' is {whose}", "rename the tool", "warning")
+        for tool in plugin.tools
+        if (whose := names.reserved_by(tool.name))
+    ]
+
+
+def _programs(plugin: Plugin) -> list[Problem]:
+    """Look at each program as the kernel will."""
+    known = {problem.code for problem in plugin.problems}
+    if "not_executable" in known:
+        return []  # said already, by whoever read the manifest
+    ours = [os.path.dirname(program) for program in (find_uv(), find_node()) if program]
+    search = ":".join([*ours, os.environ.get("PATH", os.defpath)])
+    problems = []
+    for path in dict.fromkeys([*(tool.program for tool in plugin.tools), *([plugin.init] if plugin.init else [])]):
+        fault = diagnose(path, search)
+        if fault is not None:
+            what = os.path.relpath(path, plugin.path)
+            problems.append(Problem("not_executable", f"{what} cannot be run: {fault.reason}", fault.hint, "warning"))
+    return problems
+
+
+def _schemas(plugin: Plugin) -> list[Problem]:
+    return [
+        Problem(
+            "bad_schema",
+            f"the input schema of '{tool.name}' is not valid: {fault}",
+            "arguments are not checked until it is",
+            "warning",
+        )
+        for tool in plugin.tools
+        if (fault := schema.fault(tool.input_schema))
+    ]

@@ -1,0 +1,79 @@
+"""`config`: a plugin's configuration. Secrets are read with no echo and never printed."""
+
+import sys
+
+from anyplug import config
+from anyplug.errors import UsageError
+from anyplug.frontends.cli import render
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.session import Session
+from anyplug.model import Plugin
+from anyplug.shapes import config_shape
+
+
+def _config(parser: Parser) -> Command:
+    parser.add_argument("name", metavar="NAME", help="the plugin's name")
+    parser.add_argument(
+        "words", nargs="*", metavar="KEY[=VALUE]", help="set a value; without one it is asked for, secrets without echo"
+    )
+    parser.add_argument("--unset", action="append", default=[], metavar="KEY", help="forget a value; may be repeated")
+    return configure
+
+
+COMMANDS = {"config": _config}
+
+
+def configure(session: Session) -> int:
+    """Show or change values."""
+    plugin = session.plugin(session.options.name).plugin
+    given = dict(_value(session, plugin, word) for word in session.options.words)
+    unset = session.options.unset
+    values = config.change(plugin, given, unset) if given or unset else config.read(plugin)
+    shape = config_shape(plugin, values)
+    if session.options.json:
+        session.print_json(shape)
+        return 0
+    if not shape:
+        print(f"{plugin.name} takes no configuration.")
+        return 0
+    rows = [
+        (
+            key["name"],
+            _shown(key["secret"], key["set"], key["value"]),
+            "required" if key["required"] else "optional",
+            key["description"],
+        )
+        for key in shape
+    ]
+    render.table(("KEY", "VALUE", "", "DESCRIPTION"), rows)
+    for name in config.missing(plugin, values):
+        session.note(f"hint: `anyplug config {plugin.name} {name}` asks for the missing value")
+    return 0
+
+
+def _value(session: Session, plugin: Plugin, word: str) -> tuple[str, str]:
+    """Read one word as a key and its value, asking for the value if it is not there."""
+    name, equals, value = word.partition("=")
+    secret = any(key.name == name and key.secret for key in plugin.config)
+    if equals:
+        if secret:
+            session.note(f"note: leave the value out (`anyplug config {plugin.name} {name}`) to keep it off the screen")
+        return name, value
+    if not any(key.name == name for key in plugin.config):
+        return name, ""  # the change itself says that there is no such key
+    if not sys.stdin.isatty():
+        return name, sys.stdin.readline().rstrip("\n")
+    if not secret:
+        return name, input(f"{name}: ")
+    import getpass  # only where somebody types
+
+    value = getpass.getpass(f"{name} (not shown): ")
+    if not value:
+        raise UsageError(f"no value was given for '{name}'", f"`--unset {name}` forgets it")
+    return name, value
+
+
+def _shown(secret: bool, is_set: bool, value: object) -> str:
+    if not is_set:
+        return "-"
+    return config.SHOWN_SECRET if secret else str(value)

@@ -1,0 +1,65 @@
+"""`jobs`: the runs of asynchronous tools."""
+
+import time
+
+from anyplug.errors import UsageError
+from anyplug.frontends.cli import render
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.session import Session
+from anyplug.jobs import Job, Jobs
+from anyplug.shapes import job_shape
+
+
+def _jobs(parser: Parser) -> Command:
+    parser.add_argument("id", nargs="?", metavar="ID", help="one job, with its result")
+    parser.add_argument("--cancel", action="store_true", help="cancel it")
+    return jobs
+
+
+COMMANDS = {"jobs": _jobs}
+
+
+def jobs(session: Session) -> int:
+    """List jobs, show one, or cancel it."""
+    options, kept = session.options, Jobs(session.catalog.store)
+    if options.cancel and not options.id:
+        raise UsageError("--cancel needs the ID of a job", "`anyplug jobs` lists them")
+    if options.id:
+        job = kept.one(options.id)
+        if options.cancel:
+            return _cancel(session, kept, job)
+        _show(session, job)
+        return 0
+    found = kept.all()
+    if options.json:
+        session.print_json([job_shape(job) for job in found])
+    elif found:
+        render.table(("ID", "STATE", "STARTED", "TOOL"), [(job.id, job.state, _time(job), job.tool) for job in found])
+    else:
+        print("No jobs.")
+    return 0
+
+
+def _cancel(session: Session, kept: Jobs, job: Job) -> int:
+    if job.state != "running":
+        raise UsageError(f"job {job.id} is not running: it is {job.state}")
+    kept.ask_to_cancel(job.id)
+    if session.options.json:
+        session.print_json(job_shape(job))
+    else:
+        print(f"job {job.id} is being cancelled")
+    return 0
+
+
+def _show(session: Session, job: Job) -> None:
+    if session.options.json:
+        session.print_json(job_shape(job))
+        return
+    text = job.result["text"] if job.result else ""
+    render.fields(
+        [("job", job.id), ("tool", job.tool), ("state", job.state), ("started", _time(job)), ("result", text)]
+    )
+
+
+def _time(job: Job) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(job.started))

@@ -1,0 +1,99 @@
+"""The command line's grammar: options of the program, then a command, then the command's own."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+from anyplug.errors import DONE, USAGE
+from anyplug.frontends.cli.commands import COMMANDS
+
+if TYPE_CHECKING:
+    from anyplug.frontends.cli.session import Session
+
+Command = Callable[["Session"], int]
+
+TAKES_A_VALUE = frozenset({"--plugin", "--ext", "-e", "--home"})
+DESCRIPTION = "One host for the plugins of every agent: find, check, approve, run and record them."
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in our words, with a hint."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print a usage error and exit."""
+        print(f"{self.prog}: {message}", file=sys.stderr)
+        print(f"hint: `{self.prog} --help` says how it goes", file=sys.stderr)
+        raise SystemExit(USAGE)
+
+
+def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
+    """Read the whole command line; exits on --help, --version and on what it does not understand."""
+    at = _command_at(words)
+    parser = program_parser()
+    options = parser.parse_args(words[:at])
+    if options.version:
+        from anyplug import __version__
+
+        print(f"anyplug {__version__}")
+        raise SystemExit(DONE)
+    if at == len(words):
+        parser.print_help()
+        raise SystemExit(USAGE)
+    name = words[at]
+    if name not in COMMANDS:
+        from difflib import get_close_matches  # only for those who mistype
+
+        near = get_close_matches(name, COMMANDS, n=1)
+        parser.error(f"there is no command '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""))
+    command_options, run = command_parser(name)
+    command_options.parse_args(words[at + 1 :], namespace=options)
+    return options, run
+
+
+def program_parser() -> Parser:
+    """Make the parser of the options before the command."""
+    width = max(map(len, COMMANDS))
+    listing = "\n".join(f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items())
+    parser = Parser(
+        prog="anyplug",
+        description=DESCRIPTION,
+        epilog=f"commands:\n{listing}\n\n`anyplug COMMAND --help` says more about one.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="anyplug [OPTIONS] COMMAND ...",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--plugin",
+        "--ext",
+        "-e",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="use the plugin in this folder, which counts as approved for this run; may be repeated",
+    )
+    parser.add_argument("--home", metavar="DIR", help="keep plugins, decisions and data here (else $ANYPLUG_HOME)")
+    parser.add_argument("--no-discover", action="store_true", help="use only what --plugin names")
+    parser.add_argument("--quiet", action="store_true", help="no notes and warnings on stderr, only errors")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    return parser
+
+
+def command_parser(name: str) -> tuple[Parser, Command]:
+    """Make one command's parser, and find what runs it."""
+    module, summary = COMMANDS[name]
+    room = import_module(f"anyplug.frontends.cli.{module}")
+    parser = Parser(prog=f"anyplug {name}", description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False)
+    run: Command = room.COMMANDS[name](parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser, run
+
+
+def _command_at(words: list[str]) -> int:
+    """Find where the command stands: the first word that is neither an option nor an option's value."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] in TAKES_A_VALUE else 1
+    return min(at, len(words))

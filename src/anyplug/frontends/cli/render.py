@@ -1,0 +1,83 @@
+"""Text for people: tables, errors, and a little colour where a terminal wants it. No meaning by colour alone."""
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+
+GAP = 2  # spaces between columns
+NARROWEST = 24  # characters that the last column keeps on a narrow terminal
+WIDE_IF_PIPED = 200  # programs that read text lines want them whole
+
+STATE_COLOURS = {
+    "approved": "32",
+    "new": "33",
+    "changed": "33",
+    "denied": "31",
+    "broken": "31",
+    "disabled": "2",
+    "shadowed": "2",
+}
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], colours: Sequence[str] = ()) -> None:
+    """Print rows in columns; the last column wraps. `colours` has one for each row's second to last words."""
+    widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
+    before_last = sum(widths[:-1]) + GAP * (len(widths) - 1)
+    room = max(NARROWEST, _width() - before_last)
+    print(style("1", _line(headings, widths)))
+    for row in rows:
+        first, *more = textwrap.wrap(row[-1], room) or [""]
+        print(paint_state(_line([*row[:-1], first], widths)))
+        for line in more:
+            print(" " * before_last + line)
+
+
+def fields(pairs: Sequence[tuple[str, str]]) -> None:
+    """Print names and values, one below the other; what has no value is left out."""
+    shown = [(name, value) for name, value in pairs if value]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        first, *more = value.splitlines() or [""]
+        print(f"{style('1', name.ljust(width))}  {first}")
+        for line in more:
+            print(" " * (width + GAP) + line)
+
+
+def error(message: str, hint: str) -> None:
+    """Print an error and its cure."""
+    print(f"{style('31', 'error:', sys.stderr)} {message}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+
+
+def paint_state(line: str) -> str:
+    """Colour the word that says where a plugin stands."""
+    if not _colours(sys.stdout):
+        return line
+    for state, colour in STATE_COLOURS.items():
+        line = line.replace(f" {state} ", f" {style(colour, state)} ", 1)
+    return line
+
+
+def style(code: str, text: str, stream: object = None) -> str:
+    """Wrap a text in a colour, if the terminal has any."""
+    return f"\x1b[{code}m{text}\x1b[0m" if _colours(stream or sys.stdout) else text
+
+
+def count(number: int, noun: str) -> str:
+    """Say how many of something there are."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return (" " * GAP).join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE_IF_PIPED
+
+
+def _colours(stream: object) -> bool:
+    return bool(getattr(stream, "isatty", lambda: False)()) and "NO_COLOR" not in os.environ

@@ -1,0 +1,226 @@
+"""`approve`, `deny`, `revoke`, `grant`, `ungrant`, `enable`, `disable`: what a person decides about a plugin."""
+
+from typing import TYPE_CHECKING
+
+from anyplug import config, permissions
+from anyplug.errors import AnyplugError, ManifestError, NotApproved, UsageError
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.plugins import FORMAT_NAMES, describe_permissions
+from anyplug.frontends.cli.session import Session, refuse
+from anyplug.model import Plugin
+from anyplug.registry import Entry
+
+if TYPE_CHECKING:
+    from anyplug.approval import Approval
+    from anyplug.host import Host
+
+
+def add_approval_options(parser: Parser) -> None:
+    """Add the options that say how a plugin is approved."""
+    parser.add_argument("--yes", action="store_true", help="approve without asking")
+    parser.add_argument("--always", action="store_true", help="a plugin of tier 2 does not ask any more")
+    parser.add_argument(
+        "--follow", action="store_true", help="stay approved while only the code changes (for those who write it)"
+    )
+    parser.add_argument(
+        "--grant", action="append", metavar="P", help="grant this in place of what it asks for; may be repeated"
+    )
+    parser.add_argument(
+        "--allow-unconfined", action="store_true", help="let it run where its permissions cannot be enforced"
+    )
+
+
+def _approve(parser: Parser) -> Command:
+    _name(parser)
+    add_approval_options(parser)
+    return lambda session: approve(session, session.plugin(session.options.name))
+
+
+def _grant(parser: Parser) -> Command:
+    _name(parser)
+    parser.add_argument("permissions", nargs="+", metavar="P", help="a permission, such as network or env:NAME")
+    return lambda session: _regrant(session, add=True)
+
+
+def _ungrant(parser: Parser) -> Command:
+    _name(parser)
+    parser.add_argument("permissions", nargs="+", metavar="P", help="a permission that was granted")
+    return lambda session: _regrant(session, add=False)
+
+
+def _deny(parser: Parser) -> Command:
+    _name(parser)
+    return deny
+
+
+def _revoke(parser: Parser) -> Command:
+    _name(parser)
+    return revoke
+
+
+def _enable(parser: Parser) -> Command:
+    _name(parser)
+    return lambda session: _switch(session, on=True)
+
+
+def _disable(parser: Parser) -> Command:
+    _name(parser)
+    return lambda session: _switch(session, on=False)
+
+
+COMMANDS = {
+    "approve": _approve,
+    "deny": _deny,
+    "revoke": _revoke,
+    "grant": _grant,
+    "ungrant": _ungrant,
+    "enable": _enable,
+    "disable": _disable,
+}
+
+
+def approve(session: Session, entry: Entry) -> int:
+    """Show what a plugin asks for, ask the person, set it up, and approve it."""
+    options, plugin = session.options, entry.plugin
+    if entry.state in {"broken", "shadowed"}:
+        raise _unusable(entry)
+    granted = None if options.grant is None else _checked(options.grant)
+    if not options.json:
+        _present(session, entry)
+    if not options.yes:
+        if not session.can_ask():
+            refuse(
+                f"'{plugin.name}' was not approved: there is nobody to ask", f"`anyplug approve {plugin.name} --yes`"
+            )
+        if not session.confirm("Approve it?"):
+            refuse(f"'{plugin.name}' was not approved", "nothing of it has run")
+
+    async def work(host: "Host") -> int:
+        said = await host.approve(
+            plugin,
+            granted=granted,
+            always=options.always,
+            follow=options.follow,
+            unconfined=options.allow_unconfined,
+        )
+        if said:
+            session.note(f"its set-up said:\n{said}")
+        return 0
+
+    session.with_host(work)
+    _report(session, plugin, "approved")
+    if not options.json:
+        _say_what_is_missing(session, plugin)
+    return 0
+
+
+def deny(session: Session) -> int:
+    """Deny a plugin."""
+    plugin = session.plugin(session.options.name).plugin
+    session.catalog.approvals.deny(plugin)
+    _report(session, plugin, "denied")
+    return 0
+
+
+def revoke(session: Session) -> int:
+    """Forget the decision about a plugin."""
+    plugin = session.plugin(session.options.name).plugin
+    had = session.catalog.approvals.revoke(plugin)
+    _report(session, plugin, "new", "revoked" if had else "new, as before: nobody had decided about it")
+    return 0
+
+
+def _regrant(session: Session, *, add: bool) -> int:
+    entry = session.plugin(session.options.name)
+    approval = _approval(session, entry)
+    asked = _checked(session.options.permissions)
+    if add:
+        granted = tuple(dict.fromkeys((*approval.granted, *asked)))
+    else:
+        absent = [name for name in asked if name not in approval.granted]
+        if absent:
+            has = ", ".join(approval.granted) or "nothing"
+            raise UsageError(f"'{entry.name}' was not granted {absent[0]}", f"it was granted {has}")
+        granted = tuple(name for name in approval.granted if name not in asked)
+    session.catalog.approvals.regrant(entry.plugin, approval, granted)
+    if session.options.json:
+        session.print_json({"name": entry.name, "granted": list(granted)})
+    else:
+        print(f"{entry.name} is granted {', '.join(granted) or 'nothing'}")
+    return 0
+
+
+def _switch(session: Session, *, on: bool) -> int:
+    plugin = session.plugin(session.options.name).plugin
+    session.catalog.approvals.enable(plugin, on=on)
+    state = session.catalog.standing(plugin).state if not plugin.is_broken else "broken"
+    _report(session, plugin, state, f"switched {'on' if on else 'off'}" + (f"; its state is {state}" if on else ""))
+    return 0
+
+
+def _present(session: Session, entry: Entry) -> None:
+    """Show a person what they are about to approve."""
+    plugin = entry.plugin
+    print(f"{plugin.name} {plugin.version} ({FORMAT_NAMES[plugin.format]}) in {plugin.path}".replace("  ", " "))
+    if plugin.description:
+        print(f"  {plugin.description}")
+    print("It asks for:")
+    for line in describe_permissions(plugin.permissions) or ["nothing"]:
+        print(f"  {line}")
+    if warning := permissions.warning(plugin.permissions):
+        print(f"warning: {warning}")
+    print("Its tools:")
+    for tool in entry.tools:
+        print(f"  {tool.name}: {tool.description.strip().partition(chr(10))[0]}")
+    if plugin.init:
+        print(f"It runs {plugin.init} once, to set itself up.")
+    for change in entry.standing.changes:
+        print(f"Changed since it was approved: {change}")
+    for problem in entry.problems:
+        session.warn(problem.message)
+
+
+def _say_what_is_missing(session: Session, plugin: Plugin) -> None:
+    try:
+        absent = config.missing(plugin, config.read(plugin))
+    except AnyplugError as error:
+        session.warn(error.message)
+        return
+    for name in absent:
+        session.note(f"it needs the value '{name}' before it works: `anyplug config {plugin.name} {name}=VALUE`")
+
+
+def _approval(session: Session, entry: Entry) -> "Approval":
+    approval = session.catalog.approvals.of(entry.plugin)
+    if approval is None or not approval.approved:
+        raise NotApproved(entry.name, entry.state)
+    return approval
+
+
+def _unusable(entry: Entry) -> ManifestError:
+    if entry.state == "shadowed":
+        return ManifestError(
+            f"'{entry.name}' in {entry.path} is shadowed by {entry.shadowed_by}", "remove or rename one of the two"
+        )
+    problem = next(problem for problem in entry.problems if problem.level == "error")
+    return ManifestError(f"'{entry.name}' cannot be loaded: {problem.message}", problem.hint)
+
+
+def _checked(names: list[str]) -> tuple[str, ...]:
+    """Accept only permissions that exist."""
+    for name in names:
+        if name not in permissions.ALIASES and not permissions.kind(name):
+            known = ", ".join(permissions.KINDS)
+            raise UsageError(f"there is no permission '{name}'", f"the known ones are {known}")
+    return permissions.normalise(names)
+
+
+def _name(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the plugin's name, or its folder")
+
+
+def _report(session: Session, plugin: Plugin, state: str, words: str = "") -> None:
+    if session.options.json:
+        session.print_json({"name": plugin.name, "path": plugin.path, "state": state})
+    else:
+        print(f"{plugin.name} is {words or state}")
