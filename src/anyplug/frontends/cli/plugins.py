@@ -156,6 +156,8 @@ def _argument_lines(tool: Tool) -> list[str]:
         described = schema if isinstance(schema, dict) else {}
         kind = described.get("type", "any")
         kinds = "|".join(kind) if isinstance(kind, list) else str(kind)
+        if isinstance(described.get("enum"), list):
+            kinds = "|".join(map(str, described["enum"]))
         needed = ", required" if isinstance(required, list) and name in required else ""
         lines.append(f"{name} ({kinds}{needed})  {described.get('description', '')}".rstrip())
     return lines

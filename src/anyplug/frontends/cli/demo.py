@@ -1,0 +1,137 @@
+"""`demo`: the example plugins, from found to called, in a home of its own that is gone afterwards."""
+
+import os
+import shutil
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from anyplug import __version__, permissions
+from anyplug.audit import Audit
+from anyplug.errors import DONE, FAILED
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.plugins import FORMAT_NAMES
+from anyplug.frontends.cli.session import Session
+from anyplug.gate import Attachment
+from anyplug.host import Host
+from anyplug.model import File, Result
+from anyplug.runtime.toolchain import find_node
+from anyplug.shapes import result_shape
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 108  # characters; what fits a README
+SHOWN = 62  # characters of a result
+
+# What is called, with what, and how it should end.
+CALLS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("word_count", {"text": "to be or not to be", "top": 2}, "done"),
+    ("log_count", {"path": "/etc/passwd", "word": "root"}, "done"),
+    ("bookmark_add", {"url": "https://example.org", "tags": ["reading"]}, "done"),
+    ("bookmark_find", {"tag": "cooking"}, "tool_error"),
+    ("field-kit.roll_dice", {"count": 3}, "done"),
+    ("field-kit.convert_length", {"value": 42.195, "unit": "km", "to": "mi"}, "done"),
+    ("field-kit.convert_length", {"value": 1, "unit": "parsec", "to": "km"}, "invalid_arguments"),
+    ("field-kit.draw_badge", {"name": "Ada"}, "done"),
+    ("field-kit.slow_report", {"seconds": 0.3}, "done"),
+)
+EDITED = "word-count"
+
+
+def _demo(parser: Parser) -> Command:
+    parser.add_argument("--svg", metavar="FILE", help="also draw what is shown into this file")
+    return demo
+
+
+COMMANDS = {"demo": _demo}
+
+
+def demo(session: Session) -> int:
+    """Show the whole path with the example plugins."""
+    import anyio  # with rich and the host, only for this command
+    from rich.console import Console
+
+    options = session.options
+    fixed_width = WIDTH if options.svg or not sys.stdout.isatty() else None
+    console = Console(record=bool(options.svg), width=fixed_width, highlight=False, quiet=options.json)
+    with tempfile.TemporaryDirectory(prefix="anyplug-demo-") as folder:
+        root = os.path.join(folder, "plugins")
+        shutil.copytree(_examples(), root, ignore=shutil.ignore_patterns("config.json", "__pycache__"))
+        results, as_expected = anyio.run(_show, console, root, os.path.join(folder, "home"))
+    if options.svg:
+        console.save_svg(options.svg, title="anyplug demo")
+    if options.json:
+        session.print_json([result_shape(result) for result in results])
+    if find_node() is None:
+        session.note("hint: there is no Node here; `pip install 'anyplug[node]'` brings one")
+    return DONE if as_expected else FAILED
+
+
+async def _show(console: "Console", root: str, home: str) -> tuple[list[Result], bool]:
+    """Find, refuse, approve, call, notice a change, verify; give the results, and whether all went as it should."""
+    async with Host(roots=[root], home=home, watch=False) as host:
+        console.print(f"[bold]anyplug {__version__}[/] found {len(host.plugins)} plugins\n")
+        console.print(_plugins_table(host))
+        name, arguments, _ = CALLS[0]
+        refused = await host.call(name, arguments)
+        console.print(f"\nBefore anybody approved it, [bold]{name}[/] answers: [yellow]{_text(refused)}[/]")
+        console.print("Approving all of them, for this demo.\n")
+        for entry in host.plugins:
+            await host.approve(entry.plugin)
+        await host.reload()
+        attachment = Attachment("demo", yes=True)
+        results = [await host.call(name, arguments, attachment=attachment) for name, arguments, _ in CALLS]
+        console.print(_results_table(results))
+        with open(os.path.join(root, EDITED, "main.py"), "a", encoding="utf-8") as file:
+            file.write("\n# one more line\n")
+        changed = await host.call(name, arguments)
+        console.print(f"\nAfter somebody edited it, [bold]{name}[/] answers: [yellow]{_text(changed)}[/]")
+        count, broken = Audit(host.catalog.store).verify()
+        console.print(f"The audit trail has {count} records; its chain is {'broken' if broken else 'intact'}.")
+    outcomes = [result.error.code if result.error else "done" for result in results]
+    as_expected = outcomes == [expected for *_, expected in CALLS]
+    return results, as_expected and not broken and refused.is_error and changed.is_error
+
+
+def _plugins_table(host: Host) -> Any:
+    from rich.table import Table  # as above
+
+    table = Table(box=None, pad_edge=False, header_style="bold cyan")
+    for heading in ("plugin", "format", "state", "tier", "asks for", "tools"):
+        table.add_column(heading)
+    for entry in host.plugins:
+        plugin = entry.plugin
+        asked = ", ".join(plugin.permissions) or "nothing"
+        if permissions.warning(plugin.permissions):
+            asked += " (!)"
+        tools = ", ".join(tool.own_name for tool in entry.tools)
+        table.add_row(plugin.name, FORMAT_NAMES[plugin.format], entry.state, str(plugin.tier), asked, tools)
+    return table
+
+
+def _results_table(results: list[Result]) -> Any:
+    from rich.table import Table  # as above
+
+    table = Table(box=None, pad_edge=False, header_style="bold cyan")
+    table.add_column("tool")
+    table.add_column("outcome")
+    table.add_column("took", justify="right")
+    table.add_column("result")
+    for result in results:
+        outcome = f"[red]{result.error.code}[/]" if result.error else "[green]done[/]"
+        table.add_row(result.tool, outcome, f"{result.duration_ms:.0f} ms", _text(result))
+    return table
+
+
+def _text(result: Result) -> str:
+    files = [f"{block.name} ({block.mime_type})" for block in result.content if isinstance(block, File)]
+    text = " ".join([*result.text.split(), *(f"+ {file}" for file in files)])
+    return (text if len(text) <= SHOWN or result.is_error else f"{text[:SHOWN]}…").replace("[", r"\[")
+
+
+def _examples() -> str:
+    """Find the examples: in the package, or beside its sources in a checkout."""
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    shipped = os.path.join(package, "examples")
+    return shipped if os.path.isdir(shipped) else os.path.join(package, "..", "..", "examples")
