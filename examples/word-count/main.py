@@ -6,10 +6,15 @@ import json
 import sys
 
 
+def say(number, noun):
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def count(text, top):
     words = text.split()
+    counts = (len(text.splitlines()), "line"), (len(words), "word"), (len(text), "character")
     frequent = collections.Counter(word.strip(".,;:!?").lower() for word in words).most_common(top)
-    summary = f"{len(text.splitlines())} lines, {len(words)} words, {len(text)} characters"
+    summary = ", ".join(say(number, noun) for number, noun in counts)
     if frequent:
         summary += "; most frequent: " + ", ".join(f"{word} ({times})" for word, times in frequent)
     return summary

@@ -53,7 +53,11 @@ class Approvals:
 
     def of(self, plugin: Plugin) -> Approval | None:
         """Give the decision about a plugin: the same object as long as nobody decides anew, in any process."""
-        self._refresh()
+        self.refresh()
+        return self._decisions.get(plugin.path)
+
+    def known(self, plugin: Plugin) -> Approval | None:
+        """Give the same as of the last look."""
         return self._decisions.get(plugin.path)
 
     def is_disabled(self, plugin: Plugin) -> bool:
@@ -125,7 +129,7 @@ class Approvals:
         self._store.run("INSERT OR REPLACE INTO approvals VALUES (?, ?)", plugin.path, msgspec.json.encode(approval))
         self._version = -1
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         """Read everything again if anybody else wrote to the store since the last look."""
         version = self._store.version()
         if version == self._version:

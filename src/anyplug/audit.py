@@ -5,6 +5,7 @@ record could not be written never runs, and one whose host was killed is recorde
 """
 
 import hashlib
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,12 +20,9 @@ FIRST = "0" * 64  # what stands for the hash before the first record
 
 
 # One statement, so one transaction: the last hash is read under the lock under which the next is written, and
-# a trigger removes the pending note.
-_APPEND = f"""
-INSERT INTO audit (call, record, previous, hash)
-SELECT ?1, ?2, before, link(before, ?2)
-FROM (SELECT coalesce((SELECT hash FROM audit ORDER BY number DESC LIMIT 1), '{FIRST}') AS before)
-"""
+# a trigger removes the pending note. A SELECT in place of VALUES would go through a temporary table.
+_LAST = f"coalesce((SELECT hash FROM audit ORDER BY number DESC LIMIT 1), '{FIRST}')"
+_APPEND = f"INSERT INTO audit (call, record, previous, hash) VALUES (?1, ?2, {_LAST}, link({_LAST}, ?2))"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +42,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""
     duration_ms: float = 0.0
     output: str = ""
+
+
+UNREADABLE = Record(call="", at=0.0, attachment="", tool="", outcome="unreadable")  # somebody tampered with it
 
 
 class Numbered(msgspec.Struct, frozen=True):
@@ -81,18 +82,19 @@ class Audit:
         for call, host, raw in self._store.rows("SELECT call, host, record FROM pending"):
             if not liveness.is_alive(host):
                 lost = msgspec.structs.replace(msgspec.json.decode(raw, type=Record), outcome="lost")
-                self._store.run(
-                    f"{_APPEND} WHERE EXISTS (SELECT 1 FROM pending WHERE call = ?1)",
-                    call,
-                    msgspec.json.encode(lost),
-                )
+                with self._store.writing() as transaction:  # of several hosts that start now, one records it
+                    if transaction.execute("DELETE FROM pending WHERE call = ?", (call,)).rowcount:
+                        transaction.execute(_APPEND, (call, msgspec.json.encode(lost)))
 
     def records(self, *, plugin: str = "", tool: str = "", limit: int = -1) -> list[Numbered]:
         """Read the newest records, oldest of them first."""
         wanted = []
         decoder = msgspec.json.Decoder(Record)
         for number, raw in self._store.rows("SELECT number, record FROM audit ORDER BY number DESC"):
-            record = decoder.decode(raw)
+            try:
+                record = decoder.decode(raw)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                record = UNREADABLE
             if (not plugin or record.plugin == plugin) and (not tool or record.tool == tool):
                 wanted.append(Numbered(number, record))
                 if len(wanted) == limit:
@@ -106,13 +108,16 @@ class Audit:
         last = self._store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
         end = rows[-1][0] if rows else 0
         if last and last[0][0] > end:
-            broken.append(Broken(end + 1, f"the records {end + 1} to {last[0][0]} are missing"))
+            broken.append(Broken(end + 1, _missing(end + 1, last[0][0])))
         return len(rows), broken
 
 
 def digest_of(value: Any) -> str:
-    """Hash a JSON value, whatever the order of its keys."""
-    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
+    """Hash a JSON value, whatever the order of its keys; raises TypeError or ValueError for what is none."""
+    encoded = msgspec.json.encode(value, order="deterministic")
+    if b"null" in encoded and not _is_finite(value):  # what is not finite would be written as null
+        raise ValueError("NaN and Infinity are not JSON")
+    return hashlib.sha256(encoded).hexdigest()
 
 
 def digest_of_output(result: Result) -> str:
@@ -125,20 +130,30 @@ def now() -> float:
     return round(time.time(), 6)
 
 
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    return not isinstance(value, list | tuple) or all(map(_is_finite, value))
+
+
 def _link(previous: str, record: bytes) -> str:
     return hashlib.sha256(previous.encode() + b"\n" + record).hexdigest()
+
+
+def _missing(first: int, last: int) -> str:
+    return f"record {first} is missing" if first == last else f"the records {first} to {last} are missing"
 
 
 def _breaks(rows: list[Any]) -> Iterator[Broken]:
     before, expected = FIRST, 1
     for number, record, previous, own in rows:
         if number != expected:
-            missing = (
-                f"record {expected} is" if number == expected + 1 else f"the records {expected} to {number - 1} are"
-            )
-            yield Broken(expected, f"{missing} missing")
+            yield Broken(expected, _missing(expected, number - 1))
         elif previous != before:
             yield Broken(number, "it does not follow from the record before it")
-        if _link(previous, bytes(record)) != own:
+        content = record if isinstance(record, bytes) else str(record).encode()  # who tampers may write text
+        if _link(previous, content) != own:
             yield Broken(number, "its content was changed")
         before, expected = own, number + 1

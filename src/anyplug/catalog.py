@@ -1,13 +1,16 @@
 """Reads the world: roots, plugins, decisions and digests become a snapshot. No event loop needed."""
 
+import gc
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
 from anyplug import approval, digest, discovery, registry
 from anyplug.approval import Approvals, Standing
 from anyplug.digest import Digest, Reading
+from anyplug.errors import StoreError
 from anyplug.formats import table
 from anyplug.model import Plugin
 from anyplug.registry import Snapshot
@@ -33,15 +36,24 @@ class Catalog:
 
     def load(self, previous: Snapshot | None = None) -> Snapshot:
         """Read everything. A plugin that is broken now keeps its last good definition, with the problem."""
-        plugins = discovery.discover(self.explicit, self.roots)
-        if previous is not None:
-            good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}
-            plugins = [_last_good(plugin, good.get(plugin.path)) for plugin in plugins]
-        return registry.build(plugins, self.standing)
+        with _without_collecting():
+            plugins = discovery.discover(self.explicit, self.roots)
+            if previous is not None:
+                good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}
+                plugins = [_last_good(plugin, good.get(plugin.path)) for plugin in plugins]
+            if not all(plugin.explicit for plugin in plugins):
+                self.approvals.refresh()
+            return registry.build(plugins, self._standing)
 
     def standing(self, plugin: Plugin) -> Standing:
         """Say where a plugin stands this very moment, by a look at its files if anybody approved it."""
-        decision = None if plugin.explicit else self.approvals.of(plugin)
+        if not plugin.explicit:
+            self.approvals.refresh()
+        return self._standing(plugin)
+
+    def _standing(self, plugin: Plugin) -> Standing:
+        """Say where a plugin stands, by the decisions that were read last."""
+        decision = None if plugin.explicit else self.approvals.known(plugin)
         if not plugin.explicit and self.approvals.is_disabled(plugin):
             return Standing(state="disabled", reason=f"`anyplug enable {plugin.name}` switches it on")
         if cure := table.BY_NAME[plugin.format].switched_off(plugin, None):
@@ -63,11 +75,6 @@ class Catalog:
         """Take a plugin's digest, from the cache if no stamp is another. Raises OSError."""
         return self._reading(plugin).as_digest()
 
-    def known_digest(self, plugin: Plugin) -> str | None:
-        """Give the digest that was taken last, without a look."""
-        known = self._readings.get(plugin.path)
-        return known.digest if known else None
-
     def close(self) -> None:
         """Let go of the store."""
         self.store.close()
@@ -82,17 +89,34 @@ class Catalog:
         return reading
 
     def _stored(self, plugin: Plugin) -> Reading | None:
-        rows = self.store.rows("SELECT reading FROM digests WHERE path = ?", plugin.path)
-        return msgspec.msgpack.decode(rows[0][0], type=Reading) if rows else None
+        try:
+            rows = self.store.rows("SELECT reading FROM digests WHERE path = ?", plugin.path)
+            return msgspec.msgpack.decode(rows[0][0], type=Reading) if rows else None
+        except (StoreError, msgspec.DecodeError):
+            return None  # only a cache
 
     def _save(self, plugin: Plugin, reading: Reading) -> None:
         if plugin.explicit:
             return  # a folder that is being written: hashing it is cheaper than remembering it
         try:
             record = msgspec.msgpack.encode(reading)
+            self.store.run("INSERT OR REPLACE INTO digests VALUES (?, ?)", plugin.path, record)
         except UnicodeEncodeError:
-            return  # a file's name is no text: its plugin is hashed anew by each process
-        self.store.run("INSERT OR REPLACE INTO digests VALUES (?, ?)", plugin.path, record)
+            pass  # a file's name is no text: its plugin is hashed anew by each process
+        except StoreError:
+            pass  # only a cache; what has to be written says so
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Hold the garbage collector: of thousands of small objects that all stay, it would look at each many times."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _last_good(plugin: Plugin, good: Plugin | None) -> Plugin:

@@ -7,7 +7,7 @@ import msgspec
 from anyplug import discovery, names, schema
 from anyplug.formats.contract import Folder
 from anyplug.model import Plugin, Problem
-from anyplug.runtime.diagnosis import diagnose
+from anyplug.runtime.diagnosis import faults
 from anyplug.runtime.toolchain import find_node, find_uv
 
 
@@ -35,18 +35,21 @@ def _names(plugin: Plugin) -> list[Problem]:
 
 def _programs(plugin: Plugin) -> list[Problem]:
     """Look at each program as the kernel will."""
-    known = {problem.code for problem in plugin.problems}
-    if "not_executable" in known:
-        return []  # said already, by whoever read the manifest
     ours = [os.path.dirname(program) for program in (find_uv(), find_node()) if program]
     search = ":".join([*ours, os.environ.get("PATH", os.defpath)])
-    problems = []
-    for path in dict.fromkeys([*(tool.program for tool in plugin.tools), *([plugin.init] if plugin.init else [])]):
-        fault = diagnose(path, search)
-        if fault is not None:
-            what = os.path.relpath(path, plugin.path)
-            problems.append(Problem("not_executable", f"{what} cannot be run: {fault.reason}", fault.hint, "warning"))
-    return problems
+    said = {problem.hint for problem in plugin.problems if problem.code == "not_executable"}
+    return [
+        Problem(
+            "not_executable",
+            f"{os.path.relpath(path, plugin.path)} cannot be run: {fault.reason}",
+            fault.hint,
+            "warning",
+        )
+        for path in dict.fromkeys([*(tool.program for tool in plugin.tools), plugin.init])
+        if path
+        for fault in faults(path, search)
+        if fault.hint not in said  # by whoever read the manifest
+    ]
 
 
 def _schemas(plugin: Plugin) -> list[Problem]:

@@ -6,6 +6,7 @@ overwritten. The key `permissions` (which tools may run) is honoured and never w
 
 import os
 import re
+import stat
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ FILE = "config.json"
 PERMISSIONS = "permissions"
 EVERYTHING = "*"
 SHOWN_SECRET = "•••"
+LARGEST = 4 << 20  # bytes; real ones have a few hundred
 
 _SECRET_NAME = re.compile(r"key|token|password|secret|cookie", re.IGNORECASE)
 
@@ -30,11 +32,12 @@ def read(plugin: Plugin) -> dict[str, Any]:
     """Read the values; raises ConfigError if the file cannot be understood."""
     path = os.path.join(plugin.path, FILE)
     try:
-        with open(path, "rb") as file:
-            value = msgspec.json.decode(file.read().removeprefix(b"\xef\xbb\xbf"))
+        value = msgspec.json.decode(_bytes(path).removeprefix(b"\xef\xbb\xbf"))
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError, RecursionError) as error:
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", "mend the file; it was left as it is") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"cannot read {path}: {error}", "mend the file; it was left as it is") from error
     if not isinstance(value, dict):
         raise ConfigError(f"{path} must hold a JSON object", "mend the file; it was left as it is")
@@ -83,23 +86,49 @@ def allows(values: dict[str, Any], tool: str | None) -> bool:
     return bool(allowed) if tool is None else EVERYTHING in allowed or tool in allowed
 
 
+def _bytes(path: str) -> bytes:
+    """Read the file; raises OSError. It lies in a stranger's folder: a pipe or a flood must not hold us up."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(0, "it is not a regular file")
+        if found.st_size > LARGEST:
+            raise OSError(0, f"it has {found.st_size:,} bytes; the limit is {LARGEST:,}")
+        return file.read(LARGEST)
+
+
 def _typed(key: ConfigKey, word: str) -> Any:
     """Read a word as what the default is, so that a number stays one."""
     if isinstance(key.default, str) or key.default in (None, msgspec.UNSET):
         return word
+    if isinstance(key.default, bool) and word.lower() in {"true", "false"}:
+        return word.lower() == "true"
     try:
         return msgspec.json.decode(word)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return word
 
 
 def _write(plugin: Plugin, values: dict[str, Any]) -> None:
     path = os.path.join(plugin.path, FILE)
-    new = f"{path}.{os.getpid()}.tmp"
+    text = _encoded(values)
+    # A name that a plugin cannot foresee, and that must be new: it could have laid a link there.
+    new = f"{path}.{os.urandom(6).hex()}.tmp"
     try:
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(values), indent=2))
-        os.replace(new, path)
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(text)
+            os.replace(new, path)
+        except BaseException:
+            os.unlink(new)
+            raise
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}", "check the folder's permissions") from error
+
+
+def _encoded(values: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.format(msgspec.json.encode(values), indent=2)
+    except UnicodeEncodeError as error:
+        raise UsageError("a value is not text in UTF-8", "check what was typed, or the terminal's encoding") from error

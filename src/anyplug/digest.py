@@ -50,14 +50,22 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
             for before in self.folders:
                 if _stamp(before[0], os.stat(root + before[0])) != before:
                     return False
-            return all(_stamp(before[0], _look(root + "/" + before[0])) == before for before in self.stamps)
+            for before in self.stamps:
+                if _stamp(before[0], _look(f"{root}/{before[0]}")) != before:
+                    return False
         except OSError:
             return False
+        return True
 
     def as_digest(self) -> Digest:
         """Give the digest itself."""
         counted = {printable(stamp[0]): sha for stamp, sha in zip(self.stamps, self.hashes, strict=True) if sha}
         return Digest(self.digest, counted)
+
+
+def covers(path: str) -> bool:
+    """Whether a change of the file at this path, relative to its plugin, is another digest."""
+    return path != CONFIG and NEVER.isdisjoint(path.split("/"))
 
 
 def printable(path: str) -> str:

@@ -1,7 +1,7 @@
 """Finds plugins: looks through the roots in order and reads what is there. Knows nothing of trust."""
 
-import gc
 import os
+import stat
 from collections.abc import Iterator
 
 from anyplug.digest import printable
@@ -14,19 +14,13 @@ def discover(explicit: list[str], roots: list[str]) -> list[Plugin]:
     """Read every plugin, first those that the person named. The same folder is read once."""
     plugins: list[Plugin] = []
     seen: set[str] = set()
-    collecting = gc.isenabled()
-    gc.disable()  # thousands of small objects that all stay: collecting meanwhile costs three times the work
-    try:
-        for folder in _folders(explicit, roots):
-            if folder.path in seen:
-                continue
-            seen.add(folder.path)
-            plugin = read(folder)
-            if plugin is not None:
-                plugins.append(plugin)
-    finally:
-        if collecting:
-            gc.enable()
+    for folder in _folders(explicit, roots):
+        if folder.path in seen:
+            continue
+        seen.add(folder.path)
+        plugin = read(folder)
+        if plugin is not None:
+            plugins.append(plugin)
     return plugins
 
 
@@ -36,19 +30,25 @@ def read(folder: Folder) -> Plugin | None:
     if escaped != folder.found_at:
         folder = Folder(escaped, escaped, folder.explicit)
         return table.broken(folder, f"{escaped} is not a name in UTF-8", "rename the folder")
+    return table.load(folder) or _why_none(folder)
+
+
+def _why_none(folder: Folder) -> Plugin | None:
+    """Say why a folder gave no plugin; None if it simply is none and nobody named it."""
     try:
-        os.stat(folder.path)
+        is_folder = stat.S_ISDIR(os.stat(folder.path).st_mode)
     except OSError as error:
         if os.path.islink(folder.found_at):
             return table.broken(folder, f"{folder.found_at} is a link that leads nowhere", "mend or remove the link")
         return table.broken(folder, f"cannot read {folder.found_at}: {error.strerror}", "check the path")
+    if not is_folder:
+        return table.broken(folder, f"{folder.found_at} is not a folder", "name the plugin's folder")
     if not os.access(folder.path, os.R_OK | os.X_OK):
         return table.broken(folder, f"the folder {folder.path} may not be read", f"chmod u+rx {folder.path}")
-    plugin = table.load(folder)
-    if plugin is None and folder.explicit:
+    if folder.explicit:
         manifests = " or ".join(format.MANIFEST for format in table.FORMATS)
         return table.broken(folder, f"{folder.found_at} holds no plugin", f"a plugin's folder has a {manifests}")
-    return plugin
+    return None
 
 
 def _folders(explicit: list[str], roots: list[str]) -> Iterator[Folder]:

@@ -9,7 +9,7 @@ import msgspec
 # A name that has one of these words in it, between underscores or at an end.
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SECRET_?KEY|KEY|TOKEN|PAT|SECRETS?|PASS(?:WD|WORD|PHRASE)?"
-    r"|PWD(?!$)|COOKIES?|CREDENTIALS?|AUTH|AUTH_SOCK|DSN)(?:_|$)",
+    r"|PWD|COOKIES?|CREDENTIALS?|AUTH|AUTH_SOCK|DSN)(?:_|$)",
     re.IGNORECASE,
 )
 # Shapes that only secrets have, whatever their variable is called.

@@ -19,6 +19,7 @@ from anyplug import audit, environment, logs, permissions
 from anyplug.approval import Standing
 from anyplug.audit import Audit, Record
 from anyplug.catalog import Catalog
+from anyplug.digest import printable
 from anyplug.errors import (
     AnyplugError,
     CallError,
@@ -28,6 +29,7 @@ from anyplug.errors import (
     NotApproved,
     PluginDisabled,
     StoreError,
+    Unavailable,
 )
 from anyplug.formats import table
 from anyplug.formats.contract import Surroundings
@@ -86,8 +88,9 @@ class Host:
         self._runner = Runner(
             os.path.join(self._catalog.home.path, "locks"), namespaces=self._catalog.settings.namespaces
         )
-        self._turns = anyio.Semaphore(AT_ONCE)
+        self._turns = anyio.Semaphore(AT_ONCE, fast_acquire=True)
         self._linked = False
+        self._leaving = anyio.Event()
         try:
             self._audit.recover()
         except StoreError:
@@ -101,6 +104,7 @@ class Host:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._leaving.set()
         self._tasks.cancel_scope.cancel()
         try:
             # The body's own error is not the tasks': handed to them, it would come back inside a group.
@@ -152,7 +156,7 @@ class Host:
         An asynchronous tool runs as a job; `wait=False` gives the job's id at once, in the metadata.
         Raises only if the caller's own task is cancelled.
         """
-        trail = _Trail(name, attachment or self._attachment)
+        trail = _Trail(name, attachment or self._attachment, arguments)
         try:
             tool, entry = self._snapshot.tool(name)
             trail.found(tool, entry.plugin)
@@ -215,10 +219,15 @@ class Host:
 
     def _trust(self, tool: Tool, plugin: Plugin, trail: "_Trail") -> Standing:
         """See to it that a person approved what is there this very moment."""
-        standing = self._catalog.standing(plugin)
+        try:
+            standing = self._catalog.standing(plugin)
+        except StoreError as error:
+            raise Denied("host", f"nobody knows whether it was approved: {error.message}", error.hint) from error
         trail.digest = standing.digest
         if standing.state == "disabled":
             raise PluginDisabled(plugin.name, standing.reason)
+        if standing.state == "changed" and not os.path.isdir(plugin.path):
+            raise Unavailable(f"the folder of plugin '{plugin.name}' is gone: {plugin.path}", "install it again")
         if standing.state != "approved":
             raise NotApproved(plugin.name, standing.state, standing.changes)
         if cure := table.BY_NAME[plugin.format].switched_off(plugin, tool):
@@ -231,11 +240,9 @@ class Host:
         """See to it that the arguments are an object of JSON values, and as strict as the person wants it."""
         if arguments is not None and not isinstance(arguments, Mapping):
             raise InvalidArguments(tool.name, [f"arguments must be an object, not {type(arguments).__name__}"])
+        if trail.no_json:
+            raise InvalidArguments(tool.name, [f"arguments must be JSON: {trail.no_json}"])
         given = dict(arguments or {})
-        try:
-            trail.arguments = audit.digest_of(given)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidArguments(tool.name, [f"arguments must be JSON: {error}"]) from error
         format = table.BY_NAME[plugin.format]
         mode = self._catalog.settings.of(plugin.name).arguments or format.ARGUMENTS
         violations = [] if mode == "off" else format.violations(tool, given)
@@ -280,10 +287,14 @@ class Host:
         self, call: Call, standing: Standing, trail: "_Trail", warnings: list[str], *, wait: bool
     ) -> Result:
         """Run an asynchronous tool with an entry in the list of jobs."""
-        job = self._jobs.begin(call.tool.name)
+        try:
+            job = self._jobs.begin(call.tool.name)
+        except StoreError as error:
+            unrecorded = f"the job cannot be recorded, so it was not run: {error.message}"
+            return self._record(trail, _failed(Denied("host", unrecorded, error.hint)))
 
         async def work() -> Result:
-            result = _failed(Cancelled("the job was cancelled"))
+            result = None
             try:
                 with anyio.CancelScope() as scope:
                     self._running_jobs[job] = scope
@@ -293,8 +304,9 @@ class Host:
                         tasks.cancel_scope.cancel()
             finally:
                 del self._running_jobs[job]
+                result = result or trail.complete(_failed(Cancelled("the job was cancelled")))
                 result = msgspec.structs.replace(result, metadata={**result.metadata, "job": job})
-                self._jobs.end(job, result, result_shape(result))
+                self._end_job(job, result)
             return result
 
         if wait:
@@ -304,9 +316,19 @@ class Host:
         return trail.complete(Result(content=(Text(text),), metadata={"job": job}))
 
     async def _watch_for_cancel(self, job: str, scope: anyio.CancelScope) -> None:
-        while not self._jobs.is_to_be_cancelled(job):
+        while True:
             await anyio.sleep(CANCEL_POLL_S)
-        scope.cancel()
+            try:
+                if self._jobs.is_to_be_cancelled(job):
+                    scope.cancel()
+            except StoreError:
+                continue  # nobody can leave word now; the job's own end is not affected
+
+    def _end_job(self, job: str, result: Result) -> None:
+        try:
+            self._jobs.end(job, result, result_shape(result))
+        except StoreError as error:
+            self._tell(f"the end of job {job} is not recorded: {error.message}")
 
     def _record(self, trail: "_Trail", result: Result) -> Result:
         """Write the record of a call that has ended, and complete its result."""
@@ -368,19 +390,27 @@ class Host:
     async def _follow_changes(self) -> None:
         from anyplug.watch import changes  # pulls in watchfiles, which a single call does not need
 
-        async for _ in changes(self._catalog, lambda: self._snapshot):
-            await self.reload()
+        async for _ in changes(self._catalog, lambda: self._snapshot, self._leaving):
+            try:
+                await self.reload()
+            except StoreError:
+                continue  # the snapshot stays as it is; calls say what is wrong with the store
 
 
 class _Trail:
     """What is known of a call as it goes along, for its record."""
 
-    def __init__(self, name: str, attachment: Attachment) -> None:
+    def __init__(self, name: str, attachment: Attachment, arguments: Any) -> None:
         self.id = secrets.token_hex(8)
         self.attachment = attachment
-        self.tool = name
+        self.tool = printable(name)
         self.plugin = self.format = self.digest = self.arguments = ""
         self.verdict = self.by = self.reason = ""
+        self.no_json = ""  # why the arguments cannot be written down
+        try:
+            self.arguments = audit.digest_of(dict(arguments) if isinstance(arguments, Mapping) else arguments or {})
+        except (TypeError, ValueError, RecursionError) as error:
+            self.no_json = str(error)
         self._at = audit.now()
         self._started = time.perf_counter()
 

@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,10 @@ from anyplug.sources import Brought, Source
 
 CALLS_END_S = 30.0  # how long an update waits for calls that are under way
 CALLS_POLL_S = 0.1
+
+# In a staging folder, beside the plugin that has its own name: no plugin's name begins with a dot.
+BEFORE = ".before"
+FAILED = ".failed"
 
 
 class Install(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,9 +53,9 @@ class Installer:
 
     def install(self, source: Source) -> Installed:
         """Install a plugin; raises InstallError."""
-        with self._staging() as staging:
+        with _explained("install it"), self._staging() as staging:
             brought, plugin = self._validated(source, staging)
-            target = os.path.join(self._home.plugins, plugin.name)
+            target = os.path.join(os.path.realpath(self._home.plugins), plugin.name)
             if os.path.lexists(target):
                 raise InstallError(
                     f"there is a plugin '{plugin.name}' already, in {target}",
@@ -58,9 +63,13 @@ class Installer:
                 )
             record = _record(source, brought, plugin)
             os.rename(plugin.path, target)
-        self._catalog.approvals.forget(target)
-        self._remember(target, record)
-        return Installed(self._read(target), record, brought.left_config)
+            try:
+                self._catalog.approvals.forget(target)
+                self._remember(target, record)
+                return Installed(self._read(target), record, brought.left_config)
+            except BaseException:
+                os.rename(target, os.path.join(staging, FAILED))
+                raise
 
     @contextmanager
     def update(self, plugin: Plugin) -> Iterator[Installed]:
@@ -75,38 +84,45 @@ class Installer:
                 f"change it in {plugin.path}",
             )
         with self._staging() as staging:
-            brought, new = self._validated(before.source, staging)
-            if new.name != plugin.name:
-                raise InstallError(
-                    f"the new version calls itself '{new.name}', not '{plugin.name}'",
-                    f"`anyplug install` it beside, then `anyplug remove {plugin.name}`",
-                )
-            record = _record(before.source, brought, new)
-            _carry_over(plugin.path, new.path, set(before.files))
-            self._wait_for_calls(plugin)
-            aside = os.path.join(staging, "before")
-            os.rename(plugin.path, aside)
+            with _explained(f"update '{plugin.name}'"):
+                brought, new = self._validated(before.source, staging)
+                if new.name != plugin.name:
+                    raise InstallError(
+                        f"the new version calls itself '{new.name}', not '{plugin.name}'",
+                        f"`anyplug install` it beside, then `anyplug remove {plugin.name}`",
+                    )
+                record = _record(before.source, brought, new)
+                self._wait_for_calls(plugin)
+                _carry_over(plugin.path, new.path, set(before.files))
+                aside = os.path.join(staging, BEFORE)
+                os.rename(plugin.path, aside)
             try:
                 os.rename(new.path, plugin.path)
                 yield Installed(self._read(plugin.path), record, brought.left_config)
+                self._remember(plugin.path, record)
             except BaseException:
-                shutil.rmtree(plugin.path, ignore_errors=True)
+                # Moved, not deleted: a file that resists deletion must not keep the old version from its place.
+                if os.path.lexists(plugin.path):
+                    os.rename(plugin.path, os.path.join(staging, FAILED))
                 os.rename(aside, plugin.path)
                 raise
-        self._remember(plugin.path, record)
 
     def remove(self, plugin: Plugin, *, purge: bool) -> None:
-        """Remove a plugin's folder, or only the link that led to it; with `purge` its data too."""
-        if plugin.found_at and os.path.islink(plugin.found_at):
-            os.unlink(plugin.found_at)
-        else:
-            shutil.rmtree(plugin.path)
+        """Remove a plugin's folder, or only the link that led to it; with `purge` its data too. Raises InstallError."""
+        going, _ = self.belongings(plugin, purge=purge)
+        with _explained(f"remove '{plugin.name}'"):
+            for path in going:
+                _delete(path)
         self._catalog.approvals.forget(plugin.path)
-        gone = [self._home.cache(plugin.name)]
-        if purge:
-            gone += [self._home.data(plugin.name), self._home.files(plugin.name), self._home.log(plugin.name)]
-        for path in gone:
-            _delete(path)
+
+    def belongings(self, plugin: Plugin, *, purge: bool) -> tuple[list[str], list[str]]:
+        """List what a removal takes away, and what it leaves for a plugin that may come back."""
+        home, name = self._home, plugin.name
+        cache = [home.cache(name)]
+        kept = [home.data(name), home.files(name), home.log(name)]
+        going = [plugin.found_at or plugin.path, *(path for path in cache if os.path.exists(path))]
+        kept = [path for path in kept if os.path.exists(path)]
+        return (going + kept, []) if purge else (going, kept)
 
     def is_ours(self, plugin: Plugin) -> bool:
         """Whether the folder lies where `install` puts things."""
@@ -130,21 +146,23 @@ class Installer:
 
     def _validated(self, source: Source, staging: str) -> tuple[Brought, Plugin]:
         """Bring the source and read it, in a folder that has the plugin's own name."""
-        brought = sources.bring(source, staging)
-        first = discovery.read(Folder(brought.folder, brought.folder))
-        if first is None:
+        origin, commit = sources.find(source, staging)
+        if discovery.read(Folder(origin, origin)) is None:  # before the copy, which could be of a whole disk
             raise InstallError(
-                f"{source.location} holds no plugin", "if the plugin is in a folder of it, name it with --subdir"
+                f"{source.shown} holds no plugin", "if the plugin is in a folder of it, name it with --subdir"
             )
+        brought = sources.bring(origin, commit, staging)
+        first = discovery.read(Folder(brought.folder, brought.folder))
+        assert first is not None
         named = os.path.join(staging, first.name)
-        if named != brought.folder:
+        if not os.path.lexists(named):
             os.rename(brought.folder, named)
         plugin = discovery.read(Folder(named, named))
         assert plugin is not None
         if plugin.is_broken:
             faults = [problem for problem in plugin.problems if problem.level == "error"]
             message = "; ".join(problem.message.replace(f"{named}{os.sep}", "") for problem in faults)
-            raise InstallError(f"the plugin cannot be used: {message}", faults[0].hint)
+            raise InstallError(f"the plugin cannot be used: {message}", faults[0].hint.replace(f"{named}{os.sep}", ""))
         return brought, plugin
 
     def _read(self, path: str) -> Plugin:
@@ -175,22 +193,48 @@ class Installer:
         )
 
 
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Say of a fault of the file system what it kept from happening."""
+    try:
+        yield
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise InstallError(
+            f"cannot {what}: {where}{error.strerror or error}", "check the disk and the folder's permissions"
+        ) from error
+
+
 def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:
-    kept = source if source.is_git else msgspec.structs.replace(source, location=os.path.abspath(source.location))
+    kept = msgspec.structs.replace(source, location=source.lasting_location)
     return Install(source=kept, commit=brought.commit, files=tuple(sources.files_of(plugin.path)), at=time.time())
 
 
 def _carry_over(old: str, new: str, installed: set[str]) -> None:
     """Copy what the plugin or the person wrote since it was installed, unless the new version has such a file."""
     for name in sources.files_of(old):
-        target = os.path.join(new, name)
-        if name not in installed and not os.path.lexists(target) and "__pycache__" not in name.split(os.sep):
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            shutil.copy2(os.path.join(old, name), target, follow_symlinks=False)
+        target, origin = os.path.join(new, name), os.path.join(old, name)
+        if name in installed or os.path.lexists(target) or "__pycache__" in name.split(os.sep):
+            continue
+        mode = os.lstat(origin).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)) or not _has_room(new, os.path.dirname(target)):
+            continue
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copy2(origin, target, follow_symlinks=False)
+
+
+def _has_room(root: str, folder: str) -> bool:
+    """Whether files can go into a folder of the new version: no file stands in the way, no link leads elsewhere."""
+    while folder != root:
+        if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
+            return False
+        folder = os.path.dirname(folder)
+    return True
 
 
 def _delete(path: str) -> None:
-    if os.path.isdir(path):
-        shutil.rmtree(path, ignore_errors=True)
-    elif os.path.exists(path):
+    """Delete a folder, a file or a link, whatever is there."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
         os.unlink(path)

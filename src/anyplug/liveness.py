@@ -21,9 +21,10 @@ def is_alive(process: str) -> bool:
 
 
 def _started(pid: int) -> str:
-    """Give the start time as the kernel counts it; empty where there is no /proc."""
+    """Give the start time as the kernel counts it; empty where there is no /proc, another word for a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[19].decode()
+            fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return ""
+    return "over" if fields[0] in {b"Z", b"X"} else fields[19].decode()

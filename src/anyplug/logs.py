@@ -12,12 +12,11 @@ def append(path: str, heading: str, text: str) -> None:
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     lines = [f"{stamp} {heading}", *(f"    {line}" for line in text.splitlines())]
     try:
-        fd = _open(path)
+        with os.fdopen(_open(path), "ab") as file:
+            file.write(("\n".join(lines) + "\n").encode(errors="replace"))
+            full = file.tell() > LARGEST
     except OSError:
         return
-    with os.fdopen(fd, "ab") as file:
-        file.write(("\n".join(lines) + "\n").encode(errors="replace"))
-        full = file.tell() > LARGEST
     if full:
         _rotate(path)
 

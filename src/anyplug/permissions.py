@@ -21,6 +21,8 @@ HARMLESS = frozenset({"filesystem:read"})  # tier 1: never asks after approval
 
 def kind(permission: str) -> str:
     """Give the permission without its scope; empty if it is not one that we know."""
+    if permission in KINDS:
+        return permission
     return next((known for known in KINDS if permission == known or permission.startswith(f"{known}:")), "")
 
 

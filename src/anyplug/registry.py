@@ -8,6 +8,7 @@ import msgspec
 
 from anyplug import names
 from anyplug.approval import Standing
+from anyplug.digest import printable
 from anyplug.errors import PluginNotFound, ToolNotFound
 from anyplug.model import Plugin, Problem, State, Tool
 
@@ -59,8 +60,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         """Find a tool by any of its names; raises ToolNotFound."""
         found = self.owners.get(name) or self.owners.get(self.aliases.get(name, ""))
         if found is None:
-            known = [*self.owners, *self.aliases]
-            raise ToolNotFound(name, get_close_matches(name, known, n=3), self._why_not(name))
+            known = {**self.owners, **self.aliases}
+            raise ToolNotFound(printable(name), get_close_matches(name, known, n=3), self._why_not(name))
         return found
 
     def plugin(self, name: str) -> Entry:

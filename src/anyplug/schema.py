@@ -94,7 +94,7 @@ def type_word(schema: dict[str, Any], word: str) -> Any:
             return word
     try:
         return msgspec.json.decode(word.lower() if "boolean" in kinds and word.lower() in {"true", "false"} else word)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return word  # the check, or the plugin, says what is wrong with it
 
 

@@ -5,7 +5,9 @@ virtual environments stay behind, and so does a `config.json`: values are the pe
 """
 
 import os
+import re
 import shutil
+import signal
 import stat
 import subprocess
 
@@ -18,6 +20,17 @@ SCHEMES = ("https://", "http://", "git://", "ssh://", "file://", "git@")
 PROTOCOLS = "https:http:git:ssh:file"
 LEFT_BEHIND = frozenset({".git", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
 CONFIG = "config.json"
+# How the person reaches repositories; GIT_DIR and its like would point git at another one.
+GIT_KEPT = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_PROXY_COMMAND",
+                      "GIT_SSL_CAINFO", "GIT_SSL_NO_VERIFY", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM",
+                      "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"})  # fmt: skip
+
+# In a staging folder, where the plugin gets its own name: no plugin's name begins with a dot.
+CHECKOUT = ".checkout"
+COPY = ".copy"
+
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
+_SHORT_COMMIT = re.compile(r"[0-9a-f]{4,39}")
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,8 +42,23 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_git(self) -> bool:
-        """Whether git has to fetch it."""
-        return self.location.startswith(SCHEMES) or _is_bare_repository(self.location)
+        """Whether git has to fetch it. A working tree is copied as it is, unless a version of it is asked for."""
+        return self._is_address or _is_bare_repository(self.location) or bool(self.ref and _is_checkout(self.location))
+
+    @property
+    def lasting_location(self) -> str:
+        """The location, wherever the next command is run."""
+        return self.location if self._is_address else os.path.abspath(os.path.expanduser(self.location))
+
+    @property
+    def shown(self) -> str:
+        """What a message says of it: all but a password in the address."""
+        place = _PASSWORD.sub("", self.location)
+        return f"{place} ({self.subdir})" if self.subdir else place
+
+    @property
+    def _is_address(self) -> bool:
+        return self.location.startswith(SCHEMES)
 
 
 class Brought(msgspec.Struct, frozen=True):
@@ -41,41 +69,57 @@ class Brought(msgspec.Struct, frozen=True):
     left_config: bool  # a config.json was not taken over
 
 
-def bring(source: Source, staging: str) -> Brought:
-    """Bring a source into an empty folder; raises InstallError."""
+def find(source: Source, staging: str) -> tuple[str, str]:
+    """Find the folder that a source names, fetching it if need be; give it and its commit. Raises InstallError."""
     if os.path.isabs(source.subdir) or ".." in source.subdir.split("/"):
-        raise InstallError(f"--subdir '{source.subdir}' leads out of the source", "name a folder inside it")
+        raise _leads_out(source)
+    commit = ""
     if source.is_git:
-        checkout = os.path.join(staging, "checkout")
-        commit = _clone(source, checkout)
-        origin = checkout
+        origin = os.path.join(staging, CHECKOUT)
+        commit = _clone(source, origin)
+    elif source.ref:
+        raise InstallError(
+            f"--ref is for git repositories, and {source.shown} is none",
+            "leave it out, or give the repository's address",
+        )
     else:
-        if source.ref:
-            raise InstallError("--ref is for git repositories", "leave it out, or give the repository's address")
-        origin, commit = source.location, ""
-    wanted = os.path.join(origin, source.subdir) if source.subdir else origin
-    if not os.path.isdir(wanted):
-        raise InstallError(f"there is no folder {source.subdir or source.location}", "check the path or address")
-    if not os.path.realpath(wanted).startswith(os.path.realpath(origin)):
-        raise InstallError(f"--subdir '{source.subdir}' leads out of the source", "name a folder inside it")
-    folder = os.path.join(staging, "plugin")
+        origin = source.lasting_location
+    origin = os.path.realpath(origin)
+    wanted = os.path.realpath(os.path.join(origin, source.subdir))
+    if not _is_within(wanted, origin):
+        raise _leads_out(source)
+    if not os.path.isdir(wanted) or not source.location:
+        raise InstallError(
+            f"there is no folder '{source.shown}'",
+            f"give a folder, or an address that begins with one of {', '.join(SCHEMES)}",
+        )
+    if not source.is_git and _is_within(os.path.realpath(staging), wanted):
+        raise InstallError(f"{source.shown} holds anyplug's own home", "name the plugin's folder itself")
+    return wanted, commit
+
+
+def bring(origin: str, commit: str, staging: str) -> Brought:
+    """Copy a folder into the staging folder; raises InstallError."""
+    folder = os.path.join(staging, COPY)
     try:
-        _copy(os.path.realpath(wanted), folder)
+        _copy(origin, folder)
     except OSError as error:
         raise InstallError(
-            f"cannot copy {error.filename or wanted}: {error.strerror}", "check its permissions"
+            f"cannot copy {error.filename or origin}: {error.strerror}", "check its permissions"
         ) from error
     config = os.path.join(folder, CONFIG)
     left = os.path.lexists(config)
     if left:
-        os.unlink(config)
+        _delete(config)
     return Brought(folder, commit, left)
 
 
 def files_of(folder: str) -> list[str]:
-    """List the files of a tree, relative to it."""
+    """List the files and links of a tree, relative to it."""
     return sorted(
-        os.path.relpath(os.path.join(parent, name), folder) for parent, _, names in os.walk(folder) for name in names
+        os.path.relpath(os.path.join(parent, name), folder)
+        for parent, folders, names in os.walk(folder)
+        for name in (*names, *(name for name in folders if os.path.islink(os.path.join(parent, name))))
     )
 
 
@@ -83,39 +127,62 @@ def _clone(source: Source, target: str) -> str:
     """Clone a repository at a branch, tag or commit; give the commit. Raises InstallError."""
     if source.ref.startswith("-"):
         raise InstallError(f"'{source.ref}' is not a ref", "give a branch, a tag or a commit")
-    location = source.location
-    if not location.startswith(SCHEMES):
-        location = os.path.abspath(location)
     os.mkdir(target)
-    _git(target, "init", "--quiet", "--template=")
-    _git(target, "fetch", "--quiet", "--depth=1", "--no-tags", "--", location, source.ref or "HEAD", what=location)
-    _git(target, "checkout", "--quiet", "--detach", "FETCH_HEAD")
-    return _git(target, "rev-parse", "HEAD").strip()
+    _git(source, target, "init", "--quiet", "--template=")
+    _git(
+        source,
+        target,
+        "fetch",
+        "--quiet",
+        "--depth=1",
+        "--no-tags",
+        "--",
+        source.lasting_location,
+        source.ref or "HEAD",
+    )
+    _git(source, target, "checkout", "--quiet", "--detach", "FETCH_HEAD")
+    return _git(source, target, "rev-parse", "HEAD").strip()
 
 
-def _git(folder: str, *words: str, what: str = "") -> str:
+def _git(source: Source, folder: str, *words: str) -> str:
     """Run git so that it asks nothing, runs nothing and ends; raises InstallError."""
     environment = {
-        **os.environ,
+        # A git that runs us, in a hook or an alias, tells its children of its own repository.
+        **{name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in GIT_KEPT},
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ALLOW_PROTOCOL": PROTOCOLS,
         "GIT_LFS_SKIP_SMUDGE": "1",
     }
     command = ["git", "-C", folder, "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*", *words]
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=GIT_S, check=False
+        # A session of its own: ssh finds no terminal to ask at, and git's own helpers can be ended with it.
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
     except FileNotFoundError as error:
         raise InstallError("git is not installed", "install git, or install from a folder") from error
-    except subprocess.TimeoutExpired as error:
-        raise InstallError(f"git did not finish within {GIT_S:.0f}s", "check the network, then try again") from error
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip()
-        raise InstallError(
-            f"git could not fetch {what or 'the repository'}: {said}", "check the address, the ref and your access"
-        )
-    return done.stdout.decode()
+    with process:
+        try:
+            out, err = process.communicate(timeout=GIT_S)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise InstallError(
+                    f"git did not finish within {GIT_S:.0f}s", "check the network, then try again"
+                ) from error
+            raise
+    if process.returncode != 0:
+        said = _PASSWORD.sub("", err.decode(errors="replace").replace("\r", "").strip())
+        hint = "check the address, the ref and your access"
+        if _SHORT_COMMIT.fullmatch(source.ref):
+            hint = "a commit has to be given in full: all its 40 digits"
+        raise InstallError(f"git could not fetch {source.shown}: {said}", hint)
+    return out.decode()
 
 
 def _copy(origin: str, target: str) -> None:
@@ -135,5 +202,25 @@ def _copy(origin: str, target: str) -> None:
                 shutil.copy2(entry.path, new)
 
 
+def _delete(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+
+
+def _leads_out(source: Source) -> InstallError:
+    return InstallError(f"--subdir '{source.subdir}' leads out of the source", "name a folder inside it")
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _is_checkout(location: str) -> bool:
+    return os.path.lexists(os.path.join(os.path.expanduser(location), ".git"))
+
+
 def _is_bare_repository(location: str) -> bool:
+    location = os.path.expanduser(location)
     return os.path.isfile(os.path.join(location, "HEAD")) and os.path.isdir(os.path.join(location, "objects"))

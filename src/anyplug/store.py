@@ -44,6 +44,8 @@ class Store:
     def define(self, name: str, function: Callable[[str, bytes], str]) -> None:
         """Let statements use a function of two arguments."""
         self._functions[name] = function
+        if self._connection is not None:
+            self._connection.create_function(name, 2, function, deterministic=True)
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         """Read rows; none if there is no database yet. Raises StoreError."""

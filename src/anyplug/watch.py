@@ -7,35 +7,40 @@ import anyio
 
 from anyplug.catalog import Catalog
 from anyplug.digest import CONFIG, NEVER
-from anyplug.registry import Snapshot
+from anyplug.registry import Entry, Snapshot
 
 STEP_MS = 10  # how long a burst must pause to be over
 DEBOUNCE_MS = 200  # how long a burst may last
 LOOK_AGAIN_MS = 3_000  # for roots that do not exist yet
 
 
-async def changes(catalog: Catalog, current: Callable[[], Snapshot]) -> AsyncIterator[None]:
-    """Yield each time something happened that the snapshot should know of."""
+async def changes(catalog: Catalog, current: Callable[[], Snapshot], stop: anyio.Event) -> AsyncIterator[None]:
+    """Yield each time something happened that the snapshot should know of, until `stop`.
+
+    The watching thread cannot be cancelled, only stopped: who cancels without stopping waits for LOOK_AGAIN_MS.
+    """
     from watchfiles import awatch  # 52 ms, and only a host that stays up watches
 
-    while True:
+    while not stop.is_set():
         watched = _folders(catalog, current())
-        if not watched:
+        try:
+            async for batch in awatch(
+                *watched,
+                step=STEP_MS,
+                debounce=DEBOUNCE_MS,
+                rust_timeout=LOOK_AGAIN_MS,
+                yield_on_timeout=True,
+                stop_event=stop,
+                ignore_permission_denied=True,
+            ):
+                if batch and _matters({path for _, path in batch}, catalog, current()):
+                    yield
+                if _folders(catalog, current()) != watched:
+                    yield
+                    break
+        except (OSError, RuntimeError):  # a folder went away just now, or the machine has no more watches to give
             await anyio.sleep(LOOK_AGAIN_MS / 1000)
-            continue
-        async for batch in awatch(
-            *watched,
-            step=STEP_MS,
-            debounce=DEBOUNCE_MS,
-            rust_timeout=LOOK_AGAIN_MS,
-            yield_on_timeout=True,
-            raise_interrupt=False,
-        ):
-            if batch and _matters({path for _, path in batch}, catalog, current()):
-                yield
-            if _folders(catalog, current()) != watched:
-                yield
-                break
+            yield
 
 
 def _folders(catalog: Catalog, snapshot: Snapshot) -> list[str]:
@@ -51,10 +56,10 @@ def _folders(catalog: Catalog, snapshot: Snapshot) -> list[str]:
 
 def _matters(paths: set[str], catalog: Catalog, snapshot: Snapshot) -> bool:
     """Whether a change can be seen from outside: a folder came or went, or a plugin has another digest."""
-    by_path = {entry.plugin.path: entry for entry in snapshot.entries}
+    entries = {entry.plugin.path: entry for entry in snapshot.entries}
     touched = set()
     for path in paths:
-        owner = next((parent for parent in _parents(path) if parent in by_path), None)
+        owner = next((parent for parent in _parents(path) if parent in entries), None)
         if owner is None:
             return True
         inside = os.path.relpath(path, owner).split(os.sep)
@@ -62,16 +67,14 @@ def _matters(paths: set[str], catalog: Catalog, snapshot: Snapshot) -> bool:
             return True  # the folder itself, or what switches its tools on and off
         if not NEVER.intersection(inside):
             touched.add(owner)
-    return any(_has_changed(by_path[path].plugin.path, catalog, snapshot) for path in touched)
+    return any(_has_changed(entries[path], catalog) for path in touched)
 
 
-def _has_changed(path: str, catalog: Catalog, snapshot: Snapshot) -> bool:
-    plugin = next(entry.plugin for entry in snapshot.entries if entry.plugin.path == path)
-    if not plugin.format:
-        return True
-    before = catalog.known_digest(plugin)
+def _has_changed(entry: Entry, catalog: Catalog) -> bool:
+    """Whether a plugin is another than the snapshot has it; a call may have seen its new digest before us."""
+    before = entry.standing.digest  # empty where nobody needed it yet
     try:
-        return before is None or catalog.digest(plugin).value != before
+        return not before or catalog.digest(entry.plugin).value != before
     except OSError:
         return True
 

@@ -1,7 +1,6 @@
 """Files that go into a call and come out of it, through the call's own /tmp/NAME."""
 
 import base64
-import binascii
 import os
 import shutil
 import stat
@@ -10,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from anyplug.digest import printable
 from anyplug.errors import InvalidArguments
 from anyplug.model import Call, File
 
@@ -42,9 +42,11 @@ def put(folder: str, call: Call) -> Inputs:
         filename = value["filename"]
         if not filename or filename in {".", ".."} or "/" in filename or "\0" in filename:
             raise InvalidArguments(call.tool.name, [f'Invalid filename in file parameter "{name}"'])
+        if filename in stamps:
+            raise InvalidArguments(call.tool.name, [f'Two file parameters have the filename "{filename}"'])
         try:
             data = base64.b64decode(value["data"])
-        except binascii.Error as error:
+        except ValueError as error:
             raise InvalidArguments(
                 call.tool.name, [f'The data of file parameter "{name}" is not base64: {error}']
             ) from error
@@ -54,8 +56,13 @@ def put(folder: str, call: Call) -> Inputs:
                 call.tool.name, [f"Input files exceed the maximum allowed size ({LARGEST_INPUT >> 20} MiB)"]
             )
         path = os.path.join(folder, filename)
-        with open(path, "wb") as file:
-            file.write(data)
+        try:
+            with open(path, "wb") as file:
+                file.write(data)
+        except OSError as error:
+            raise InvalidArguments(
+                call.tool.name, [f'The file of parameter "{name}" cannot be written: {error.strerror}']
+            ) from error
         stamps[filename] = _stamp(os.lstat(path))
         arguments[name] = f"/tmp/{os.path.basename(folder)}/{filename}"
     return Inputs(arguments, stamps)
@@ -78,9 +85,9 @@ def take(folder: str, inputs: Inputs, keep: str, call_id: str) -> tuple[File, ..
         if not files:
             _forget_old(keep)
             os.makedirs(os.path.join(keep, call_id), mode=0o700)
-        target = os.path.join(keep, call_id, name)
+        target = os.path.join(keep, call_id, printable(name))
         shutil.move(path, target)
-        files.append(File(name, mimetypes.guess_type(name)[0] or "application/octet-stream", target))
+        files.append(File(printable(name), mimetypes.guess_type(name)[0] or "application/octet-stream", target))
     return tuple(files)
 
 

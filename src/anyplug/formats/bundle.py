@@ -239,7 +239,7 @@ def _is_a(kind: str, value: Any) -> bool:
         case "number":
             return number
         case "integer":
-            return number and float(value).is_integer()
+            return number and (isinstance(value, int) or value.is_integer())
         case "array":
             return isinstance(value, list)
         case _:

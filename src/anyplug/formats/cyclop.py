@@ -24,6 +24,7 @@ NAME = "cyclop"
 MANIFEST = "plugin.json"
 ARGUMENTS: Arguments = "warn"
 EVERY_FILE_COUNTS = True
+DATA_VARIABLE = "CYCLOPONE_DATA_DIR"
 
 TIMEOUT_S = 30.0
 MAX_STDOUT = 1 << 20  # bytes; more ends the process
@@ -85,8 +86,9 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
         **users,
         "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
         "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin.name), "pycache"),
+        "PYTHONDONTWRITEBYTECODE": "",  # with it, each call would compile even the standard library anew
         "CYCLOPONE_PLUGIN_DIR": plugin.path,
-        "CYCLOPONE_DATA_DIR": data_dir(plugin, home),
+        DATA_VARIABLE: data_dir(plugin, home),
     }
 
 
@@ -212,9 +214,8 @@ def _input_schema(item: dict[str, Any], name: str, report: manifest.Report) -> d
 
 
 def _program(call: Call, around: Surroundings) -> Program:
-    plugin, data = call.plugin, data_dir(call.plugin, around.home)
-    if not os.path.isdir(data):
-        os.makedirs(data, mode=0o700, exist_ok=True)
+    plugin, data = call.plugin, around.environment[DATA_VARIABLE]
+    oneshot.make_folder(data)
     request = {
         "tool": call.tool.own_name,
         "input": call.arguments,

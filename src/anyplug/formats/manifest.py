@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from anyplug import digest
 from anyplug.model import Problem
 from anyplug.runtime.diagnosis import diagnose
 
@@ -59,7 +60,7 @@ def read_object(path: str, report: Report, *, fatal: bool = True) -> dict[str, A
         return None
     try:
         value = msgspec.json.decode(text.removeprefix(BOM))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         note(f"{name} is not valid JSON at {path}: {error}", f"python3 -m json.tool {path} shows the place")
         return None
     if not isinstance(value, dict):
@@ -74,17 +75,36 @@ def entrypoint(folder: str, base: str, given: str, report: Report, *, what: str,
     if given.startswith(("/", "~")) or "\0" in given:
         note(f"{what} '{given}' must be a relative path", "name it relative to its manifest")
         return ""
+    if "/" not in given and base == folder and digest.covers(given) and _is_plain_program(path := f"{folder}/{given}"):
+        return path  # as most are: one look is enough
     path = os.path.normpath(os.path.join(base, given))
-    # Only a link can lead out of a normalised path: most entrypoints need one look.
-    real = os.path.realpath(path) if os.path.islink(path) or "/" in given else path
+    real = os.path.realpath(path)  # a link could lead out
     if not is_inside(path, folder) or not is_inside(real, folder):
         note(f"{what} '{given}' leads out of the plugin's folder", "keep the program inside the plugin")
         return ""
-    if not os.access(path, os.X_OK) or os.path.isdir(path):
-        fault = diagnose(path)
-        if fault is not None:
-            report.warn(f"{what} '{given}' cannot be run: {fault.reason}", fault.hint, "not_executable")
+    if not digest.covers(path[len(folder) + 1 :]) or not digest.covers(real[len(folder) + 1 :]):
+        note(f"{what} '{given}' lies where changes are not seen", "move the program to another place in the plugin")
+        return ""
+    warn_if_not_executable(path, f"{what} '{given}'", report)
     return path
+
+
+def warn_if_not_executable(path: str, what: str, report: Report) -> None:
+    """Note that a program cannot be run, if that can be seen at once."""
+    if os.access(path, os.X_OK) and not os.path.isdir(path):
+        return
+    fault = diagnose(path)
+    if fault is not None:
+        report.warn(f"{what} cannot be run: {fault.reason}", fault.hint, "not_executable")
+
+
+def _is_plain_program(path: str) -> bool:
+    """Whether a path is an executable file itself, and no link."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) and bool(mode & digest.EXECUTABLE)
 
 
 def is_inside(path: str, folder: str) -> bool:

@@ -15,7 +15,6 @@ from anyplug.errors import (
 )
 from anyplug.model import Call
 from anyplug.runtime.diagnosis import diagnose
-from anyplug.runtime.guard import signal_name
 from anyplug.runtime.program import Finished, Program
 
 COMMAND_NOT_FOUND = 127  # what shells and env exit with
@@ -55,6 +54,16 @@ def failure(call: Call, program: Program, finished: Finished, words: Words) -> C
     return _crashed(finished, words, stdout, stderr)
 
 
+def make_folder(path: str) -> None:
+    """Make a folder of the plugin's, unless it is there; raises Unavailable."""
+    if os.path.isdir(path):
+        return
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"cannot make the folder {path}: {error.strerror}", "look what is in its place") from error
+
+
 def decode(output: bytes) -> str:
     """Read a stranger's output as text."""
     return output.decode(errors="replace")
@@ -64,6 +73,8 @@ def _crashed(finished: Finished, words: Words, stdout: str, stderr: str) -> Cras
     code = finished.exit_code or 0
     said = stderr.strip()[:STDERR_SHOWN]
     if code < 0:
+        from anyplug.runtime.guard import signal_name  # pulls in subprocess, which only a run needs
+
         said = f"killed by {signal_name(-code)}" + (f"; {said}" if said else "")
     hint = "run it by hand with the same input and look at its stderr"
     if code == COMMAND_NOT_FOUND:

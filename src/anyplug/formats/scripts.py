@@ -46,14 +46,19 @@ def remember(script: str, cache: str) -> None:
         pass
 
 
+def visible(plugin: str, home: Home, search_path: str) -> tuple[str, ...]:
+    """Give the folders that a program needs to see even where /tmp is its own: itself, our home, its interpreters."""
+    return (plugin, home.path, *_prefixes(home.bin, search_path))
+
+
 @functools.cache
-def _our_own_places() -> tuple[str, ...]:
-    return tuple({os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)})
-
-
-def visible(plugin: str, home: Home) -> tuple[str, ...]:
-    """Give the folders that a program needs to see even where /tmp is its own."""
-    return (plugin, home.path, *_our_own_places())
+def _prefixes(programs: str, search_path: str) -> tuple[str, ...]:
+    """Give the places in which programs are installed: what `bin/node` needs lies beside `bin`, not in it."""
+    linked = [os.path.realpath(os.path.join(programs, name)) for name in ("uv", "node")]
+    folders = [*map(os.path.dirname, linked), *filter(os.path.isabs, search_path.split(":"))]
+    real = {os.path.realpath(folder) for folder in folders}
+    ours = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)}
+    return tuple(sorted(ours | real | {os.path.dirname(folder) for folder in real}))  # outer ones first
 
 
 def _names_dependencies(script: str) -> bool:

@@ -67,7 +67,7 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
 async def invoke(call: Call, around: Surroundings) -> Result:
     """Run the tool once."""
     _configure(call.plugin)
-    os.makedirs(around.environment["HOME"], mode=0o700, exist_ok=True)
+    oneshot.make_folder(around.environment["HOME"])
     await _resolve(call.plugin, call.tool.program, around)
     try:
         async with around.private_tmp(call.plugin.name) as tmp:
@@ -78,16 +78,14 @@ async def invoke(call: Call, around: Surroundings) -> Result:
                 files = attachments.take(tmp.folder, inputs, around.home.files(call.plugin.name), call.id)
                 return _output(finished, files)
     except TmpTaken as taken:
-        raise Unavailable(
-            f"plugin '{call.plugin.name}' writes to /tmp/{call.plugin.name}, but {taken}", "move it away"
-        ) from taken
+        raise _no_tmp(call.plugin, taken) from taken
     raise _failure(call, program, finished)
 
 
 async def prepare(plugin: Plugin, around: Surroundings) -> str:
     """Run the init script, then resolve the dependencies of every tool that names some."""
     said = ""
-    os.makedirs(around.environment["HOME"], mode=0o700, exist_ok=True)
+    oneshot.make_folder(around.environment["HOME"])
     if plugin.init:
         around.tell(f"running {os.path.relpath(plugin.init, plugin.path)}")
         said = await _initialise(plugin, around)
@@ -127,7 +125,7 @@ def _program(call: Call, arguments: dict[str, Any], tmp: PrivateTmp, around: Sur
         max_stdout=around.settings.max_output_bytes or MAX_STDOUT,
         max_stderr=MAX_STDERR,
         tmp=tmp.cover,
-        visible=scripts.visible(call.plugin.path, around.home),
+        visible=scripts.visible(call.plugin.path, around.home, around.environment["PATH"]),
     )
 
 
@@ -148,25 +146,34 @@ async def _resolve(plugin: Plugin, script: str, around: Surroundings) -> None:
 
 
 async def _initialise(plugin: Plugin, around: Surroundings) -> str:
-    async with around.private_tmp(plugin.name) as tmp:
-        finished = await around.run(
-            Program(
-                argv=scripts.command(plugin.init),
-                cwd=plugin.path,
-                env=around.environment,
-                stdin=b"",
-                timeout_s=plugin.init_timeout_s,
-                max_stdout=MAX_STDOUT,
-                max_stderr=MAX_STDERR,
-                tmp=tmp.cover,
-                visible=scripts.visible(plugin.path, around.home),
-            )
-        )
+    try:
+        async with around.private_tmp(plugin.name) as tmp:
+            finished = await around.run(_init_program(plugin, tmp, around))
+    except TmpTaken as taken:
+        raise _no_tmp(plugin, taken) from taken
     if finished.ending == "not_started":
         raise InitFailed(f"Init script declared in manifest not found or not executable: {plugin.init}", "chmod +x it")
     if finished.exit_code != 0:
         raise InitFailed(f"Init script failed: {_joined(finished) or finished.ending}", "mend it, then approve again")
     return oneshot.decode(finished.stdout).strip()
+
+
+def _init_program(plugin: Plugin, tmp: PrivateTmp, around: Surroundings) -> Program:
+    return Program(
+        argv=scripts.command(plugin.init),
+        cwd=plugin.path,
+        env=around.environment,
+        stdin=b"",
+        timeout_s=plugin.init_timeout_s,
+        max_stdout=MAX_STDOUT,
+        max_stderr=MAX_STDERR,
+        tmp=tmp.cover,
+        visible=scripts.visible(plugin.path, around.home, around.environment["PATH"]),
+    )
+
+
+def _no_tmp(plugin: Plugin, taken: TmpTaken) -> Unavailable:
+    return Unavailable(f"plugin '{plugin.name}' writes to /tmp/{plugin.name}, but {taken}", "move it away")
 
 
 class InitFailed(CallError):

@@ -1,7 +1,6 @@
 """Why a program cannot be started: looks at the file as a person would, and says what to do."""
 
 import os
-import shutil
 import stat
 
 import msgspec
@@ -19,31 +18,40 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 def diagnose(path: str, search_path: str | None = None) -> Diagnosis | None:
     """Say why a program would not start, or None if nothing stands in its way that can be seen from here."""
+    return next(iter(faults(path, search_path)), None)
+
+
+def faults(path: str, search_path: str | None = None) -> list[Diagnosis]:
+    """List all that keeps a program from starting."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
         if os.path.islink(path):
-            return Diagnosis("it is a link to nothing", f"mend or remove {path}")
-        return Diagnosis("the file does not exist", "check the name and its spelling in the manifest")
+            return [Diagnosis("it is a link to nothing", f"mend or remove {path}")]
+        return [Diagnosis("the file does not exist", "check the name and its spelling in the manifest")]
     except OSError as error:
-        return Diagnosis(error.strerror or str(error), f"check the permissions of {os.path.dirname(path)}")
+        return [Diagnosis(error.strerror or str(error), f"check the permissions of {os.path.dirname(path)}")]
     if stat.S_ISDIR(found.st_mode):
-        return Diagnosis("it is a folder", "name the program inside it")
+        return [Diagnosis("it is a folder", "name the program inside it")]
+    closed = []
     if not os.access(path, os.X_OK):
-        return Diagnosis("it has no execute permission", f"chmod +x {path}")
+        closed.append(Diagnosis("it has no execute permission", f"chmod +x {path}"))
     try:
         with open(path, "rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
-        return Diagnosis(error.strerror or str(error), f"chmod +r {path}")
+        return [*closed, Diagnosis(error.strerror or str(error), f"chmod +r {path}")]
     if head.startswith(b"#!"):
-        return _diagnose_shebang(head, search_path)
+        unusable = _diagnose_shebang(head, search_path)
+        return [*closed, unusable] if unusable else closed
     if not head.startswith(BINARY_MAGIC):
-        return Diagnosis(
-            "it has no shebang line, so the system does not know what runs it",
-            "begin the file with a line like #!/usr/bin/env python3",
+        closed.append(
+            Diagnosis(
+                "it has no shebang line, so the system does not know what runs it",
+                "begin the file with a line like #!/usr/bin/env python3",
+            )
         )
-    return None
+    return closed
 
 
 def has_shebang_or_is_binary(path: str) -> bool:
@@ -69,6 +77,8 @@ def _diagnose_shebang(head: bytes, search_path: str | None) -> Diagnosis | None:
         return Diagnosis(f"its interpreter {words[0]} does not exist", "install it, or mend the shebang line")
     if os.path.basename(words[0]) == "env":
         name = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
+        import shutil  # 3 ms, and only a program that is looked at closely needs it
+
         if name and shutil.which(name, path=search_path) is None:
             return Diagnosis(f"its interpreter '{name}' is not on the PATH", f"install {name}")
     return None

@@ -43,8 +43,12 @@ class Guard:
     def __enter__(self) -> None:
         """Mark whatever is spawned from here."""
         if self.is_in_force:
-            self._ensure()
             _marking.acquire()
+            try:
+                self._ensure()
+            except BaseException:
+                _marking.release()
+                raise
             self._limits = resource.getrlimit(RLIMIT_LOCKS)
             resource.setrlimit(RLIMIT_LOCKS, (self._tag, self._limits[1]))
 

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import msgspec
 
@@ -12,7 +13,7 @@ from anyplug.runtime.guard import Guard
 from anyplug.runtime.program import Finished, Program
 
 SPAWNER = os.path.join(os.path.dirname(__file__), "spawner.py")
-START_S = 10.0  # it takes 30 ms; a machine under load may take longer
+START_S = 10.0  # it starts in 30 ms and answers in microseconds; a machine under load may take longer
 ANSWER_LIMIT = 4096  # bytes
 
 
@@ -68,6 +69,7 @@ class NamespacedSpawn:
                 cwd="/",
                 start_new_session=True,
             )
+        # Also for what is sent later: many starts at once fill the socket, and the spawner empties it in no time.
         self._requests.settimeout(START_S)
         try:
             word = self._requests.recv(ANSWER_LIMIT).decode()
@@ -76,7 +78,6 @@ class NamespacedSpawn:
         if word != "ready":
             self.close()
             raise NamespacesRefused(word or "the spawner ended at once")
-        self._requests.setblocking(False)
 
     def __call__(self, program: Program, stdin: int, stdout: int, stderr: int) -> NamespacedChild:
         """Ask for a start; whether it succeeded comes with the first `poll`. Raises OSError if nobody is there."""
@@ -92,7 +93,7 @@ class NamespacedSpawn:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         try:
-            socket.send_fds(self._requests, [msgspec.json.encode(request)], [stdin, stdout, stderr, writing])
+            socket.send_fds(self._requests, [_encode(request)], [stdin, stdout, stderr, writing])
         except OSError:
             os.close(reading)
             raise
@@ -109,7 +110,7 @@ class NamespacedSpawn:
         """Send a request without descriptors; if nobody is there, there is nothing to signal either."""
         try:
             self._requests.send(msgspec.json.encode(request))
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionResetError, TimeoutError):
             pass
 
     def close(self) -> None:
@@ -120,3 +121,12 @@ class NamespacedSpawn:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _encode(request: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(request)
+    except UnicodeEncodeError:  # a path or a variable that is no text, which only the standard library writes
+        import json  # 10 ms, and hardly anybody has such
+
+        return json.dumps(request).encode()

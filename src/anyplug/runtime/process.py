@@ -58,14 +58,11 @@ class _Exchange:
         self._ended: asyncio.Future[None] | None = None
 
     def start(self, spawn: Spawn) -> None:
-        """Spawn, with as much of stdin as a pipe holds already in it: most programs need no more writes."""
+        """Spawn first, then see to the rest: the program starts up meanwhile."""
         child_in, self._stdin = os.pipe()
         self._stdout.fd, child_out = os.pipe()
         self._stderr.fd, child_err = os.pipe()
         try:
-            for fd in (self._stdin, self._stdout.fd, self._stderr.fd):
-                os.set_blocking(fd, False)
-            self._feed()
             self._child = spawn(self._program, child_in, child_out, child_err)
         except BaseException:
             self.close()
@@ -74,6 +71,9 @@ class _Exchange:
             for fd in (child_in, child_out, child_err):
                 os.close(fd)
         self._loop.add_reader(self._child.fd, self._look)
+        for fd in (self._stdin, self._stdout.fd, self._stderr.fd):
+            os.set_blocking(fd, False)
+        self._feed()
         self._timers = (
             self._loop.call_later(PATIENCE_S, self._attend),
             self._loop.call_later(self._program.timeout_s, self._settle, "timed_out"),
@@ -104,10 +104,7 @@ class _Exchange:
         self._hang_up()
         self._stdout.close()
         self._stderr.close()
-        if self._child is not None:
-            self._loop.remove_reader(self._child.fd)
-            self._child.close()
-            self._child = None
+        self._let_go()
 
     def finished(self) -> Finished:
         """Say how it went."""
@@ -132,12 +129,18 @@ class _Exchange:
         self.exit = self._child.poll()
         if self.exit is None:
             return
-        self._loop.remove_reader(self._child.fd)
+        self._let_go()
         self._stdout.empty()
         self._stderr.empty()
         self._settle("exited")
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
+
+    def _let_go(self) -> None:
+        if self._child is not None:
+            self._loop.remove_reader(self._child.fd)
+            self._child.close()
+            self._child = None
 
     def _feed(self) -> None:
         """Write what fits. A program that does not read, or has gone, is not an error."""

@@ -129,6 +129,8 @@ class Spawner:
     def answer(self) -> bool:
         """Take one request; False if there will be no more."""
         packet, fds, _, _ = socket.recv_fds(self._requests, LARGEST_REQUEST, PASSED)
+        for fd in fds:  # else every program would inherit the answering pipes of all the others, and its own
+            os.set_inheritable(fd, False)
         if not packet:
             return False
         request = json.loads(packet)

@@ -68,7 +68,7 @@ def _claim(folder: str, made_by_us: str) -> None:
         raise TmpTaken(f"{folder} belongs to another user")
     if str(found.st_ino) != made_by_us and os.listdir(folder):
         raise TmpTaken(f"{folder} holds files of yours")
-    shutil.rmtree(folder)
+    remove_tree(folder)
     os.mkdir(folder, 0o700)
 
 
@@ -79,5 +79,7 @@ def remove_tree(folder: str) -> None:
     except OSError:
         for parent, folders, _ in os.walk(folder):
             for child in folders:
-                os.chmod(os.path.join(parent, child), 0o700)
+                path = os.path.join(parent, child)
+                if not os.path.islink(path):  # what a link leads to is not ours to change
+                    os.chmod(path, 0o700)
         shutil.rmtree(folder, ignore_errors=True)

@@ -60,7 +60,11 @@ def _verify(session: Session, trail: Audit) -> int:
     elif broken:
         for place in broken:
             print(f"record {place.number}: {place.reason}")
-        render.error(f"the chain of {count} records is broken in {render.count(len(broken), 'place')}", "")
+        where = render.count(len(broken), "place")
+        render.error(
+            f"the chain of {render.count(count, 'record')} is broken in {where}",
+            f"{session.catalog.store.path} was changed by something else than anyplug; compare it with a backup",
+        )
     else:
         print(f"{render.count(count, 'record')}, the chain is intact")
     return FAILED if broken else 0

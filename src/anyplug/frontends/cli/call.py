@@ -9,6 +9,7 @@ import msgspec
 
 from anyplug import schema
 from anyplug.errors import CODES, ToolNotFound, UsageError
+from anyplug.formats.attachments import LARGEST_INPUT
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
@@ -27,6 +28,7 @@ def _call(parser: Parser) -> Command:
     parser.add_argument(
         "words",
         nargs="*",
+        default=[],  # else argparse names it among what is required
         metavar="KEY=VALUE",
         help="an argument, typed by the tool's schema; a file is named by its path; a list may be repeated",
     )
@@ -63,7 +65,7 @@ def arguments(words: list[str], given: str | None, tool: Tool | None) -> Any:
     """Read the arguments from the command line; raises UsageError."""
     values: Any = _read_json(given) if given is not None else {}
     if words and not isinstance(values, dict):
-        raise UsageError("--args must be an object when KEY=VALUE is given too")
+        raise UsageError("--args must be an object when KEY=VALUE is given too", "begin it with { and end it with }")
     properties = tool.input_schema.get("properties", {}) if tool is not None else {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -73,9 +75,8 @@ def arguments(words: list[str], given: str | None, tool: Tool | None) -> Any:
         wanted = wanted if isinstance(wanted, dict) else {}
         if schema.is_file(wanted):
             values[name] = _read_file(value)
-        elif wanted.get("type") == "array" and not value.startswith("["):
-            item = wanted.get("items")
-            values.setdefault(name, []).append(schema.type_word(item if isinstance(item, dict) else {}, value))
+        elif _is_list(wanted):
+            values[name] = [*_list_so_far(name, values), *_items(wanted, value)]
         else:
             values[name] = schema.type_word(wanted, value)
     return values
@@ -104,22 +105,45 @@ def report(session: Session, result: Result) -> int:
     return code
 
 
-async def _ask(session: Session, question: "Question") -> "Answer":
-    import anyio.to_thread  # here already, with the host
+def _is_list(wanted: dict[str, Any]) -> bool:
+    kind = wanted.get("type")
+    return kind == "array" or (isinstance(kind, list) and "array" in kind and "string" not in kind)
 
-    session_note = [f"{question.plugin} wants to run {question.tool}. It may use: {', '.join(question.permissions)}"]
+
+def _list_so_far(name: str, values: dict[str, Any]) -> list[Any]:
+    before = values.get(name, [])
+    if not isinstance(before, list):
+        raise UsageError(f"'{name}' is a list, but --args gives it another value", "make it a list there, too")
+    return before
+
+
+def _items(wanted: dict[str, Any], word: str) -> list[Any]:
+    """Read a word as a list in JSON, or as one item of the list."""
+    if word.startswith("["):
+        whole = schema.type_word({"type": "array"}, word)
+        if isinstance(whole, list):
+            return whole
+    item = wanted.get("items")
+    return [schema.type_word(item if isinstance(item, dict) else {}, word)]
+
+
+async def _ask(session: Session, question: "Question") -> "Answer":
+    import anyio  # here already, with the host
+
+    may_use = render.line(", ".join(question.permissions)) or "nothing"
+    session.say(f"{question.plugin} wants to run {question.tool}. It may use: {may_use}")
     if question.warning:
-        session_note.append(f"warning: {question.warning}")
-    print("\n".join(session_note), file=sys.stderr)
-    answer = await anyio.to_thread.run_sync(session.ask, "Allow? [y]es, once; for this [r]un; [a]lways; [N]o:")
-    return ANSWERS.get(answer, "no")
+        session.say(f"warning: {question.warning}")
+    session.put("Allow? [y]es, once; for this [r]un; [a]lways; [N]o:")
+    await anyio.wait_readable(sys.stdin)  # a thread that reads could not be ended by Ctrl-C
+    return ANSWERS.get(session.answer().strip().lower(), "no")
 
 
 def _read_json(given: str) -> Any:
-    text = sys.stdin.buffer.read() if given == "-" else given.encode()
+    text = sys.stdin.buffer.read() if given == "-" else os.fsencode(given)
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(
             f"--args is not valid JSON: {error}", "quote it for the shell: --args '{\"key\": 1}'"
         ) from error
@@ -128,7 +152,9 @@ def _read_json(given: str) -> Any:
 def _read_file(path: str) -> dict[str, str]:
     try:
         with open(os.path.expanduser(path), "rb") as file:
-            data = file.read()
+            data = file.read(LARGEST_INPUT + 1)  # the call says that it is too large; /dev/zero has no end
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", "give the path of a file that you may read"
+        ) from error
     return {"filename": os.path.basename(path), "data": base64.b64encode(data).decode()}

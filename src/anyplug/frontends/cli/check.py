@@ -32,9 +32,9 @@ def check(session: Session) -> int:
         )
     else:
         for problem in plugin.problems:
-            print(f"{problem.level}: {problem.message}")
+            print(f"{problem.level}: {render.line(problem.message)}")
             if problem.hint:
-                print(f"  hint: {problem.hint}")
+                print(f"  hint: {render.line(problem.hint)}")
         found = render.count(len(plugin.problems), "problem") if plugin.problems else "no problems"
         kind = f"{FORMAT_NAMES[plugin.format]} plugin with {render.count(len(plugin.tools), 'tool')}"
         print(f"{plugin.name}: {kind if plugin.format else 'not a plugin'}, {found}")

@@ -14,7 +14,11 @@ from anyplug.shapes import config_shape
 def _config(parser: Parser) -> Command:
     parser.add_argument("name", metavar="NAME", help="the plugin's name")
     parser.add_argument(
-        "words", nargs="*", metavar="KEY[=VALUE]", help="set a value; without one it is asked for, secrets without echo"
+        "words",
+        nargs="*",
+        default=[],  # else argparse names it among what is required
+        metavar="KEY[=VALUE]",
+        help="set a value; without one it is asked for, secrets without echo",
     )
     parser.add_argument("--unset", action="append", default=[], metavar="KEY", help="forget a value; may be repeated")
     return configure
@@ -61,16 +65,23 @@ def _value(session: Session, plugin: Plugin, word: str) -> tuple[str, str]:
         return name, value
     if not any(key.name == name for key in plugin.config):
         return name, ""  # the change itself says that there is no such key
-    if not sys.stdin.isatty():
-        return name, sys.stdin.readline().rstrip("\n")
+    value = _typed_in(session, name, secret=secret) if sys.stdin.isatty() else session.answer()
+    if not value:
+        raise UsageError(
+            f"no value was given for '{name}'", f"`anyplug config {plugin.name} --unset {name}` forgets it"
+        )
+    return name, value
+
+
+def _typed_in(session: Session, name: str, *, secret: bool) -> str:
     if not secret:
-        return name, input(f"{name}: ")
+        return session.ask(f"{name}:")
     import getpass  # only where somebody types
 
-    value = getpass.getpass(f"{name} (not shown): ")
-    if not value:
-        raise UsageError(f"no value was given for '{name}'", f"`--unset {name}` forgets it")
-    return name, value
+    try:
+        return getpass.getpass(f"{name} (not shown): ")
+    except EOFError:
+        return ""
 
 
 def _shown(secret: bool, is_set: bool, value: object) -> str:

@@ -42,7 +42,7 @@ def jobs(session: Session) -> int:
 
 def _cancel(session: Session, kept: Jobs, job: Job) -> int:
     if job.state != "running":
-        raise UsageError(f"job {job.id} is not running: it is {job.state}")
+        raise UsageError(f"job {job.id} is not running: it is {job.state}", f"`anyplug jobs {job.id}` shows its result")
     kept.ask_to_cancel(job.id)
     if session.options.json:
         session.print_json(job_shape(job))

@@ -3,8 +3,10 @@
 import os
 import sys
 import time
+from contextlib import ExitStack
+from typing import BinaryIO
 
-from anyplug.errors import AnyplugError, PluginNotFound
+from anyplug.errors import AnyplugError, PluginNotFound, UsageError
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
 
@@ -30,17 +32,21 @@ class NoLog(AnyplugError):
 
 def show_logs(session: Session) -> int:
     """Print the end of a log, and go on if asked to."""
-    path = _path(session)
-    lines = _tail(path, session.options.n)
-    if session.options.json:
-        session.print_json({"path": path, "lines": lines})
-        return 0
-    if not lines and not session.options.follow:
-        session.note(f"nothing was logged yet in {path}")
-    for line in lines:
-        print(line)
-    if session.options.follow:
-        _follow(path)
+    options, path = session.options, _path(session)
+    if options.json and options.follow:
+        raise UsageError("--json and --follow do not go together", "leave one of them out")
+    with ExitStack() as stack:
+        file = _open(path)
+        lines = _tail(stack.enter_context(file), options.n) if file else []
+        if options.json:
+            session.print_json({"path": path, "lines": lines})
+            return 0
+        if not lines and not options.follow:
+            session.note(f"nothing was logged yet in {path}")
+        for line in lines:
+            print(line)
+        if options.follow:
+            _follow(path, stack.pop_all(), file)
     return 0
 
 
@@ -55,29 +61,41 @@ def _path(session: Session) -> str:
         raise
 
 
-def _tail(path: str, count: int) -> list[str]:
+def _open(path: str) -> BinaryIO | None:
+    """Open a log; None if there is none yet. Raises NoLog."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().splitlines()[-count:] if count > 0 else []
+        return open(path, "rb")
     except FileNotFoundError:
-        return []
+        return None
     except OSError as error:
         raise NoLog(f"cannot read {path}: {error.strerror}", "check the file's permissions") from error
 
 
-def _follow(path: str) -> None:
-    """Print what is appended, also after the log was rotated."""
-    place, inode = (os.path.getsize(path), os.stat(path).st_ino) if os.path.exists(path) else (0, 0)
-    while True:
-        sys.stdout.flush()
-        time.sleep(POLL_S)
-        if not os.path.exists(path):
-            continue
-        found = os.stat(path)
-        if found.st_ino != inode or found.st_size < place:
-            place, inode = 0, found.st_ino
-        if found.st_size > place:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                file.seek(place)
-                sys.stdout.write(file.read())
-                place = file.tell()
+def _tail(file: BinaryIO, count: int) -> list[str]:
+    lines = file.read().decode(errors="replace").splitlines()
+    return lines[-count:] if count > 0 else []
+
+
+def _follow(path: str, opened: ExitStack, file: BinaryIO | None) -> None:
+    """Print what is appended, also after the log was rotated: what the old one still has comes first."""
+    with opened:
+        while True:
+            is_over = file is not None and _is_rotated(path, file)
+            if file is not None:
+                sys.stdout.write(file.read().decode(errors="replace"))
+                sys.stdout.flush()
+            if file is None or is_over:
+                opened.close()
+                file = _open(path)
+                if file is not None:
+                    opened.enter_context(file)
+            if not is_over:
+                time.sleep(POLL_S)
+
+
+def _is_rotated(path: str, file: BinaryIO) -> bool:
+    """Whether another file, or none, has the log's name now."""
+    try:
+        return not os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return True

@@ -9,7 +9,8 @@ import sys
 
 from anyplug import __version__
 
-INTERRUPTED = 130  # what shells give for SIGINT
+SIGNALLED = 128  # what shells add to a signal's number
+INTERRUPT = 2  # SIGINT
 
 
 def main() -> None:
@@ -19,24 +20,71 @@ def main() -> None:
 
 def run(words: list[str]) -> int:
     """Run a command; give its exit code."""
+    _have_all_streams()
     if words == ["--version"]:
         print(f"anyplug {__version__}")
         return 0
     try:
         return _run(words)
     except BrokenPipeError:
-        # Whoever read our output has gone; what Python still has buffered must not raise once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # whoever read our output has gone
         return 0
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         print(file=sys.stderr)
-        return INTERRUPTED
+        return SIGNALLED + (interrupt.args[0] if interrupt.args else INTERRUPT)
+    except OSError as error:
+        if "--debug" in words:
+            raise
+        _drop_output()
+        return _fail(error)
 
 
 def _run(words: list[str]) -> int:
-    from anyplug.frontends.cli.parsing import parse
+    _spare_typing_extensions()
+    from anyplug.frontends.cli.parsing import parse  # `--version` needs none of this
     from anyplug.frontends.cli.session import Session
 
-    options, command = parse(words)
-    with Session(options) as session:
-        return session.guarded(command)
+    try:
+        options, command = parse(words)
+        with Session(options) as session:
+            return session.guarded(command)
+    finally:
+        sys.stdout.flush()  # here, where it is no surprise if nobody reads any more
+
+
+def _have_all_streams() -> None:
+    """Stand in for streams that the caller closed, before a file of ours gets their numbers, lowest first."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for as long as we run
+    # A tool's answer may have characters that the terminal's alphabet has not: they are shown as escapes.
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Let what Python still has buffered go nowhere: it must not raise once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _spare_typing_extensions() -> None:
+    """Import msgspec without typing_extensions, a sixth of a command's start.
+
+    It asks for two names there, and takes them from `typing` if there is none, which has had both since 3.11.
+    """
+    if "typing_extensions" not in sys.modules:
+        sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # makes the import fail
+        import msgspec  # noqa: F401 - so that it is there for everyone
+
+        del sys.modules["typing_extensions"]
+
+
+def _fail(error: OSError) -> int:
+    from anyplug.errors import FAILED  # only where something failed
+    from anyplug.frontends.cli import render
+
+    where = f": {error.filename}" if error.filename else ""
+    render.error(f"{error.strerror or error}{where}", "`anyplug --debug ...` shows where it happened")
+    return FAILED

@@ -1,14 +1,16 @@
 """`install`, `update` and `remove`."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from anyplug.errors import InstallError
-from anyplug.frontends.cli import trust
+from anyplug.frontends.cli import render, trust
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session, refuse
+from anyplug.frontends.cli.session import Session, Unanswered, refuse
 from anyplug.install import Installed, Installer
+from anyplug.model import Plugin
 from anyplug.registry import Entry
 from anyplug.shapes import entry_shape
 from anyplug.sources import Source
@@ -39,15 +41,23 @@ COMMANDS = {"install": _install, "update": _update, "remove": _remove}
 
 
 def install(session: Session) -> int:
-    """Install a plugin, then let the person approve it."""
-    options = session.options
+    """Install a plugin, then let the person approve it. One whose set-up fails is not installed."""
+    options, installer = session.options, Installer(session.catalog)
     source = Source(location=options.source, ref=options.ref, subdir=options.subdir)
-    with _progress(session, f"fetching {options.source}" if source.is_git else f"copying {options.source}"):
-        installed = Installer(session.catalog).install(source)
+    with _progress(session, f"{'fetching' if source.is_git else 'copying'} {source.shown}"):
+        installed = installer.install(source)
     entry = _entry(session, installed)
-    _report(session, installed, entry, "installed")
-    if options.yes or (session.can_ask() and not options.json):
-        return trust.approve(session, entry)
+    _describe(session, installed, entry, "installed")
+    if entry.state == "new" and _approves(session):
+        try:
+            trust.settle(session, entry)
+        except Unanswered:
+            raise  # it stays, and may be approved later
+        except BaseException:
+            installer.remove(entry.plugin, purge=False)
+            session.note(f"{entry.name} is not installed after all: setting it up did not succeed")
+            raise
+    _report(session, installed)
     return 0
 
 
@@ -60,12 +70,16 @@ def update(session: Session) -> int:
         with _progress(session, f"updating {entry.name}"):
             installed = stack.enter_context(Installer(session.catalog).update(entry.plugin))
         fresh = _entry(session, installed)
-        if before is not None and before.approved and fresh.state == "changed":
+        _describe(session, installed, fresh, "updated")
+        if before is not None and before.approved and fresh.standing.digest not in {"", before.digest}:
             options.always |= before.always
             options.follow |= before.follow
-            if options.yes or (session.can_ask() and not options.json):
-                trust.approve(session, fresh)
-    _report(session, installed, _entry(session, installed), "updated")
+            options.allow_unconfined |= before.unconfined
+            # What a person follows needs no new word of theirs, but has to be set up anew all the same.
+            options.yes |= fresh.state == "approved"
+            if _approves(session):
+                _settle_or_go_back(session, fresh)
+    _report(session, installed)
     return 0
 
 
@@ -74,25 +88,21 @@ def remove(session: Session) -> int:
     options = session.options
     entry = session.plugin(options.name)
     plugin, installer = entry.plugin, Installer(session.catalog)
-    if not installer.is_ours(plugin) and options.name.rstrip("/") not in {plugin.path, plugin.found_at}:
+    if not installer.is_ours(plugin) and not _is_path_of(options.name, plugin):
         raise InstallError(
             f"'{plugin.name}' lies in {plugin.path}, where anyplug did not put it",
-            f"`anyplug remove {plugin.path}` removes that folder",
+            f"`anyplug remove {plugin.found_at or plugin.path}` removes it all the same",
         )
-    home = session.catalog.home
-    going = [
-        plugin.found_at or plugin.path,
-        *([home.data(plugin.name), home.files(plugin.name)] if options.purge else []),
-    ]
+    going, staying = installer.belongings(plugin, purge=options.purge)
     if not options.json:
-        print("This removes:\n" + "\n".join(f"  {path}" for path in going))
-        if not options.purge:
-            print(f"Its data stays in {home.data(plugin.name)} (--purge removes it too).")
+        session.say("This removes:\n" + "\n".join(f"  {path}" for path in going))
+        if staying:
+            session.say("This stays (--purge removes it too):\n" + "\n".join(f"  {path}" for path in staying))
     if not options.yes:
         if not session.can_ask():
             refuse(f"'{plugin.name}' was not removed: there is nobody to ask", "--yes removes it without asking")
         if not session.confirm("Remove it?"):
-            refuse(f"'{plugin.name}' was not removed", "")
+            refuse(f"'{plugin.name}' was not removed", "nothing was changed")
     installer.remove(plugin, purge=options.purge)
     if options.json:
         session.print_json({"name": plugin.name, "removed": going})
@@ -101,31 +111,59 @@ def remove(session: Session) -> int:
     return 0
 
 
+def _is_path_of(given: str, plugin: Plugin) -> bool:
+    """Whether a person named the folder itself, and not only the plugin."""
+    return os.sep in given and os.path.abspath(os.path.expanduser(given)) in {plugin.path, plugin.found_at}
+
+
 def _entry(session: Session, installed: Installed) -> Entry:
     """Find what was installed in a fresh snapshot."""
     session.forget_snapshot()
     return session.plugin(installed.plugin.path)
 
 
-def _report(session: Session, installed: Installed, entry: Entry, what: str) -> None:
-    plugin = installed.plugin
+def _approves(session: Session) -> bool:
+    """Whether a person approves it ahead, or can be asked."""
+    return session.options.yes or (session.can_ask() and not session.options.json)
+
+
+def _settle_or_go_back(session: Session, entry: Entry) -> None:
+    try:
+        trust.settle(session, entry)
+    except BaseException:
+        session.note(f"{entry.name} is not updated: the version before is back in its place")
+        raise
+
+
+def _describe(session: Session, installed: Installed, entry: Entry, what: str) -> None:
+    """Tell the person what lies in place now, before they decide about it."""
     if session.options.json:
-        session.print_json(
-            {**entry_shape(entry), "commit": installed.record.commit or None, "instructions": plugin.instructions}
-        )
         return
+    plugin = installed.plugin
     at = f" at {installed.record.commit[:12]}" if installed.record.commit else ""
-    print(f"{plugin.name} is {what}{at} in {plugin.path}")
+    print(f"{plugin.name} is {what}{at} in {plugin.path}", flush=True)
     if installed.left_config:
         session.warn("its config.json was left behind: configuration is yours to set")
     if entry.state == "shadowed":
         session.warn(f"another plugin of that name comes first: {entry.shadowed_by}")
     for problem in plugin.problems:
-        session.warn(problem.message)
+        session.warn(render.line(problem.message))
     if plugin.instructions:
-        print(f"\nInstructions from the plugin's author, for you:\n\n{plugin.instructions}\n")
-    if entry.state in {"new", "changed"}:
+        print(f"\nInstructions from the plugin's author, for you:\n\n{render.plain(plugin.instructions)}\n", flush=True)
+
+
+def _report(session: Session, installed: Installed) -> None:
+    """Say where the plugin stands in the end."""
+    plugin, entry = installed.plugin, _entry(session, installed)
+    if session.options.json:
+        session.print_json(
+            {**entry_shape(entry), "commit": installed.record.commit or None, "instructions": plugin.instructions}
+        )
+    elif entry.state in {"new", "changed"}:
         session.note(f"hint: `anyplug approve {plugin.name}` shows what it asks for; nothing of it runs before")
+    elif entry.state == "approved":
+        print(f"{plugin.name} is approved")
+        trust.say_what_is_missing(session, plugin)
 
 
 @contextmanager

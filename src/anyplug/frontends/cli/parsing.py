@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Command = Callable[["Session"], int]
 
 TAKES_A_VALUE = frozenset({"--plugin", "--ext", "-e", "--home"})
+BEFORE_COMMAND = TAKES_A_VALUE | {"--no-discover", "--quiet", "--debug"}
 DESCRIPTION = "One host for the plugins of every agent: find, check, approve, run and record them."
 
 
@@ -23,8 +24,12 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print a usage error and exit."""
+        hint = f"`{self.prog} --help` says how it goes"
+        unknown = message.partition("unrecognized arguments: ")[2].replace("=", " ").split()
+        if misplaced := [word for word in unknown if word in BEFORE_COMMAND]:
+            hint = f"{misplaced[0]} goes before the command: `anyplug {misplaced[0]} ... COMMAND`"
         print(f"{self.prog}: {message}", file=sys.stderr)
-        print(f"hint: `{self.prog} --help` says how it goes", file=sys.stderr)
+        print(f"hint: {hint}", file=sys.stderr)
         raise SystemExit(USAGE)
 
 
@@ -34,7 +39,7 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
     parser = program_parser()
     options = parser.parse_args(words[:at])
     if options.version:
-        from anyplug import __version__
+        from anyplug import __version__  # only for those who ask
 
         print(f"anyplug {__version__}")
         raise SystemExit(DONE)
@@ -48,7 +53,10 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
         near = get_close_matches(name, COMMANDS, n=1)
         parser.error(f"there is no command '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""))
     command_options, run = command_parser(name)
-    command_options.parse_args(words[at + 1 :], namespace=options)
+    rest = words[at + 1 :]
+    # People write options between a tool's arguments, too; but argparse forgets a `--` when it allows for that.
+    read = command_options.parse_args if "--" in rest else command_options.parse_intermixed_args
+    read(rest, namespace=options)
     return options, run
 
 
@@ -70,10 +78,13 @@ def program_parser() -> Parser:
         "-e",
         action="append",
         default=[],
+        type=_folder,
         metavar="DIR",
         help="use the plugin in this folder, which counts as approved for this run; may be repeated",
     )
-    parser.add_argument("--home", metavar="DIR", help="keep plugins, decisions and data here (else $ANYPLUG_HOME)")
+    parser.add_argument(
+        "--home", type=_folder, metavar="DIR", help="keep plugins, decisions and data here (else $ANYPLUG_HOME)"
+    )
     parser.add_argument("--no-discover", action="store_true", help="use only what --plugin names")
     parser.add_argument("--quiet", action="store_true", help="no notes and warnings on stderr, only errors")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
@@ -89,6 +100,13 @@ def command_parser(name: str) -> tuple[Parser, Command]:
     run: Command = room.COMMANDS[name](parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser, run
+
+
+def _folder(given: str) -> str:
+    """Refuse an empty word: it is a variable that somebody forgot to set, and would mean the working folder."""
+    if not given:
+        raise argparse.ArgumentTypeError("it is empty")
+    return given
 
 
 def _command_at(words: list[str]) -> int:

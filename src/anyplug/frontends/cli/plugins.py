@@ -1,14 +1,14 @@
 """`list`, `tools` and `show`: what was found."""
 
 import os
-from typing import Any
+from typing import Any, get_args
 
 from anyplug import config, permissions
 from anyplug.errors import ConfigError
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
-from anyplug.model import Tool
+from anyplug.model import State, Tool
 from anyplug.registry import Entry
 from anyplug.shapes import entry_shape, show_shape, tool_shape
 
@@ -16,7 +16,8 @@ FORMAT_NAMES = {"cyclop": "Cyclop One", "stavrobot": "Stavrobot", "": "?"}
 
 
 def _list(parser: Parser) -> Command:
-    parser.add_argument("--state", metavar="STATE", help="only plugins in this state")
+    states = get_args(State)
+    parser.add_argument("--state", metavar="STATE", choices=states, help=f"only plugins that are {', '.join(states)}")
     return list_plugins
 
 
@@ -42,8 +43,9 @@ def list_plugins(session: Session) -> int:
         session.print_json([entry_shape(entry) for entry in entries])
         return 0
     if not entries:
-        print("No plugins found.")
-        session.note(_where_we_looked(session))
+        print(f"No plugin is {wanted}." if wanted else "No plugins found.")
+        if not session.snapshot.entries:
+            session.note(_where_we_looked(session))
         return 0
     rows = [
         (
@@ -63,13 +65,14 @@ def list_plugins(session: Session) -> int:
 
 def list_tools(session: Session) -> int:
     """List the tools, or show one."""
-    owned = list(session.snapshot.owners.values())
-    if not session.options.all:
-        owned = [(tool, entry) for tool, entry in owned if entry.state == "approved"]
-    if session.options.name:
-        owned = [(tool, entry) for tool, entry in owned if entry.name == session.options.name]
-        if not owned:
+    name, snapshot = session.options.name, session.snapshot
+    owned = list(snapshot.owners.values())
+    if name:
+        if name in snapshot.owners or all(entry.name != name for entry in snapshot.entries):
             return _show_tool(session)
+        owned = [(tool, entry) for tool, entry in owned if entry.name == name]
+    elif not session.options.all:
+        owned = [(tool, entry) for tool, entry in owned if entry.state == "approved"]
     if session.options.json:
         session.print_json([tool_shape(tool, entry, session.snapshot) for tool, entry in owned])
         return 0
@@ -78,7 +81,11 @@ def list_tools(session: Session) -> int:
         render.table(("TOOL", "PLUGIN", "DESCRIPTION"), rows)
     else:
         print("No tools can be called.")
-    waiting = [entry.name for entry in session.snapshot.entries if entry.state in {"new", "changed"}]
+    waiting = [
+        entry.name
+        for entry in snapshot.entries
+        if entry.state in {"new", "changed"} and (not name or entry.name == name)
+    ]
     if waiting and not session.options.all:
         session.note(f"{render.count(len(waiting), 'plugin')} not approved: {', '.join(waiting)}")
         session.note(f"hint: `anyplug approve {waiting[0]}` shows what it asks for")
@@ -118,14 +125,14 @@ def show(session: Session) -> int:
         ]
     )
     if plugin.instructions:
-        print(f"\nInstructions from the plugin's author, for you:\n\n{plugin.instructions}")
+        print(f"\nInstructions from the plugin's author, for you:\n\n{render.plain(plugin.instructions)}")
     _print_problems([entry])
     return 0
 
 
 def describe_permissions(asked: tuple[str, ...]) -> list[str]:
     """Say what each permission means."""
-    return [f"{permission}: {permissions.describe(permission)}" for permission in asked]
+    return [render.line(f"{permission}: {permissions.describe(permission)}") for permission in asked]
 
 
 def _show_tool(session: Session) -> int:
@@ -166,9 +173,9 @@ def _argument_lines(tool: Tool) -> list[str]:
 def _print_problems(entries: list[Entry]) -> None:
     for entry in entries:
         for problem in entry.problems:
-            print(f"\n{problem.level}: {entry.name}: {problem.message}")
+            print(f"\n{problem.level}: {entry.name}: {render.line(problem.message)}")
             if problem.hint:
-                print(f"  hint: {problem.hint}")
+                print(f"  hint: {render.line(problem.hint)}")
         if entry.state == "shadowed":
             print(f"\nnote: {entry.name} at {entry.path} is shadowed by {entry.shadowed_by}")
 

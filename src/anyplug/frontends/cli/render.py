@@ -1,6 +1,7 @@
 """Text for people: tables, errors, and a little colour where a terminal wants it. No meaning by colour alone."""
 
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -9,6 +10,9 @@ from collections.abc import Sequence
 GAP = 2  # spaces between columns
 NARROWEST = 24  # characters that the last column keeps on a narrow terminal
 WIDE_IF_PIPED = 200  # programs that read text lines want them whole
+
+# What moves the cursor, changes colours or turns the writing's direction: a manifest could forge our words with it.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 STATE_COLOURS = {
     "approved": "32",
@@ -21,8 +25,9 @@ STATE_COLOURS = {
 }
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], colours: Sequence[str] = ()) -> None:
-    """Print rows in columns; the last column wraps. `colours` has one for each row's second to last words."""
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in columns; the last column wraps."""
+    rows = [[plain(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
     before_last = sum(widths[:-1]) + GAP * (len(widths) - 1)
     room = max(NARROWEST, _width() - before_last)
@@ -36,7 +41,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], colours: Seque
 
 def fields(pairs: Sequence[tuple[str, str]]) -> None:
     """Print names and values, one below the other; what has no value is left out."""
-    shown = [(name, value) for name, value in pairs if value]
+    shown = [(name, plain(value)) for name, value in pairs if value]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         first, *more = value.splitlines() or [""]
@@ -47,9 +52,19 @@ def fields(pairs: Sequence[tuple[str, str]]) -> None:
 
 def error(message: str, hint: str) -> None:
     """Print an error and its cure."""
-    print(f"{style('31', 'error:', sys.stderr)} {message}", file=sys.stderr)
+    print(f"{style('31', 'error:', sys.stderr)} {plain(message)}", file=sys.stderr)
     if hint:
-        print(f"hint: {hint}", file=sys.stderr)
+        print(f"hint: {plain(hint)}", file=sys.stderr)
+
+
+def plain(text: str) -> str:
+    """Make a stranger's text harmless for a terminal."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def line(text: str) -> str:
+    """Make a stranger's text one harmless line, so that it cannot pass for several of ours."""
+    return plain(" ".join(text.split()))
 
 
 def paint_state(line: str) -> str:

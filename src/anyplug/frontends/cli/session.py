@@ -2,34 +2,46 @@
 
 import argparse
 import os
+import signal
 import sys
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import msgspec
 
 from anyplug.catalog import Catalog
-from anyplug.errors import CODES, FAILED, AnyplugError
+from anyplug.errors import CODES, FAILED, AnyplugError, PluginNotFound
 from anyplug.frontends.cli import render
 from anyplug.registry import Entry, Snapshot
 from anyplug.settings import find_home
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable
 
     from anyplug.host import Host
 
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+
 
 class Session:
-    """What a command works with."""
+    """What a command works with.
+
+    SIGTERM and SIGHUP end it as Ctrl-C does: plugins are ended, calls recorded, what was staged is removed.
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self._catalog: Catalog | None = None
         self._snapshot: Snapshot | None = None
         self._roots: list[str] | None = [] if options.no_discover else None
+        self._ended_by: int = signal.SIGINT
+        self._task: asyncio.Task[int] | None = None  # what runs plugins, while it does
 
     def __enter__(self) -> Self:
+        for number in ENDING:
+            if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP, and so do we then
+                signal.signal(number, self._end)
         return self
 
     def __exit__(
@@ -60,15 +72,23 @@ class Session:
         """Find a plugin; raises PluginNotFound."""
         if os.sep in name:
             name = os.path.abspath(os.path.expanduser(name))
-        return self.snapshot.plugin(name)
+        try:
+            return self.snapshot.plugin(name)
+        except PluginNotFound as error:
+            if os.path.isdir(name):
+                error.hint = f"it is in none of the folders that are searched: `anyplug --plugin {name} ...` uses it"
+            raise
 
     def with_host(self, work: "Callable[[Host], Awaitable[int]]") -> int:
         """Run something that needs a running host."""
-        import anyio  # with asyncio it costs 60 ms, and only commands that run plugins need it
+        import asyncio  # with anyio it costs 60 ms, and only commands that run plugins need it
 
-        from anyplug.host import Host
+        import anyio  # as above
+
+        from anyplug.host import Host  # and this with them
 
         async def inside() -> int:
+            self._task = asyncio.current_task()
             async with Host(
                 self.options.plugin,
                 roots=self._roots,
@@ -78,7 +98,12 @@ class Session:
             ) as host:
                 return await work(host)
 
-        return anyio.run(inside)
+        try:
+            return anyio.run(inside)
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt(self._ended_by) from None
+        finally:
+            self._task = None
 
     def guarded(self, command: "Callable[[Session], int]") -> int:
         """Run a command; errors of ours become a message and an exit code."""
@@ -100,7 +125,7 @@ class Session:
     def note(self, text: str) -> None:
         """Tell the person something beside the data."""
         if not self.options.quiet:
-            print(text, file=sys.stderr)
+            self.say(text)
 
     def warn(self, text: str) -> None:
         """Warn the person."""
@@ -114,14 +139,34 @@ class Session:
         """Whether a person sits at the other end."""
         return sys.stdin.isatty() and sys.stderr.isatty()
 
+    def say(self, text: str) -> None:
+        """Tell a person what they have to know before they answer, on stderr because stdout is for data."""
+        print(render.plain(text), file=sys.stderr)
+
     def ask(self, question: str) -> str:
-        """Ask a person, on stderr because stdout is for data."""
-        print(question, end=" ", file=sys.stderr, flush=True)
-        return sys.stdin.readline().strip().lower()
+        """Ask a person for a line; an empty one if they have none to give."""
+        self.put(question)
+        return self.answer()
+
+    def put(self, question: str) -> None:
+        """Put a question without waiting for the answer."""
+        print(f"{render.plain(question)} ", end="", file=sys.stderr, flush=True)
+
+    def answer(self) -> str:
+        """Read a person's line."""
+        return sys.stdin.readline().rstrip("\n")
 
     def confirm(self, question: str) -> bool:
         """Ask for a yes."""
-        return self.ask(f"{question} [y/N]") in {"y", "yes"}
+        return self.ask(f"{question} [y/N]").strip().lower() in {"y", "yes"}
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        """Turn a signal into the end of what is under way."""
+        if self._task is None:
+            raise KeyboardInterrupt(number)
+        self._ended_by = number
+        # The loop sleeps in a system call that Python resumes after a signal: it has to be woken.
+        self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
 
 def refuse(message: str, hint: str) -> NoReturn:

@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING
 
 from anyplug import config, permissions
+from anyplug.approval import Standing
 from anyplug.errors import AnyplugError, ManifestError, NotApproved, UsageError
+from anyplug.frontends.cli import render
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.plugins import FORMAT_NAMES, describe_permissions
 from anyplug.frontends.cli.session import Session, refuse
@@ -80,13 +82,22 @@ COMMANDS = {
 
 
 def approve(session: Session, entry: Entry) -> int:
+    """Let a person approve a plugin, and say so."""
+    settle(session, entry)
+    _report(session, entry.plugin)
+    if not session.options.json:
+        say_what_is_missing(session, entry.plugin)
+    return 0
+
+
+def settle(session: Session, entry: Entry) -> None:
     """Show what a plugin asks for, ask the person, set it up, and approve it."""
     options, plugin = session.options, entry.plugin
     if entry.state in {"broken", "shadowed"}:
         raise _unusable(entry)
-    granted = None if options.grant is None else _checked(options.grant)
+    granted = _granted(session, plugin) if options.grant is None else _checked(options.grant)
     if not options.json:
-        _present(session, entry)
+        _present(session, entry, granted)
     if not options.yes:
         if not session.can_ask():
             refuse(
@@ -108,17 +119,13 @@ def approve(session: Session, entry: Entry) -> int:
         return 0
 
     session.with_host(work)
-    _report(session, plugin, "approved")
-    if not options.json:
-        _say_what_is_missing(session, plugin)
-    return 0
 
 
 def deny(session: Session) -> int:
     """Deny a plugin."""
     plugin = session.plugin(session.options.name).plugin
     session.catalog.approvals.deny(plugin)
-    _report(session, plugin, "denied")
+    _report(session, plugin)
     return 0
 
 
@@ -126,7 +133,7 @@ def revoke(session: Session) -> int:
     """Forget the decision about a plugin."""
     plugin = session.plugin(session.options.name).plugin
     had = session.catalog.approvals.revoke(plugin)
-    _report(session, plugin, "new", "revoked" if had else "new, as before: nobody had decided about it")
+    _report(session, plugin, "" if had else "; nobody had decided about it")
     return 0
 
 
@@ -146,41 +153,53 @@ def _regrant(session: Session, *, add: bool) -> int:
     if session.options.json:
         session.print_json({"name": entry.name, "granted": list(granted)})
     else:
-        print(f"{entry.name} is granted {', '.join(granted) or 'nothing'}")
+        print(f"{entry.name} is granted {render.line(', '.join(granted)) or 'nothing'}")
     return 0
 
 
 def _switch(session: Session, *, on: bool) -> int:
     plugin = session.plugin(session.options.name).plugin
     session.catalog.approvals.enable(plugin, on=on)
-    state = session.catalog.standing(plugin).state if not plugin.is_broken else "broken"
-    _report(session, plugin, state, f"switched {'on' if on else 'off'}" + (f"; its state is {state}" if on else ""))
+    _report(session, plugin, "" if not on else " (switched on)")
     return 0
 
 
-def _present(session: Session, entry: Entry) -> None:
+def _granted(session: Session, plugin: Plugin) -> tuple[str, ...]:
+    """Grant what it asks for; of what a person decided about before, only what they granted then."""
+    before = session.catalog.approvals.of(plugin)
+    if before is None or not before.approved:
+        return plugin.permissions
+    kept = [name for name in before.granted if name in plugin.permissions or name not in before.asked]
+    return (*kept, *(name for name in plugin.permissions if name not in before.asked and name not in kept))
+
+
+def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
     """Show a person what they are about to approve."""
     plugin = entry.plugin
-    print(f"{plugin.name} {plugin.version} ({FORMAT_NAMES[plugin.format]}) in {plugin.path}".replace("  ", " "))
+    version = f" {render.line(plugin.version)}" if plugin.version else ""
+    session.say(f"{plugin.name}{version} ({FORMAT_NAMES[plugin.format]}) in {plugin.path}")
     if plugin.description:
-        print(f"  {plugin.description}")
-    print("It asks for:")
-    for line in describe_permissions(plugin.permissions) or ["nothing"]:
-        print(f"  {line}")
+        session.say(f"  {render.line(plugin.description)}")
+    session.say("It asks for:")
+    for permission in describe_permissions(plugin.permissions) or ["nothing"]:
+        session.say(f"  {permission}")
+    if granted != plugin.permissions:
+        session.say(f"It would be granted: {render.line(', '.join(granted)) or 'nothing'}")
     if warning := permissions.warning(plugin.permissions):
-        print(f"warning: {warning}")
-    print("Its tools:")
+        session.say(f"warning: {warning}")
+    session.say("Its tools:")
     for tool in entry.tools:
-        print(f"  {tool.name}: {tool.description.strip().partition(chr(10))[0]}")
+        session.say(f"  {tool.name}: {render.line(tool.description.strip().partition(chr(10))[0])}")
     if plugin.init:
-        print(f"It runs {plugin.init} once, to set itself up.")
+        session.say(f"It runs {plugin.init} once, to set itself up.")
     for change in entry.standing.changes:
-        print(f"Changed since it was approved: {change}")
+        session.say(f"Changed since it was approved: {render.line(change)}")
     for problem in entry.problems:
-        session.warn(problem.message)
+        session.warn(render.line(problem.message))
 
 
-def _say_what_is_missing(session: Session, plugin: Plugin) -> None:
+def say_what_is_missing(session: Session, plugin: Plugin) -> None:
+    """Say which values a plugin needs before it works."""
     try:
         absent = config.missing(plugin, config.read(plugin))
     except AnyplugError as error:
@@ -209,8 +228,10 @@ def _unusable(entry: Entry) -> ManifestError:
 def _checked(names: list[str]) -> tuple[str, ...]:
     """Accept only permissions that exist."""
     for name in names:
-        if name not in permissions.ALIASES and not permissions.kind(name):
-            known = ", ".join(permissions.KINDS)
+        has_scope = ":" in name.removeprefix(permissions.kind(name)) and not name.endswith(":")
+        is_whole = name in permissions.ALIASES or (name in permissions.KINDS and name != "env")
+        if not is_whole and not (permissions.kind(name) and has_scope):
+            known = ", ".join(f"{known}:NAME" if known == "env" else known for known in permissions.KINDS)
             raise UsageError(f"there is no permission '{name}'", f"the known ones are {known}")
     return permissions.normalise(names)
 
@@ -219,8 +240,12 @@ def _name(parser: Parser) -> None:
     parser.add_argument("name", metavar="NAME", help="the plugin's name, or its folder")
 
 
-def _report(session: Session, plugin: Plugin, state: str, words: str = "") -> None:
+def _report(session: Session, plugin: Plugin, more: str = "") -> None:
+    """Say where a plugin stands after what was decided."""
+    standing = session.catalog.standing(plugin) if not plugin.is_broken else Standing(state="broken")
     if session.options.json:
-        session.print_json({"name": plugin.name, "path": plugin.path, "state": state})
-    else:
-        print(f"{plugin.name} is {words or state}")
+        session.print_json({"name": plugin.name, "path": plugin.path, "state": standing.state})
+        return
+    print(f"{plugin.name} is {standing.state}{more}")
+    if standing.state == "disabled" and standing.reason:
+        session.note(f"hint: {standing.reason}")
