@@ -1,0 +1,92 @@
+"""What every test stands on: a home of its own, ways to make plugins and hosts, and a look around at the end."""
+
+import glob
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import looking
+import making
+from anyplug.host import Host
+from anyplug.runtime.guard import TOKEN_VARIABLE
+
+HABITS = os.path.join(os.path.dirname(__file__), "plugins")
+TOKEN = f"tests-{os.getpid()}-{secrets.token_hex(6)}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """Fail the suite if it leaves a process or a scratch folder behind."""
+    os.environ[TOKEN_VARIABLE] = TOKEN  # every host's children carry it, also those of hosts in other processes
+    yield
+    looking.until(lambda: not looking.carrying(TOKEN) and not looking.children())
+    assert looking.carrying(TOKEN) == {}
+    assert looking.children() == {}
+    assert glob.glob(os.path.join(tempfile.gettempdir(), f"anyplug-{os.getpid()}-*")) == []
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the test a home, and keep it away from the real user's."""
+    user, ours, work = tmp_path / "user", tmp_path / "home", tmp_path / "work"
+    for folder in (user, ours, work):
+        folder.mkdir()
+    monkeypatch.setenv("HOME", str(user))
+    monkeypatch.setenv("ANYPLUG_HOME", str(ours))
+    # The interpreter that runs the tests, and not a version manager's slow stand-in for it.
+    monkeypatch.setenv("PATH", os.path.dirname(os.path.realpath(sys.executable)), prepend=":")
+    for name in ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "ZOT_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(work)
+    return ours
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    """Give an empty folder for plugins."""
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    return str(folder)
+
+
+@pytest.fixture
+def settings(home: Path) -> Callable[[str], None]:
+    """Write `settings.toml`."""
+
+    def save(text: str) -> None:
+        (home / "settings.toml").write_text(text)
+
+    return save
+
+
+@pytest.fixture
+def host() -> Callable[..., Host]:
+    """Make hosts that find nothing but what they are given."""
+
+    def make(*plugins: str, roots: tuple[str, ...] = (), watch: bool = False, **others: Any) -> Host:
+        return Host(plugins, roots=roots, watch=watch, **others)
+
+    return make
+
+
+@pytest.fixture
+def cyclop(root: str) -> Callable[..., str]:
+    """Write a Cyclop One plugin into the test's root."""
+    return lambda *given, **changes: making.cyclop(root, *given, **changes)
+
+
+@pytest.fixture
+def stavrobot(root: str) -> Callable[..., str]:
+    """Write a Stavrobot plugin into the test's root."""
+    return lambda *given, **changes: making.stavrobot(root, *given, **changes)

@@ -1,0 +1,545 @@
+"""Cyclop One: every rule of its manifest, its request, its response, its surroundings and its limits."""
+
+import json
+import os
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as bounds
+from hypothesis import strategies as st
+
+import making
+from anyplug.formats import cyclop as format  # noqa: A004 - the product's own word
+from anyplug.formats.contract import Folder
+from anyplug.permissions import tier, warning
+
+TOOL = {"name": "hello", "description": "Does it.", "input_schema": making.NO_PARAMETERS}
+
+
+def load(path, *, explicit=False):
+    return format.load(Folder(os.path.realpath(path), str(path), explicit))
+
+
+def errors(plugin):
+    return [problem.message for problem in plugin.problems if problem.level == "error"]
+
+
+def warnings(plugin):
+    return [problem.message for problem in plugin.problems if problem.level == "warning"]
+
+
+def answering(text):
+    """A script that answers just that."""
+    return f"#!/bin/sh\ncat >/dev/null\ncat <<'END'\n{text}\nEND\n"
+
+
+# The manifest
+
+
+def test_a_right_manifest_has_no_problems(root):
+    plugin = load(making.cyclop(root, permissions=["filesystem:read"], author="somebody", unknown=1))
+    assert plugin.problems == ()
+    assert (plugin.name, plugin.version, plugin.format, plugin.tier) == ("hello", "1.0.0", "cyclop", 1)
+    assert plugin.description == "What hello does."
+    (tool,) = plugin.tools
+    assert (tool.name, tool.own_name, tool.plugin, tool.timeout_s) == ("hello", "hello", "hello", 30.0)
+    assert tool.input_schema == making.NO_PARAMETERS
+    assert tool.program == os.path.join(plugin.path, "run")
+
+
+@pytest.mark.parametrize("value", [..., "", 1.0, None, ["x"]])
+@pytest.mark.parametrize("field", ["name", "version", "description", "entrypoint"])
+def test_each_required_field_must_be_a_string_that_is_not_empty(field, value, root):
+    folder = making.cyclop(root)
+    making.write(f"{folder}/plugin.json", json.dumps(making.cyclop_manifest("hello", **{field: value})))
+    plugin = load(folder)
+    assert errors(plugin) == [f"plugin.json missing required field '{field}' at {folder}/plugin.json"]
+    assert plugin.tools == ()
+    assert plugin.name == "hello"
+
+
+def test_every_fault_is_named_at_once(root):
+    plugin = load(making.cyclop(root, version=..., description=..., permissions=..., tools=...))
+    assert len(errors(plugin)) == 4
+
+
+@pytest.mark.parametrize("name", ["Hello", "-hello", "he llo", "../evil", "he_llo", "héllo", "a/b", ".", "hello\n"])
+def test_a_name_outside_the_pattern_is_refused(name, root):
+    folder = making.cyclop(root)
+    making.write(f"{folder}/plugin.json", json.dumps(making.cyclop_manifest("hello", name=name)))
+    plugin = load(folder)
+    assert errors(plugin) == [f"plugin name '{name}' at {folder}/plugin.json is not allowed"]
+    assert plugin.name == "hello"
+
+
+def test_the_folder_must_be_named_like_the_plugin(root):
+    folder = making.cyclop(root)
+    os.rename(folder, os.path.join(root, "other"))
+    assert errors(load(os.path.join(root, "other"))) == ["the folder 'other' must be named like the plugin, 'hello'"]
+
+
+def test_a_link_named_like_the_plugin_is_enough(root):
+    folder = making.cyclop(root)
+    os.rename(folder, os.path.join(root, "other"))
+    os.symlink("other", folder)
+    assert errors(load(folder)) == []
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "text"),
+    [
+        ("/bin/sh", "Plugin entrypoint '/bin/sh' must be a relative path"),
+        ("~/run", "Plugin entrypoint '~/run' must be a relative path"),
+        ("../run", "Plugin entrypoint '../run' contains path traversal"),
+        ("bin/../run", "Plugin entrypoint 'bin/../run' contains path traversal"),
+        ("out", "Plugin entrypoint 'out' leads out of the plugin's folder"),
+        ("folder/sh", "Plugin entrypoint 'folder/sh' leads out of the plugin's folder"),
+        (".", "Plugin entrypoint '.' leads out of the plugin's folder"),
+        (".git/run", "Plugin entrypoint '.git/run' lies where changes are not seen"),
+        ("__pycache__/run", "Plugin entrypoint '__pycache__/run' lies where changes are not seen"),
+        ("config.json", "Plugin entrypoint 'config.json' lies where changes are not seen"),
+    ],
+)
+def test_an_entrypoint_that_leads_elsewhere_is_refused(entrypoint, text, root):
+    folder = making.cyclop(root, entrypoint=entrypoint)
+    os.symlink("/bin/sh", f"{folder}/out")
+    os.symlink("/bin", f"{folder}/folder")
+    plugin = load(folder)
+    assert errors(plugin) == [text]
+    assert plugin.tools == ()
+
+
+@pytest.mark.parametrize("entrypoint", ["a..b", "bin/run", "./run", "inside"])
+def test_an_entrypoint_inside_the_plugin_is_fine(entrypoint, root):
+    folder = making.cyclop(root, entrypoint=entrypoint)
+    for name in ("a..b", "bin/run"):
+        making.write(f"{folder}/{name}", making.ANSWER, 0o755)
+    os.symlink("bin/run", f"{folder}/inside")
+    assert load(folder).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (os.unlink, "the file does not exist"),
+        (lambda path: os.chmod(path, 0o644), "it has no execute permission"),
+        (lambda path: (os.unlink(path), os.mkdir(path)), "it is a folder"),
+        (lambda path: (os.unlink(path), os.symlink("nothing", path)), "it is a link to nothing"),
+    ],
+)
+def test_an_entrypoint_that_cannot_run_is_a_warning_that_says_why(spoil, reason, root):
+    folder = making.cyclop(root)
+    spoil(f"{folder}/run")
+    plugin = load(folder)
+    assert errors(plugin) == []
+    assert warnings(plugin) == [f"Plugin entrypoint 'run' cannot be run: {reason}"]
+    assert plugin.problems[0].hint
+
+
+@pytest.mark.parametrize("tools", [..., [], {}, None, "hello"])
+def test_at_least_one_tool_is_needed(tools, root):
+    assert errors(load(making.cyclop(root, tools=tools))) == ["plugin.json declares no tools"]
+
+
+@pytest.mark.parametrize(
+    "tool", [{}, {"name": "x"}, {"description": "x"}, TOOL | {"name": ""}, TOOL | {"name": 1}, "x", None]
+)
+def test_a_tool_needs_a_name_and_a_description(tool, root):
+    plugin = load(making.cyclop(root, tools=[TOOL, tool]))
+    assert errors(plugin) == ["Tool at index 1 missing name or description"]
+    assert plugin.tools == ()
+
+
+@pytest.mark.parametrize("schema", [..., {}, None, [], "object"])
+def test_a_tool_needs_a_schema(schema, root):
+    tool = {key: value for key, value in (TOOL | {"input_schema": schema}).items() if value is not ...}
+    assert errors(load(making.cyclop(root, tools=[tool]))) == ["Tool 'hello' has an empty input_schema"]
+
+
+@pytest.mark.parametrize("schema", [{"type": "string"}, {"properties": {}}, {"type": ["object"]}])
+def test_a_schema_must_be_of_type_object(schema, root):
+    plugin = load(making.cyclop(root, tools=[TOOL | {"input_schema": schema}]))
+    assert errors(plugin) == ['Tool \'hello\' input_schema must have "type": "object"']
+
+
+def test_a_tool_may_have_an_entrypoint_of_its_own(root):
+    tools = [TOOL, TOOL | {"name": "other", "entrypoint": "bin/other"}]
+    folder = making.cyclop(root, tools=tools)
+    making.write(f"{folder}/bin/other", making.ANSWER, 0o755)
+    plugin = load(folder)
+    assert plugin.problems == ()
+    assert [tool.program for tool in plugin.tools] == [f"{plugin.path}/run", f"{plugin.path}/bin/other"]
+
+
+def test_no_shared_entrypoint_is_needed_if_each_tool_has_its_own(root):
+    assert load(making.cyclop(root, entrypoint=..., tools=[TOOL | {"entrypoint": "run"}])).problems == ()
+
+
+def test_a_tools_own_entrypoint_is_checked_alike(root):
+    plugin = load(making.cyclop(root, tools=[TOOL | {"entrypoint": "../../bin/sh"}]))
+    assert errors(plugin) == ["Plugin entrypoint '../../bin/sh' contains path traversal"]
+
+
+def test_of_two_tools_with_one_name_the_first_is_kept(root):
+    plugin = load(making.cyclop(root, tools=[TOOL, TOOL | {"description": "Another."}]))
+    assert errors(plugin) == []
+    assert warnings(plugin) == ["Duplicate tool name 'hello'; the second is skipped"]
+    assert [tool.description for tool in plugin.tools] == ["Does it."]
+
+
+@pytest.mark.parametrize("version", ["1", "1.0", "v1.0.0", "latest"])
+def test_a_version_that_is_not_semantic_is_only_a_warning(version, root):
+    plugin = load(making.cyclop(root, version=version))
+    assert errors(plugin) == []
+    assert warnings(plugin) == [f"version '{version}' is not a semantic version"]
+
+
+@pytest.mark.parametrize("version", ["1.0.0", "0.12.3-beta.1", "1.2.3+build.5"])
+def test_a_semantic_version_is_fine(version, root):
+    assert load(making.cyclop(root, version=version)).problems == ()
+
+
+@pytest.mark.parametrize("permissions", [..., "network", {"network": True}, ["network", 1], None])
+def test_permissions_must_be_a_list_of_strings(permissions, root):
+    plugin = load(making.cyclop(root, permissions=permissions))
+    assert errors(plugin) == ["plugin.json missing required field 'permissions'"]
+
+
+@pytest.mark.parametrize(
+    ("permissions", "expected"),
+    [
+        ([], 1),
+        (["filesystem:read"], 1),
+        (["filesystem:read:~/notes"], 1),
+        (["filesystem:write"], 2),
+        (["network"], 2),
+        (["shell:exec"], 2),
+        (["clipboard"], 2),
+        (["notifications"], 2),
+        (["filesystem:read", "network"], 2),
+        (["filesystem"], 2),
+        (["teleport"], 2),
+        (["filesystem:reading"], 2),
+    ],
+)
+def test_tiers_are_as_in_the_guide(permissions, expected, root):
+    assert load(making.cyclop(root, permissions=permissions)).tier == expected
+
+
+def test_aliases_of_permissions_are_replaced(root):
+    plugin = load(making.cyclop(root, permissions=["filesystem", "shell", "filesystem:read"]))
+    assert plugin.permissions == ("filesystem:read", "filesystem:write", "shell:exec")
+    assert plugin.problems == ()
+
+
+def test_an_unknown_permission_is_tier_2_with_a_warning(root):
+    plugin = load(making.cyclop(root, permissions=["teleport"]))
+    assert (plugin.tier, warnings(plugin)) == (2, ["unknown permission 'teleport'"])
+
+
+def test_shell_and_network_together_carry_a_warning():
+    assert warning(("shell:exec", "network"))
+    assert not warning(("shell:exec",))
+    assert not warning(("network", "filesystem:write"))
+    assert tier(("shell:exec", "network")) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "plugin.json is not valid JSON at "),
+        (b"{", "plugin.json is not valid JSON at "),
+        (b'{"name": "hello"} // hm', "plugin.json is not valid JSON at "),
+        (b"[]", "plugin.json is not valid JSON at "),
+        (b"7", "plugin.json is not valid JSON at "),
+        (b'{"name": "\xff"}', "plugin.json is not valid JSON at "),
+        (b"[" * 200_000, "plugin.json is not valid JSON at "),
+        (b'{"a":' * 200_000, "plugin.json is not valid JSON at "),
+        (b'{"a": 1e999}', "plugin.json is not valid JSON at "),
+        (b'{"name": "\\ud800"}', "plugin.json is not valid JSON at "),
+    ],
+)
+def test_what_is_not_a_json_object_is_refused(text, message, root):
+    folder = making.cyclop(root)
+    making.write(f"{folder}/plugin.json", text)
+    plugin = load(folder)
+    (error,) = errors(plugin)
+    assert error.startswith(message + folder)
+    assert (plugin.name, plugin.tools) == ("hello", ())
+
+
+def test_a_byte_order_mark_in_a_manifest_is_accepted(root):
+    folder = making.cyclop(root)
+    making.write(f"{folder}/plugin.json", "\ufeff" + json.dumps(making.cyclop_manifest("hello")))
+    assert load(folder).problems == ()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+PATHS = st.sampled_from(["run", "/", "..", "a/../..", "\0", "run/", "", "x" * 5000, "./run", "a/" * 3000, "\ud800"[:0]])
+MANIFESTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": st.just("hello") | JSON,
+        "version": st.just("1.0.0") | JSON,
+        "description": st.just("d") | JSON,
+        "entrypoint": PATHS | JSON,
+        "permissions": st.lists(st.text(max_size=12) | st.just("network"), max_size=3) | JSON,
+        "tools": st.lists(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "name": st.text(max_size=12) | JSON,
+                    "description": st.text(max_size=3) | JSON,
+                    "entrypoint": PATHS | JSON,
+                    "input_schema": st.just(making.NO_PARAMETERS) | JSON,
+                },
+            )
+            | JSON,
+            max_size=3,
+        )
+        | JSON,
+    },
+)
+
+
+@bounds(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(manifest=MANIFESTS | JSON)
+def test_no_manifest_makes_loading_raise(manifest, tmp_path_factory):
+    root = tmp_path_factory.getbasetemp() / "hostile-manifests"
+    folder = making.cyclop(root)
+    making.write(f"{folder}/plugin.json", json.dumps(manifest))
+    plugin = load(folder)
+    assert plugin.is_broken or plugin.tools
+    assert all(problem.message and problem.hint for problem in plugin.problems)
+
+
+@bounds(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(text=st.binary(max_size=60))
+def test_no_bytes_make_loading_raise(text, tmp_path_factory):
+    folder = making.cyclop(tmp_path_factory.getbasetemp() / "hostile-bytes")
+    making.write(f"{folder}/plugin.json", text)
+    assert load(folder).is_broken
+
+
+# The request
+
+ECHO = making.python("print(json.dumps({'result': json.dumps(given)}))")
+
+
+@pytest.mark.anyio
+async def test_the_request_is_one_line_and_then_the_end(host, cyclop):
+    script = '#!/bin/sh\nset -e\nread -r line\nrest=$(cat)\nprintf \'{"result": "%s|%s"}\' "${#line}" "$rest"\n'
+    async with host(cyclop(script=script)) as h:
+        length, rest = (await h.call("hello", {"a": "b\nc"})).text.split("|")
+    assert int(length) > 50
+    assert rest == ""
+
+
+@pytest.mark.anyio
+async def test_the_request_has_the_tool_the_input_and_both_folders(host, cyclop, home):
+    async with host(cyclop(script=ECHO)) as h:
+        request = json.loads((await h.call("hello", {"name": "Alice"})).text)
+        folder = h.plugins[0].path
+    assert request == {
+        "tool": "hello",
+        "input": {"name": "Alice"},
+        "context": {"plugin_dir": folder, "data_dir": str(home / "data" / "hello")},
+    }
+
+
+@pytest.mark.anyio
+async def test_the_surroundings_are_the_users_with_two_variables(host, cyclop, home, monkeypatch):
+    monkeypatch.setenv("MY_SETTING", "blue")
+    monkeypatch.setenv("MY_API_KEY", "hidden")
+    report = making.python("print(json.dumps({'result': json.dumps([dict(os.environ), os.getcwd(), sys.argv])}))")
+    folder = cyclop(script=report, entrypoint="bin/run")
+    making.write(f"{folder}/bin/run", report, 0o755)
+    async with host(folder) as h:
+        environment, cwd, arguments = json.loads((await h.call("hello")).text)
+    assert cwd == folder
+    assert len(arguments) == 1
+    assert environment["CYCLOPONE_PLUGIN_DIR"] == folder
+    assert environment["CYCLOPONE_DATA_DIR"] == str(home / "data" / "hello")
+    assert environment["MY_SETTING"] == "blue"
+    assert "MY_API_KEY" not in environment
+    assert environment["HOME"] == os.environ["HOME"]
+    assert environment["PATH"].split(":")[0] == str(home / "bin")
+    assert set(os.listdir(home / "bin")) <= {"node", "uv"}
+    assert not os.path.exists(f"{folder}/__pycache__")
+
+
+@pytest.mark.anyio
+async def test_a_granted_secret_is_given(host, cyclop, root, monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "shown")
+    cyclop(script='#!/bin/sh\nprintf \'{"result": "%s"}\' "$MY_API_KEY"\n')
+    async with host(roots=(root,)) as h:
+        plugin = h.plugins[0].plugin
+        h.catalog.approvals.approve(
+            plugin, h.catalog.digest(plugin), ("env:MY_API_KEY",), always=True, follow=False, unconfined=False
+        )
+        assert (await h.call("hello")).text == "shown"
+
+
+@pytest.mark.anyio
+async def test_the_data_folder_is_there_private_and_kept(host, cyclop, home):
+    script = (
+        "#!/bin/sh\n"
+        'echo x >> "$CYCLOPONE_DATA_DIR/count"\n'
+        'printf \'{"result": "%d"}\' $(wc -l < "$CYCLOPONE_DATA_DIR/count")\n'
+    )
+    folder = cyclop(script=script)
+    for expected in ("1", "2"):
+        async with host(folder) as h:
+            assert (await h.call("hello")).text == expected
+    assert os.stat(home / "data" / "hello").st_mode & 0o777 == 0o700
+
+
+@pytest.mark.anyio
+async def test_plugins_of_cyclop_ones_own_folder_keep_their_data_there(host, tmp_path):
+    root = tmp_path / "user" / ".cyclopone" / "plugins"
+    making.cyclop(root, script='#!/bin/sh\nprintf \'{"result": "%s"}\' "$CYCLOPONE_DATA_DIR"\n')
+    async with host(roots=(str(root),)) as h:
+        plugin = h.plugins[0].plugin
+        h.catalog.approvals.approve(plugin, h.catalog.digest(plugin), (), always=True, follow=False, unconfined=False)
+        assert (await h.call("hello")).text == str(tmp_path / "user" / ".cyclopone" / "plugin-data" / "hello")
+
+
+@pytest.mark.anyio
+async def test_a_plugin_that_puts_a_file_in_its_data_folders_place_is_told_so(host, cyclop):
+    script = '#!/bin/sh\nrmdir "$CYCLOPONE_DATA_DIR"; touch "$CYCLOPONE_DATA_DIR"\necho \'{"result": ""}\'\n'
+    async with host(cyclop(script=script)) as h:
+        assert not (await h.call("hello")).is_error
+        result = await h.call("hello")
+    assert result.error.code == "unavailable"
+    assert h.catalog.home.data("hello") in result.error.message
+
+
+@pytest.mark.anyio
+async def test_a_plugin_may_start_in_any_language_that_has_a_shebang(host, cyclop):
+    async with host(cyclop(script='#!/usr/bin/awk -f\nBEGIN { print "{\\"result\\": \\"awk\\"}" }\n')) as h:
+        assert (await h.call("hello")).text == "awk"
+
+
+# The response
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("answer", "text", "is_error", "warned"),
+    [
+        ('{"result": "hi"}', "hi", False, False),
+        ('{"result": ""}', "", False, False),
+        ('{"result": "hi", "is_error": false, "more": 1}', "hi", False, False),
+        ('  \n{"result": "hi"}\n\n', "hi", False, False),
+        ('{"result": "a", "result": "b"}', "b", False, False),
+        ('{"result": "no", "is_error": true}', "no", True, False),
+        ('{"result": "no", "is_error": 1}', "no", True, False),
+        ('{"result": "hi", "is_error": 0}', "hi", False, False),
+        ('{"result": "hi", "is_error": "true"}', "hi", False, True),
+        ('{"result": "hi", "is_error": 2}', "hi", False, True),
+        ('{"result": "hi", "is_error": null}', "hi", False, True),
+        ('{"result": 42}', "42", False, True),
+        ('{"result": null}', "null", False, True),
+        ('{"result": {"a": [1]}}', '{"a":[1]}', False, True),
+    ],
+)
+async def test_the_response_is_read_as_the_guide_says(answer, text, is_error, warned, host, cyclop):
+    async with host(cyclop(script=answering(answer))) as h:
+        result = await h.call("hello")
+    assert (result.text, result.is_error, "warnings" in result.metadata) == (text, is_error, warned)
+    assert (result.error is not None) == is_error
+    if is_error:
+        assert (result.error.code, result.error.message) == ("tool_error", text)
+
+
+@pytest.mark.anyio
+async def test_a_result_that_is_no_string_is_given_as_it_is_too(host, cyclop):
+    async with host(cyclop(script=answering('{"result": {"a": [1]}}'))) as h:
+        assert (await h.call("hello")).structured == {"a": [1]}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "text",
+        "7",
+        '"text"',
+        "null",
+        '{"is_error": false}',
+        "{}",
+        'log\n{"result": "x"}',
+        '{"result": "\\ud800"}',
+        "[" * 5000,
+    ],
+)
+async def test_any_other_output_is_invalid_and_is_shown(answer, host, cyclop):
+    async with host(cyclop(script=answering(answer))) as h:
+        result = await h.call("hello")
+    assert result.error.code == "bad_output"
+    assert result.error.message.startswith("Plugin returned invalid JSON: ")
+    assert answer[:1000] in result.error.message
+    assert result.error.hint == "write one JSON object to stdout and everything else to stderr"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("script", ["#!/bin/sh\necho why >&2\n", "#!/bin/sh\necho why >&2; printf ' \\n\\t'\n"])
+async def test_no_output_is_said_with_what_stderr_had(script, host, cyclop):
+    async with host(cyclop(script=script)) as h:
+        result = await h.call("hello")
+    assert (result.error.code, result.error.message) == ("bad_output", "Plugin returned no output")
+    assert result.metadata["stderr"] == "why\n"
+
+
+@pytest.mark.anyio
+async def test_stderr_of_a_success_goes_to_the_log_and_not_to_the_caller(host, cyclop, home):
+    async with host(cyclop(script='#!/bin/sh\necho secret-thought >&2\necho \'{"result": "hi"}\'\n')) as h:
+        result = await h.call("hello")
+    assert "secret-thought" not in repr(result)
+    log = home / "logs" / "hello.log"
+    assert "secret-thought" in log.read_text()
+    assert os.stat(log).st_mode & 0o777 == 0o600
+
+
+@pytest.mark.anyio
+async def test_of_a_failures_stderr_500_characters_are_shown(host, cyclop):
+    async with host(cyclop(script="#!/bin/sh\nyes | head -c 2000 >&2\necho out\nexit 7\n")) as h:
+        result = await h.call("hello")
+    assert result.error.message == "Plugin process failed (exit 7): " + ("y\n" * 1000)[:500]
+    assert len(result.metadata["stderr"]) == 2000
+    assert result.metadata["exit_code"] == 7
+    assert result.content[1].text == "out\n"
+
+
+# The limits
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("length", "code"), [((1 << 20) - 14, ""), ((1 << 20) - 13, "too_large")])
+async def test_stdout_may_have_one_megabyte_and_no_byte_more(length, code, host, cyclop):
+    script = making.python(f"sys.stdout.write('{{\"result\": \"' + 'x' * {length} + '\"}}')")
+    async with host(cyclop(script=script)) as h:
+        result = await h.call("hello")
+    assert (result.error.code if result.error else "") == code
+    if not code:
+        assert len(result.text) == length
+    else:
+        assert result.error.message == "Plugin stdout exceeded 1MB limit"
+
+
+@pytest.mark.anyio
+async def test_the_limits_can_be_set_for_each_plugin(host, cyclop, settings):
+    settings("[plugins.hello]\nmax_output_bytes = 2000000\ntimeout_s = 61.5\n")
+    script = making.python("print(json.dumps({'result': 'x' * 1_500_000}))")
+    async with host(cyclop(script=script)) as h:
+        assert len((await h.call("hello")).text) == 1_500_000
+
+
+def test_a_call_has_30_seconds(root):
+    assert load(making.cyclop(root)).tools[0].timeout_s == 30
+    assert format.WORDS.timed_out.format(seconds=30.0) == "Plugin timed out after 30s"
+    assert (format.MAX_STDOUT, format.MAX_STDERR) == (1 << 20, 64 << 10)

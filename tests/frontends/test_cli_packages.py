@@ -1,0 +1,280 @@
+"""`install`, `update` and `remove`, as a person types them. What they do with folders: tests/test_install.py."""
+
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+import looking
+import making
+import using
+
+INSTALLED = {
+    "name", "format", "version", "description", "path", "state", "health", "tier", "tools", "commands", "shadowed_by",
+    "problems", "commit", "instructions",
+}  # fmt: skip
+ONE, TWO = "#!/bin/sh\necho one", "#!/bin/sh\necho two"
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Give the source of the plugin `kit`, that says `one`."""
+    return making.stavrobot(tmp_path / "source", "kit", ONE, instructions="Read me.")
+
+
+def change(source, run=TWO, **changes):
+    making.stavrobot(os.path.dirname(source), "kit", run, **changes)
+
+
+def set_up_by(source, script):
+    """Give the source an init script."""
+    making.stavrobot(os.path.dirname(source), "kit", TWO, init={"entrypoint": "init.sh"})
+    making.write(f"{source}/init.sh", script, 0o755)
+
+
+def in_plugins():
+    folder = os.path.join(using.home(), "plugins")
+    return os.listdir(folder) if os.path.isdir(folder) else []
+
+
+def test_away_from_a_terminal_a_plugin_is_installed_and_not_approved(source):
+    done = using.ok("install", source)
+    assert "kit is installed in" in done.out
+    assert "Instructions from the plugin's author, for you:\n\nRead me." in done.out
+    assert f"copying {source}" in done.err
+    assert "hint: `anyplug approve kit` shows what it asks for" in done.err
+    assert using.listed("kit")["state"] == "new"
+
+
+def test_with_yes_it_is_approved_too(source):
+    done = using.ok("install", source, "--yes", "--always")
+    assert done.out.endswith("kit is approved\n")
+    assert using.ok("call", "kit.act").out == "one\n"
+
+
+def test_in_json_there_is_one_object_at_the_end(source):
+    done = using.ok("install", source, "--json", "--yes")
+    assert set(done.json) == INSTALLED
+    assert (done.json["state"], done.json["commit"], done.json["instructions"]) == ("approved", None, "Read me.")
+    assert done.err == ""
+    change(source)
+    done = using.ok("update", "kit", "--json", "--yes")
+    assert (set(done.json), done.json["state"]) == (INSTALLED, "approved")
+    change(source, ONE)
+    assert using.ok("update", "kit", "--json").json["state"] == "changed"
+
+
+def test_at_a_terminal_a_person_is_asked(source):
+    seen = using.at_terminal("install", source, answers=[("Approve it? [y/N]", "y")])
+    assert seen.code == 0
+    assert "network: talk to other machines" in seen.seen
+    assert using.listed("kit")["state"] == "approved"
+
+
+def test_one_who_says_no_keeps_the_plugin_but_nothing_runs(source):
+    seen = using.at_terminal("install", source, answers=[("Approve it?", "n")])
+    assert seen.code == 3
+    assert using.listed("kit")["state"] == "new"
+
+
+def test_a_repository_is_installed_and_its_commit_named(source):
+    words = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
+    for command in (["init", "--quiet"], ["add", "."], [*words, "commit", "--quiet", "--message", "x"]):
+        subprocess.run(["git", "-C", source, *command], check=True)
+    head = subprocess.run(["git", "-C", source, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
+    assert f"kit is installed at {head[:12]} in" in using.ok("install", f"file://{source}").out
+    assert using.ok("update", "kit", "--json").json["commit"] == head.strip()
+
+
+def test_what_cannot_be_installed_is_an_error_with_a_hint_and_leaves_nothing(tmp_path):
+    done = using.fails(1, "install", "nowhere")
+    assert "there is no folder 'nowhere'" in done.err
+    assert "https://" in done.err
+    done = using.run("install", "nowhere", "--json")
+    assert (done.code, done.json["error"]["code"]) == (1, "install_failed")
+    assert "there is no folder 'ext::" in using.fails(1, "install", "ext::touch ran").err
+    assert "is not a ref" in using.fails(1, "install", f"file://{tmp_path}", "--ref=-x").err
+    assert in_plugins() == []
+    assert not os.path.exists("ran")
+
+
+def test_a_set_up_that_fails_leaves_nothing_installed(source):
+    set_up_by(source, "#!/bin/sh\necho no luck >&2\nexit 1\n")
+    done = using.run("install", source, "--yes")
+    assert done.code == 1
+    assert "Init script failed: no luck" in done.err
+    assert "kit is not installed after all" in done.err
+    assert in_plugins() == []
+    done = using.run("install", source, "--yes", "--json")
+    assert (done.code, done.json["error"]["code"]) == (1, "crashed")
+    assert in_plugins() == []
+
+
+def test_an_update_asks_again_and_keeps_configuration_and_state(source):
+    using.ok("install", source, "--yes", "--always")
+    folder = os.path.join(using.home(), "plugins", "kit")
+    making.write(f"{folder}/config.json", '{"mine": 1}')
+    making.write(f"{folder}/state.json", "mine")
+    change(source)
+    seen = using.at_terminal("update", "kit", answers=[("Approve it?", "y")])
+    assert seen.code == 0
+    assert "Changed since it was approved: act/run changed" in seen.seen
+    assert using.ok("call", "kit.act").out == "two\n"
+    assert using.read_json(f"{folder}/config.json") == {"mine": 1}
+    assert using.read(f"{folder}/state.json") == "mine"
+
+
+def test_one_who_refuses_an_update_keeps_the_version_before(source):
+    using.ok("install", source, "--yes", "--always")
+    change(source)
+    seen = using.at_terminal("update", "kit", answers=[("Approve it?", "n")])
+    assert seen.code == 3
+    assert "kit is not updated: the version before is back in its place" in seen.seen
+    assert using.listed("kit")["state"] == "approved"
+    assert using.ok("call", "kit.act").out == "one\n"
+    assert in_plugins() == ["kit"]
+
+
+def test_an_update_whose_set_up_fails_goes_back_to_the_version_that_works(source):
+    using.ok("install", source, "--yes", "--always")
+    set_up_by(source, "#!/bin/sh\nrm -rf act\necho no luck >&2\nexit 1\n")
+    done = using.run("update", "kit", "--yes")
+    assert done.code == 1
+    assert "no luck" in done.err
+    assert "the version before is back" in done.err
+    assert using.ok("call", "kit.act").out == "one\n"
+    assert in_plugins() == ["kit"]
+
+
+def test_an_update_without_a_word_from_anybody_waits_to_be_approved(source):
+    using.ok("install", source, "--yes", "--always")
+    change(source)
+    done = using.ok("update", "kit")
+    assert "hint: `anyplug approve kit`" in done.err
+    assert "it changed since it was approved" in using.fails(3, "call", "kit.act").err
+
+
+def test_an_update_that_changes_nothing_asks_nothing(source):
+    using.ok("install", source, "--yes", "--always")
+    seen = using.at_terminal("update", "kit")
+    assert seen.code == 0
+    assert "It asks for" not in seen.seen
+    assert using.ok("call", "kit.act").out == "one\n"
+
+
+def test_an_update_does_not_widen_what_was_granted(tmp_path):
+    source = making.cyclop(tmp_path / "source", "hello", permissions=["network", "clipboard"])
+    using.ok("install", source, "--yes", "--grant", "clipboard", "--always")
+    making.cyclop(tmp_path / "source", "hello", making.ANSWER + "#", permissions=["network", "clipboard"])
+    using.ok("update", "hello", "--yes")
+    assert using.ok("show", "hello", "--json").json["permissions"]["granted"] == ["clipboard"]
+    assert using.ok("call", "hello").out == "done\n"
+
+
+def test_what_a_person_follows_is_set_up_anew_without_a_question(source):
+    using.ok("install", source, "--yes", "--always", "--follow")
+    set_up_by(source, "#!/bin/sh\necho set up > made-by-init\n")
+    using.ok("update", "kit")
+    assert using.ok("call", "kit.act").out == "two\n"
+    assert "made-by-init" in os.listdir(os.path.join(using.home(), "plugins", "kit"))
+
+
+def test_a_plugin_of_the_project_cannot_be_updated():
+    making.cyclop("plugins", "hello")
+    assert "was not installed by anyplug" in using.fails(1, "update", "hello").err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_set_up_leaves_nothing_installed(source, number):
+    set_up_by(source, "#!/bin/sh\nexec sleep 60\n")
+    process = using.start("install", source, "--yes")
+    assert looking.until(using.waits)
+    process.send_signal(number)
+    done = using.finish(process)
+    assert done.code == 128 + number
+    assert in_plugins() == []
+    assert not using.waits()
+
+
+def test_an_interrupted_fetch_leaves_neither_folder_nor_process():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
+        process = using.start("install", address)
+        connection, _ = silent.accept()
+        process.terminate()
+        assert using.finish(process).code == 128 + signal.SIGTERM
+        connection.close()
+    assert in_plugins() == []
+    assert looking.until(
+        lambda: not looking.processes(lambda pid: address.encode() in looking.read(f"/proc/{pid}/cmdline"))
+    )
+
+
+def test_removing_asks_and_says_what_goes_and_what_stays(source):
+    using.ok("install", source, "--yes")
+    using.ok("call", "kit.act", "--yes")
+    folder = os.path.join(using.home(), "plugins", "kit")
+    data = os.path.join(using.home(), "data", "kit")
+    seen = using.at_terminal("remove", "kit", answers=[("Remove it? [y/N]", "n")])
+    assert seen.code == 3
+    assert f"This removes:\n  {folder}\n" in seen.seen
+    assert f"This stays (--purge removes it too):\n  {data}\n" in seen.seen
+    assert os.path.isdir(folder)
+    assert using.at_terminal("remove", "kit", answers=[("Remove it?", "y")]).code == 0
+    assert not os.path.exists(folder)
+    assert os.path.isdir(data)
+
+
+def test_removing_needs_somebody_or_a_yes(source):
+    using.ok("install", source, "--yes")
+    assert "there is nobody to ask" in using.fails(3, "remove", "kit").err
+    done = using.ok("remove", "kit", "--yes", "--json")
+    assert done.json == {"name": "kit", "removed": done.json["removed"]}
+    assert done.json["removed"][0] == os.path.join(using.home(), "plugins", "kit")
+    assert using.run("call", "kit.act").code == 4
+
+
+def test_purging_removes_data_files_and_log(source):
+    using.ok("install", source, "--yes")
+    using.ok("call", "kit.act", "--yes")
+    making.write(os.path.join(using.home(), "logs", "kit.log"), "x")
+    assert using.ok("remove", "kit", "--yes", "--purge").out == "kit is removed\n"
+    left = [name for folder, _, names in os.walk(using.home()) for name in (folder, *names) if "kit" in name]
+    assert left == []
+
+
+def test_a_folder_that_anyplug_did_not_make_is_removed_only_by_its_path():
+    folder = making.cyclop("plugins", "hello")
+    done = using.fails(1, "remove", "hello", "--yes")
+    assert "where anyplug did not put it" in done.err
+    assert f"anyplug remove {os.path.abspath(folder)}" in done.err
+    assert os.path.isdir(folder)
+    using.ok("remove", "./plugins/hello/", "--yes")
+    assert not os.path.exists(folder)
+
+
+def test_a_broken_plugin_can_be_removed_and_updated(source):
+    using.ok("install", source, "--yes", "--always")
+    folder = os.path.join(using.home(), "plugins", "kit")
+    making.write(f"{folder}/manifest.json", "{")
+    assert using.listed("kit")["state"] == "broken"
+    using.ok("update", "kit")
+    assert using.ok("call", "kit.act").out == "one\n"
+    making.write(f"{folder}/manifest.json", "{")
+    using.ok("remove", "kit", "--yes")
+    assert in_plugins() == []
+
+
+def test_one_that_is_shadowed_is_installed_with_a_warning(source):
+    making.stavrobot("plugins", "kit", ONE)
+    done = using.ok("install", source, "--yes")
+    assert f"another plugin of that name comes first: {os.path.abspath('plugins/kit')}" in done.err
+
+
+def test_a_repositorys_own_configuration_is_left_behind_with_a_warning(source):
+    making.write(f"{source}/config.json", '{"permissions": []}')
+    done = using.ok("install", source)
+    assert "its config.json was left behind" in done.err
+    assert using.listed("kit")["state"] == "new"

@@ -1,0 +1,245 @@
+"""`list`, `tools`, `show` and `check`."""
+
+import json
+import os
+
+import making
+import using
+
+LIST = {
+    "name", "format", "version", "description", "path", "state", "health", "tier", "tools", "commands", "shadowed_by",
+    "problems",
+}  # fmt: skip
+SHOW = LIST | {
+    "permissions", "config", "instructions", "environment_withheld", "digest", "process", "registrations",
+}  # fmt: skip
+TOOL = {"name", "model_name", "plugin", "format", "description", "input_schema", "tier"}
+
+
+def test_list_has_exactly_the_promised_shape():
+    making.cyclop("plugins", "hello")
+    (entry,) = using.ok("list", "--json").json
+    assert set(entry) == LIST
+    assert entry | {"problems": []} == {
+        "name": "hello",
+        "format": "cyclop",
+        "version": "1.0.0",
+        "description": "What hello does.",
+        "path": os.path.abspath("plugins/hello"),
+        "state": "new",
+        "health": "idle",
+        "tier": 1,
+        "tools": ["hello"],
+        "commands": [],
+        "shadowed_by": None,
+        "problems": [],
+    }
+
+
+def test_a_problem_has_a_code_a_message_and_a_hint():
+    making.cyclop("plugins", "hello", tools=[])
+    (entry,) = using.ok("list", "--json").json
+    assert entry["state"] == "broken"
+    assert {"code", "message", "hint"} <= set(entry["problems"][0])
+    shown = using.ok("list").out
+    assert "error: hello: plugin.json declares no tools" in shown
+    assert "hint: add at least one entry" in shown
+
+
+def test_list_can_be_narrowed_to_a_state():
+    making.cyclop("plugins", "first")
+    making.cyclop("plugins", "second")
+    using.ok("deny", "first")
+    assert [e["name"] for e in using.ok("list", "--json", "--state", "denied").json] == ["first"]
+    done = using.ok("list", "--state", "broken")
+    assert (done.out, done.err) == ("No plugin is broken.\n", "")
+
+
+def test_tools_has_exactly_the_promised_shape():
+    plugin = making.stavrobot("here", "kit")
+    (tool,) = using.ok("-e", plugin, "tools", "--json").json
+    assert set(tool) == TOOL
+    assert (tool["name"], tool["model_name"], tool["plugin"], tool["tier"]) == ("kit.act", "kit_act", "kit", 2)
+    assert tool["input_schema"]["properties"]["text"]["type"] == "string"
+
+
+def test_tools_lists_only_what_can_be_called_unless_asked_for_all():
+    making.cyclop("plugins", "hello")
+    done = using.ok("tools")
+    assert done.out == "No tools can be called.\n"
+    assert "1 plugin not approved: hello" in done.err
+    assert using.ok("tools", "--json").json == []
+    assert [tool["name"] for tool in using.ok("tools", "--json", "--all").json] == ["hello"]
+
+
+def test_a_tool_is_shown_by_each_of_its_names_with_what_it_takes():
+    plugin = making.stavrobot("here", "kit", parameters={"n": {"type": "integer", "description": "How many.",
+                                                                 "required": True}})  # fmt: skip
+    for name in ("kit.act", "kit/act", "kit_act", "act"):
+        shown = using.ok("-e", plugin, "tools", name).out
+        assert "n (integer, required)  How many." in shown
+        assert "for agents  kit_act" in shown
+        assert using.ok("-e", plugin, "tools", name, "--json").json[0]["name"] == "kit.act"
+
+
+def test_a_tool_that_is_named_like_its_plugin_can_be_shown():
+    making.cyclop("plugins", "hello")
+    assert "arguments   none" in using.ok("tools", "hello").out
+
+
+def test_the_tools_of_one_plugin_are_listed_whatever_its_state():
+    making.stavrobot("plugins", "kit", tools={"one": making.ANSWER, "two": making.ANSWER})
+    making.cyclop("plugins", "other")
+    done = using.ok("tools", "kit", "--json")
+    assert [tool["name"] for tool in done.json] == ["kit.one", "kit.two"]
+    assert "anyplug approve kit" in using.ok("tools", "kit").err
+    assert "other" not in using.ok("tools", "kit").err
+
+
+def test_an_unknown_tool_or_plugin_is_not_found_and_near_names_are_offered():
+    making.cyclop("plugins", "hello")
+    assert "did you mean hello" in using.fails(4, "tools", "helo").err
+    assert "did you mean hello?" in using.fails(4, "show", "helo").err
+    for command in ("approve", "disable", "update", "remove", "config", "logs"):
+        assert "no plugin is named 'nobody'" in using.fails(4, command, "nobody").err
+    assert "no plugin is named 'nobody'" in using.fails(4, "grant", "nobody", "network").err
+
+
+def test_show_has_exactly_the_promised_shape(monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "sk-12345678")
+    making.stavrobot(
+        "plugins",
+        "kit",
+        instructions="Get a key.",
+        config={"api_key": {"description": "The key.", "required": True}, "size": {"description": "", "default": 3}},
+    )
+    shown = using.ok("show", "kit", "--json").json
+    assert set(shown) - {"found_at", "changes"} == SHOW
+    assert shown["permissions"] == {"asked": ["network"], "granted": []}
+    assert [(key["name"], key["secret"], key["set"]) for key in shown["config"]] == [
+        ("api_key", True, False),
+        ("size", False, False),
+    ]
+    assert shown["instructions"] == "Get a key."
+    assert "SOME_API_KEY" in shown["environment_withheld"]
+    assert (shown["process"], shown["registrations"], len(shown["digest"])) == (None, [], 64)
+
+
+def test_show_tells_a_person_all_of_it_and_no_secret(monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "sk-12345678")
+    folder = making.stavrobot(
+        "plugins", "kit", instructions="Get a key.", config={"api_key": {"description": "The key.", "required": True}}
+    )
+    making.write(f"{folder}/config.json", '{"api_key": "open-sesame"}')
+    done = using.ok("show", "kit")
+    for text in ("kit", "Stavrobot", folder, "network: talk to other machines", "SOME_API_KEY", "api_key = •••",
+                 "Instructions from the plugin's author, for you:\n\nGet a key."):  # fmt: skip
+        assert text in done.out
+    assert "open-sesame" not in done.out + done.err + using.ok("show", "kit", "--json").out
+    assert "sk-12345678" not in done.out + done.err
+
+
+def test_a_plugin_is_found_by_its_folder_too():
+    making.cyclop("plugins", "hello")
+    for name in ("plugins/hello", "./plugins/hello/", os.path.abspath("plugins/hello")):
+        assert using.ok("show", name, "--json").json["name"] == "hello"
+
+
+def test_a_folder_that_is_in_no_root_is_not_found_and_the_way_to_use_it_is_named():
+    folder = making.cyclop("here", "hello")
+    done = using.fails(4, "show", f"./{folder}")
+    assert f"anyplug --plugin {os.path.abspath(folder)}" in done.err
+    assert using.ok("-e", folder, "show", f"./{folder}", "--json").json["name"] == "hello"
+
+
+def test_a_linked_plugin_is_shown_with_where_the_link_leads(tmp_path):
+    real = making.cyclop(tmp_path / "real", "hello")
+    os.mkdir("plugins")
+    os.symlink(real, "plugins/hello")
+    assert f"{os.path.abspath('plugins/hello')} -> {real}" in using.ok("show", "hello").out
+
+
+def test_one_broken_plugin_hides_no_other(tmp_path):
+    making.cyclop("plugins", "good")
+    making.write("plugins/half/plugin.json", '{"name": "half')
+    os.mkdir("plugins/pipe")
+    os.mkfifo("plugins/pipe/plugin.json")
+    os.symlink(tmp_path / "nowhere", "plugins/dangling")
+    os.mkdir("plugins/not-a-plugin")
+    making.stavrobot("plugins", "pipes")
+    os.mkfifo("plugins/pipes/config.json")
+    states = {entry["name"]: entry["state"] for entry in using.ok("list", "--json").json}
+    assert states == {"good": "new", "half": "broken", "pipe": "broken", "dangling": "broken", "pipes": "new"}
+    assert using.ok("show", "pipes").out
+
+
+def test_a_manifest_cannot_forge_what_the_terminal_shows():
+    making.cyclop("plugins", "hello", description="nice\x1b[2J\x1b[31mevil\u202e", permissions=["clipboard\x1b[0m"])
+    for words in (["list"], ["show", "hello"], ["check", "plugins/hello"]):
+        done = using.run(*words)
+        assert "\x1b" not in done.out + done.err
+        assert "\u202e" not in done.out + done.err
+    done = using.ok("approve", "hello", "--yes")
+    assert "\x1b" not in done.out + done.err
+    assert "nice\\x1b[2J" in done.err
+
+
+def test_nor_can_it_pass_for_several_lines_of_ours():
+    making.cyclop("plugins", "hello", description="nice\nApprove it?", permissions=["network:x\nhint: ok", "odd\nnote"])
+    for words in (["list"], ["show", "hello"], ["approve", "hello", "--yes"], ["grant", "hello", "clipboard"]):
+        done = using.ok(*words)
+        starts = ("Approve it?", "hint: ok", "note")
+        assert not [line for line in (done.out + done.err).splitlines() if line.startswith(starts)], done
+
+
+def test_check_finds_nothing_wrong_with_a_good_plugin():
+    making.cyclop("here", "hello")
+    done = using.ok("check", "here/hello")
+    assert done.out == "hello: Cyclop One plugin with 1 tool, no problems\n"
+    assert using.ok("check", "here/hello", "--json").json == {
+        "name": "hello",
+        "format": "cyclop",
+        "path": os.path.abspath("here/hello"),
+        "tools": ["hello"],
+        "problems": [],
+    }
+
+
+def test_check_says_everything_that_is_wrong_each_with_the_cure():
+    making.cyclop("here", "hello", version="one", permissions=["telepathy"])
+    os.chmod("here/hello/run", 0o644)
+    done = using.run("check", "here/hello")
+    assert done.code == 1
+    for text in ("version 'one' is not a semantic version", "unknown permission 'telepathy'", "cannot be run"):
+        assert text in done.out
+    assert done.out.count("hint: ") == 3
+    assert done.out.endswith("3 problems\n")
+    problems = using.run("check", "here/hello", "--json").json["problems"]
+    assert len(problems) == 3
+    assert all(problem["code"] and problem["message"] and problem["hint"] for problem in problems)
+
+
+def test_check_of_what_is_no_plugin_says_so():
+    os.mkdir("empty")
+    making.write("empty/file", "text")
+    assert "holds no plugin" in using.run("check", "empty").out
+    assert using.run("check", "empty").code == 1
+    assert using.run("check", "nowhere").code == 1
+    assert "not a folder" in using.run("check", "empty/file").out
+
+
+def test_check_runs_nothing():
+    making.stavrobot("here", "kit", "#!/bin/sh\ntouch /tmp/ran", init={"entrypoint": "init.sh"})
+    making.write("here/kit/init.sh", f"#!/bin/sh\ntouch {os.path.abspath('ran')}\n", 0o755)
+    using.ok("check", "here/kit")
+    assert not os.path.exists("ran")
+
+
+def test_a_plugin_that_is_switched_off_in_its_own_config_says_where():
+    folder = making.stavrobot("plugins", "kit")
+    making.write(f"{folder}/config.json", json.dumps({"permissions": []}))
+    assert using.listed("kit")["state"] == "disabled"
+    done = using.ok("approve", "kit", "--yes")
+    assert done.out == "kit is disabled\n"
+    assert 'change "permissions" in' in done.err
+    assert using.read_json(f"{folder}/config.json") == {"permissions": []}

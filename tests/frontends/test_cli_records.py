@@ -1,0 +1,280 @@
+"""`jobs`, `logs` and `audit`: what is kept of calls; and calls that are cut short."""
+
+import os
+import signal
+import sqlite3
+
+import pytest
+
+import looking
+import making
+import using
+from anyplug.audit import Audit, Record
+from anyplug.store import Store
+
+JOB = {"id", "tool", "state", "started", "result"}
+WAITS = "#!/bin/sh\nexec sleep 60\n"
+
+
+def slow(name="slow", **tool):
+    """Give a plugin whose tool waits."""
+    return making.stavrobot("here", name, WAITS, tool=tool)
+
+
+def started(*words):
+    """Start a call of a slow tool."""
+    process = using.start(*words)
+    assert looking.until(using.waits)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_plugin_and_the_call_is_recorded_as_cancelled(number):
+    process = started("-e", slow(), "call", "slow.act")
+    process.send_signal(number)
+    done = using.finish(process)
+    assert (done.code, done.out, done.err.strip()) == (128 + number, "", "")
+    assert not using.waits()
+    assert using.last_record()["outcome"] == "cancelled"
+
+
+def test_ctrl_c_at_a_terminal_ends_the_plugin():
+    plugin = making.cyclop("here", "slow", WAITS)
+    with using.Terminal("-e", plugin, "call", "slow") as terminal:
+        assert looking.until(using.waits)
+        terminal.presses(b"\x03")
+    assert terminal.code == 130
+    assert not using.waits()
+    assert using.last_record()["outcome"] == "cancelled"
+
+
+def test_a_hang_up_that_was_to_be_ignored_is_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = started("-e", slow(), "call", "slow.act")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    assert using.finish(process).code == 128 + signal.SIGTERM
+    assert not using.waits()
+
+
+def test_a_job_is_listed_shown_and_done():
+    plugin = making.stavrobot("here", "kit", "#!/bin/sh\necho '{\"n\": 1}'", tool={"async": True})
+    done = using.ok("-e", plugin, "call", "kit.act", "--json").json
+    (job,) = using.ok("jobs", "--json").json
+    assert set(job) == JOB
+    assert (job["tool"], job["state"], job["result"]["structured"]) == ("kit.act", "done", {"n": 1})
+    assert done["metadata"]["job"] == job["id"]
+    assert using.ok("jobs", job["id"], "--json").json == job
+    assert '{"n": 1}' in using.ok("jobs", job["id"]).out
+    assert "done" in using.ok("jobs").out
+    done = using.fails(2, "jobs", job["id"], "--cancel")
+    assert f"job {job['id']} is not running: it is done" in done.err
+
+
+def test_a_failed_job_says_so():
+    plugin = making.stavrobot("here", "kit", "#!/bin/sh\necho broken >&2; exit 1", tool={"async": True})
+    assert using.run("-e", plugin, "call", "kit.act").code == 1
+    (job,) = using.ok("jobs", "--json").json
+    assert (job["state"], job["result"]["error"]["code"]) == ("failed", "tool_error")
+    assert "broken" in using.ok("jobs", job["id"]).out
+
+
+def test_a_job_is_seen_and_cancelled_from_another_process():
+    process = started("-e", slow(**{"async": True}), "call", "slow.act", "--json")
+    (job,) = using.ok("jobs", "--json").json
+    assert job["state"] == "running"
+    assert job["result"] is None
+    assert using.ok("jobs", job["id"], "--cancel").out == f"job {job['id']} is being cancelled\n"
+    done = using.finish(process)
+    assert (done.code, done.json["error"]["code"]) == (1, "cancelled")
+    assert not using.waits()
+    assert using.ok("jobs", job["id"], "--json").json["state"] == "cancelled"
+    assert using.last_record()["outcome"] == "cancelled"
+
+
+def test_a_job_whose_host_was_killed_is_lost_and_so_is_its_process():
+    process = started("-e", slow(**{"async": True}), "call", "slow.act")
+    process.kill()
+    process.communicate()
+    assert looking.until(lambda: not using.waits())
+    (job,) = using.ok("jobs", "--json").json
+    assert job["state"] == "lost"
+    assert "it is lost" in using.fails(2, "jobs", job["id"], "--cancel").err
+    using.run("call", "nobody")  # the next host finds what the last one left
+    outcomes = [record["outcome"] for record in using.ok("audit", "--json").json]
+    assert outcomes == ["lost", "not_found"]
+    assert using.ok("audit", "--verify").code == 0
+
+
+def test_ctrl_c_on_a_job_leaves_it_cancelled():
+    process = started("-e", slow(**{"async": True}), "call", "slow.act")
+    process.send_signal(signal.SIGINT)
+    assert using.finish(process).code == 130
+    assert using.ok("jobs", "--json").json[0]["state"] == "cancelled"
+    assert not using.waits()
+
+
+def test_no_jobs_and_unknown_ones():
+    assert using.ok("jobs").out == "No jobs.\n"
+    assert using.ok("jobs", "--json").json == []
+    assert "there is no job 'x'" in using.fails(4, "jobs", "x").err
+    assert "--cancel needs the ID" in using.fails(2, "jobs", "--cancel").err
+
+
+def noisy():
+    return making.cyclop("here", "noisy", '#!/bin/sh\necho "$NOISE" >&2\necho \'{"result": ""}\'')
+
+
+def test_a_log_has_what_was_written_to_stderr(monkeypatch):
+    plugin = noisy()
+    for noise in ("first", "second"):
+        monkeypatch.setenv("NOISE", noise)
+        using.ok("-e", plugin, "call", "noisy")
+    path = os.path.join(using.home(), "logs", "noisy.log")
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    shown = using.ok("-e", plugin, "logs", "noisy").out
+    assert [line for line in shown.splitlines() if line.startswith(" ")] == ["    first", "    second"]
+    assert using.ok("logs", "noisy", "-n", "1").out == "    second\n"
+    assert using.ok("logs", "noisy", "-n", "0").out == ""
+    assert using.ok("logs", "noisy", "--json", "-n", "1").json == {"path": path, "lines": ["    second"]}
+    assert "do not go together" in using.run("logs", "noisy", "-f", "--json").json["error"]["message"]
+
+
+def test_an_empty_log_says_so():
+    making.cyclop("plugins", "hello")
+    done = using.ok("logs", "hello")
+    assert (done.out, "nothing was logged yet" in done.err) == ("", True)
+
+
+def test_a_log_cannot_be_read_out_of_the_logs_folder():
+    making.write(os.path.join(using.home(), "secret.log"), "x")
+    assert using.run("logs", "../secret").code == 4
+    assert using.run("logs", "..").code == 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_log_is_followed_also_over_its_rotation_until_interrupted(number):
+    path = os.path.join(using.home(), "logs", "noisy.log")
+    making.write(path, "old\n")
+    process = using.start("-e", noisy(), "logs", "noisy", "-f", "-n", "1")
+    lines = iter(process.stdout.readline, b"")
+    assert next(lines) == b"old\n"
+    with open(path, "a", encoding="utf-8") as log:
+        log.write("näxt\n")
+    assert next(lines) == "näxt\n".encode()
+    with open(path, "a", encoding="utf-8") as log:
+        log.write("last of the old\n")
+    os.replace(path, f"{path}.1")
+    making.write(path, "first of the new\n")
+    assert next(lines) == b"last of the old\n"
+    assert next(lines) == b"first of the new\n"
+    process.send_signal(number)
+    assert using.finish(process).code == 128 + number
+
+
+def test_a_log_that_does_not_exist_yet_is_followed_too():
+    process = using.start("-e", noisy(), "logs", "noisy", "-f")
+    making.write(os.path.join(using.home(), "logs", "noisy.log"), "hello\n")
+    assert process.stdout.readline() == b"hello\n"
+    process.terminate()
+    using.finish(process)
+
+
+def test_following_ends_when_nobody_reads_any_more():
+    path = os.path.join(using.home(), "logs", "noisy.log")
+    making.write(path, "old\n")
+    process = using.start("-e", noisy(), "logs", "noisy", "-f")
+    assert process.stdout.readline() == b"old\n"
+    process.stdout.close()
+    making.write(path, "old\nnew\n")
+    assert process.wait(using.PATIENCE_S) == 0
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def calls():
+    """Leave five records."""
+    store = Store(os.path.join(using.home(), "anyplug.db"))
+    trail = Audit(store)
+    for number in range(1, 6):
+        tool, outcome = ("hello", "done") if number < 5 else ("nobody", "not_found")
+        plugin = "hello" if number < 5 else ""
+        trail.end(Record(call=str(number), at=1.0, attachment="x", tool=tool, plugin=plugin, outcome=outcome))
+    store.close()
+
+
+def tamper(statement):
+    connection = sqlite3.connect(os.path.join(using.home(), "anyplug.db"))
+    with connection:
+        connection.execute(statement)
+    connection.close()
+
+
+def test_every_call_leaves_one_record_and_none_has_what_was_said():
+    plugin = making.stavrobot("here", "kit", "#!/bin/sh\ncat")
+    using.ok("-e", plugin, "call", "kit.act", "text=swordfish")
+    using.run("call", "nobody")
+    first, second = using.ok("audit", "--json").json
+    assert {"at", "plugin", "digest", "tool", "arguments", "verdict", "by", "outcome", "duration_ms", "output"} <= set(
+        first
+    )
+    assert (first["outcome"], first["by"], second["outcome"]) == ("done", "named", "not_found")
+    with open(os.path.join(using.home(), "anyplug.db"), "rb") as file:
+        assert b"swordfish" not in file.read()
+    assert using.ok("audit", "--verify").out == "2 records, the chain is intact\n"
+
+
+def test_records_can_be_looked_for():
+    calls()
+    assert [r["number"] for r in using.ok("audit", "--json", "-n", "2").json] == [4, 5]
+    assert [r["number"] for r in using.ok("audit", "--json", "--plugin", "hello", "-n", "1").json] == [4]
+    assert [r["number"] for r in using.ok("audit", "--json", "--tool", "nobody").json] == [5]
+    assert "not_found" in using.ok("audit").out
+    assert using.ok("audit", "--verify", "--json").json == {"records": 5, "intact": True, "broken": []}
+
+
+def test_without_calls_the_trail_is_empty_and_intact():
+    assert using.ok("audit").out == "No calls are recorded.\n"
+    assert using.ok("audit", "--json").json == []
+    assert using.ok("audit", "--verify").out == "0 records, the chain is intact\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "places"),
+    [
+        ("UPDATE audit SET record = CAST(replace(record, 'done', 'odd!') AS BLOB) WHERE number = 2", [2]),
+        ("UPDATE audit SET record = replace(record, 'done', 'odd!') WHERE number = 2", [2]),
+        ("UPDATE audit SET record = x'ff00' WHERE number = 2", [2]),
+        ("UPDATE audit SET hash = 'x' WHERE number = 2", [2, 3]),
+        ("UPDATE audit SET hash = x'00', previous = 7 WHERE number = 2", [2, 3]),
+        ("DELETE FROM audit WHERE number = 3", [3]),
+        ("DELETE FROM audit WHERE number IN (2, 3)", [2]),
+        ("DELETE FROM audit WHERE number = 5", [5]),
+        ("DELETE FROM audit", [1]),
+    ],
+)
+def test_tampering_is_found_at_its_place(statement, places):
+    calls()
+    tamper(statement)
+    told = using.run("audit", "--verify", "--json")
+    assert told.code == 1
+    assert sorted({place["number"] for place in told.json["broken"]}) == places
+    assert not told.json["intact"]
+
+
+def test_a_broken_chain_is_an_error_that_says_where():
+    calls()
+    tamper("DELETE FROM audit WHERE number = 3")
+    done = using.run("audit", "--verify")
+    assert (done.code, done.out) == (1, "record 3: record 3 is missing\n")
+    assert "error: the chain of 4 records is broken in 1 place\nhint: " in done.err
+
+
+def test_a_record_that_was_made_unreadable_does_not_hide_the_others():
+    calls()
+    tamper("UPDATE audit SET record = x'ff00' WHERE number = 2")
+    records = using.ok("audit", "--json").json
+    assert [record["number"] for record in records if record["outcome"] == "done"] == [1, 3, 4]

@@ -1,0 +1,250 @@
+"""`approve` and its kin: what a person decides, at a terminal and away from one."""
+
+import os
+import signal
+
+import pytest
+
+import making
+import using
+
+STANDS = {"name", "path", "state"}
+
+
+def kit(**changes):
+    return making.stavrobot("plugins", "kit", "#!/bin/sh\necho ran", **changes)
+
+
+def test_a_person_sees_what_a_plugin_asks_for_and_says_yes():
+    making.cyclop("plugins", "hello", permissions=["network", "shell:exec"])
+    seen = using.at_terminal("approve", "hello", answers=[("Approve it? [y/N]", "y")])
+    assert seen.code == 0
+    for text in ("hello 1.0.0 (Cyclop One) in", "What hello does.", "network: talk to other machines",
+                 "shell:exec: run other programs", "warning: it can run any program", "hello: Does it.",
+                 "hello is approved"):  # fmt: skip
+        assert text in seen.seen
+    assert using.listed("hello")["state"] == "approved"
+
+
+@pytest.mark.parametrize("answer", ["n", "", "x", "yess", "NO"])
+def test_any_other_answer_is_a_no_and_nothing_of_it_runs(answer):
+    folder = kit(init={"entrypoint": "init.sh"})
+    making.write(f"{folder}/init.sh", f"#!/bin/sh\ntouch {os.path.abspath('ran')}\n", 0o755)
+    seen = using.at_terminal("approve", "kit", answers=[("Approve it?", answer)])
+    assert seen.code == 3
+    assert "error: 'kit' was not approved\nhint: nothing of it has run" in seen.seen
+    assert using.listed("kit")["state"] == "new"
+    assert not os.path.exists("ran")
+
+
+@pytest.mark.parametrize("answer", ["y", "Y", "yes", " YES "])
+def test_a_yes_has_several_spellings(answer):
+    making.cyclop("plugins", "hello")
+    assert using.at_terminal("approve", "hello", answers=[("Approve it?", answer)]).code == 0
+
+
+def test_the_end_of_input_is_a_no():
+    making.cyclop("plugins", "hello")
+    with using.Terminal("approve", "hello") as terminal:
+        terminal.sees("Approve it?")
+        terminal.presses(b"\x04")
+    assert terminal.code == 3
+
+
+def test_what_is_asked_is_seen_even_if_stdout_goes_elsewhere():
+    making.cyclop("plugins", "hello", permissions=["network"])
+    with open("out", "wb") as out, using.Terminal("approve", "hello", stdout=out.fileno()) as terminal:
+        terminal.sees("network: talk to other machines")
+        terminal.sees("Approve it?")
+        terminal.types("y")
+    assert using.read("out") == "hello is approved\n"
+
+
+def test_with_nobody_to_ask_nothing_is_approved():
+    making.cyclop("plugins", "hello")
+    done = using.fails(3, "approve", "hello", stdin="y\n")
+    assert "there is nobody to ask" in done.err
+    assert "anyplug approve hello --yes" in done.err
+    assert using.listed("hello")["state"] == "new"
+
+
+def test_each_decision_has_one_shape_in_json():
+    making.cyclop("plugins", "hello")
+    path = os.path.abspath("plugins/hello")
+    for words, state in (
+        (["approve", "--yes"], "approved"),
+        (["disable"], "disabled"),
+        (["enable"], "approved"),
+        (["deny"], "denied"),
+        (["revoke"], "new"),
+    ):
+        done = using.ok(words[0], "hello", *words[1:], "--json")
+        assert (done.json, done.err) == ({"name": "hello", "path": path, "state": state}, "")
+        assert using.listed("hello")["state"] == state
+
+
+def test_the_state_that_is_reported_is_the_one_that_counts():
+    making.cyclop("plugins", "hello")
+    using.ok("disable", "hello")
+    done = using.ok("approve", "hello", "--yes")
+    assert done.out == "hello is disabled\n"
+    assert "hint: `anyplug enable hello` switches it on" in done.err
+    assert using.ok("approve", "hello", "--yes", "--json").json["state"] == "disabled"
+    assert "approved" in using.ok("enable", "hello").out
+
+
+def test_a_denied_plugin_does_not_run_until_a_person_approves_it_after_all():
+    making.cyclop("plugins", "hello")
+    using.ok("deny", "hello")
+    assert "it was denied" in using.fails(3, "call", "hello").err
+    using.ok("approve", "hello", "--yes")
+    assert using.ok("call", "hello").out == "done\n"
+
+
+def test_revoking_what_nobody_decided_says_so():
+    making.cyclop("plugins", "hello")
+    assert using.ok("revoke", "hello").out == "hello is new; nobody had decided about it\n"
+
+
+def test_a_change_is_shown_before_it_is_approved_again():
+    folder = making.cyclop("plugins", "hello")
+    using.ok("approve", "hello", "--yes")
+    making.write(f"{folder}/run", making.ANSWER + "# changed\n", 0o755)
+    making.write(f"{folder}/new.sh", "#!/bin/sh\n", 0o755)
+    assert using.listed("hello")["state"] == "changed"
+    done = using.fails(3, "call", "hello")
+    assert "it changed since it was approved (new.sh is new; run changed)" in done.err
+    seen = using.at_terminal("approve", "hello", answers=[("Approve it?", "y")])
+    assert "Changed since it was approved: run changed" in seen.seen
+    assert using.ok("call", "hello").out == "done\n"
+
+
+def test_one_who_writes_a_plugin_can_follow_it():
+    folder = making.cyclop("plugins", "hello")
+    using.ok("approve", "hello", "--yes", "--follow")
+    making.write(f"{folder}/run", making.ANSWER + "# changed\n", 0o755)
+    assert using.ok("call", "hello").out == "done\n"
+    making.cyclop("plugins", "hello", permissions=["network"])
+    assert "it now asks for network" in using.fails(3, "call", "hello").err
+
+
+def test_a_broken_or_shadowed_plugin_cannot_be_approved():
+    making.write("plugins/half/plugin.json", "{")
+    making.cyclop("plugins", "twice")
+    making.cyclop(os.path.join(using.home(), "plugins"), "twice")
+    assert "'half' cannot be loaded: plugin.json is not valid JSON" in using.fails(1, "approve", "half", "--yes").err
+    done = using.fails(1, "approve", os.path.join(using.home(), "plugins", "twice"), "--yes")
+    assert "is shadowed by" in done.err
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "reason"),
+    [("y", 0, "once"), ("yes", 0, "once"), ("R", 0, "attachment"), ("a", 0, "always"), ("n", 3, ""), ("", 3, "")],
+)
+def test_a_plugin_of_tier_2_asks_when_it_is_called(answer, code, reason):
+    kit()
+    using.ok("approve", "kit", "--yes")
+    seen = using.at_terminal("call", "kit.act", answers=[("[N]o:", answer)])
+    assert seen.code == code
+    assert "kit wants to run kit.act. It may use: network" in seen.seen
+    assert ("ran" in seen.seen.splitlines()) == (code == 0)
+    record = using.last_record()
+    assert record["by"] == "person"
+    assert record["outcome"] == ("done" if code == 0 else "denied")
+    if reason:
+        assert record["reason"] == reason
+    assert using.run("call", "kit.act").code == (0 if answer == "a" else 3)
+
+
+def test_with_nobody_to_ask_tier_2_is_denied_unless_answered_ahead():
+    kit()
+    using.ok("approve", "kit", "--yes")
+    done = using.fails(3, "call", "kit.act")
+    assert "is of tier 2, and there is nobody to ask" in done.err
+    assert using.ok("call", "kit.act", "--yes").out == "ran\n"
+    using.ok("approve", "kit", "--yes", "--always")
+    assert using.ok("call", "kit.act").out == "ran\n"
+
+
+def test_yes_on_a_call_is_never_a_first_approval():
+    kit()
+    assert "nobody has approved it yet" in using.fails(3, "call", "kit.act", "--yes").err
+
+
+@pytest.mark.parametrize("ending", [b"\x03", signal.SIGTERM])
+def test_a_question_can_be_left_unanswered(ending):
+    kit()
+    using.ok("approve", "kit", "--yes")
+    with using.Terminal("call", "kit.act") as terminal:
+        terminal.sees("[N]o:")
+        if isinstance(ending, bytes):
+            terminal.presses(ending)
+        else:
+            terminal.signal(ending)
+    assert terminal.code == (130 if ending == b"\x03" else 128 + ending)
+
+
+def test_grants_can_be_less_than_asked_and_changed_later(monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "swordfish-1")
+    script = '#!/bin/sh\nprintf \'{"result": "key %s"}\' "$MY_API_KEY"'
+    making.cyclop("plugins", "hello", script, permissions=["network", "filesystem"])
+    using.ok("approve", "hello", "--yes", "--grant", "network")
+    assert using.ok("show", "hello", "--json").json["permissions"] == {
+        "asked": ["network", "filesystem:read", "filesystem:write"],
+        "granted": ["network"],
+    }
+    assert using.ok("call", "hello", "--yes").out == "key \n"
+    assert using.ok("grant", "hello", "env:MY_API_KEY", "--json").json["granted"] == ["network", "env:MY_API_KEY"]
+    assert using.ok("call", "hello", "--yes").out == "key swordfish-1\n"
+    assert using.ok("ungrant", "hello", "env:MY_API_KEY", "network").out == "hello is granted nothing\n"
+    assert using.ok("call", "hello", "--yes").out == "key \n"
+
+
+def test_approving_a_change_does_not_widen_what_was_granted():
+    folder = making.cyclop("plugins", "hello", permissions=["network", "filesystem:read"])
+    using.ok("approve", "hello", "--yes", "--grant", "filesystem:read")
+    using.ok("grant", "hello", "env:HOME_TOKEN")
+    making.cyclop("plugins", "hello", permissions=["network", "filesystem:read", "clipboard"])
+    done = using.ok("approve", "hello", "--yes")
+    assert "It would be granted: filesystem:read, env:HOME_TOKEN, clipboard" in done.err
+    granted = using.ok("show", folder, "--json").json["permissions"]["granted"]
+    assert granted == ["filesystem:read", "env:HOME_TOKEN", "clipboard"]
+
+
+def test_what_is_no_permission_cannot_be_granted():
+    making.cyclop("plugins", "hello")
+    assert (
+        "there is no permission 'telepathy'" in using.fails(2, "approve", "hello", "--yes", "--grant", "telepathy").err
+    )
+    assert "nobody has approved it yet" in using.fails(3, "grant", "hello", "network").err
+    using.ok("approve", "hello", "--yes")
+    for name in ("telepathy", "env", "env:", "network:", "networks"):
+        assert f"there is no permission '{name}'" in using.fails(2, "grant", "hello", name).err
+    assert using.ok("grant", "hello", "network:example.org:443", "shell", "--json").json["granted"] == [
+        "network:example.org:443",
+        "shell:exec",
+    ]
+    assert "'hello' was not granted network" in using.fails(2, "ungrant", "hello", "network").err
+
+
+def test_a_set_up_that_fails_approves_nothing():
+    folder = kit(init={"entrypoint": "init.sh"})
+    making.write(f"{folder}/init.sh", "#!/bin/sh\necho out of luck >&2\nexit 1\n", 0o755)
+    done = using.run("approve", "kit", "--yes")
+    assert done.code == 1
+    assert "Init script failed: out of luck" in done.err
+    assert using.listed("kit")["state"] == "new"
+    making.write(f"{folder}/init.sh", "#!/bin/sh\necho all set\n", 0o755)
+    assert "its set-up said:\nall set" in using.ok("approve", "kit", "--yes").err
+
+
+def test_what_is_missing_is_said_after_the_approval():
+    kit(config={"city": {"description": "Where.", "required": True}})
+    assert "anyplug config kit city=VALUE" in using.ok("approve", "kit", "--yes").err
+
+
+def test_a_plugin_that_was_named_needs_no_approval_and_leaves_none():
+    plugin = making.stavrobot("here", "kit", "#!/bin/sh\necho ran")
+    assert using.ok("-e", plugin, "call", "kit.act").out == "ran\n"
+    assert using.last_record()["by"] == "named"
+    assert "no tool is named" in using.fails(4, "call", "kit.act").err

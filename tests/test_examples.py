@@ -1,0 +1,74 @@
+"""The plugins that ship with the project do what they say."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from anyplug import checkup
+from anyplug.host import Host
+from anyplug.model import File
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+NAMES = sorted(entry.name for entry in EXAMPLES.iterdir() if entry.is_dir())
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> list[str]:
+    """Copy the examples, because plugins may write beside themselves."""
+    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("config.json"))
+    return [str(tmp_path / "examples" / name) for name in NAMES]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_has_no_problems(name: str) -> None:
+    plugin = checkup.examine(str(EXAMPLES / name))
+    assert plugin.problems == ()
+    assert plugin.tools
+
+
+async def test_words_are_counted(examples: list[str]) -> None:
+    async with Host(examples, roots=[], watch=False) as host:
+        result = await host.call("word_count", {"text": "a b a\nc", "top": 1})
+        assert result.text == "2 lines, 4 words, 7 characters; most frequent: a (2)"
+        assert (await host.call("word_count")).error.code == "tool_error"
+
+
+async def test_a_log_is_looked_into(examples: list[str], tmp_path: Path) -> None:
+    log = tmp_path / 'a "quoted" name.log'
+    log.write_text("one\ntwo ✓\nthree two\n")
+    async with Host(examples, roots=[], watch=False) as host:
+        assert (await host.call("log_tail", {"path": str(log), "lines": 2})).text == "two ✓\nthree two\n"
+        assert (await host.call("log_count", {"path": str(log), "word": "two"})).text == "2"
+        missing = await host.call("log_tail", {"path": str(tmp_path / "missing")})
+        assert missing.is_error
+        assert "cannot read" in missing.text
+
+
+async def test_bookmarks_are_kept_between_calls(examples: list[str]) -> None:
+    async with Host(examples, roots=[], watch=False) as host:
+        assert (await host.call("bookmark_add", {"url": "u:1", "tags": ["x"]})).text == "1 kept"
+        assert (await host.call("bookmark_add", {"url": "u:2", "tags": ["x", "y"]})).text == "2 kept"
+        assert (await host.call("bookmark_find", {"tag": "x"})).text == "u:1\nu:2"
+        assert (await host.call("bookmark_find", {"tag": "z"})).error.code == "tool_error"
+
+
+async def test_the_field_kit_works(examples: list[str]) -> None:
+    async with Host(examples, roots=[], watch=False) as host:
+        dice = (await host.call("roll_dice", {"count": 4, "sides": 3})).structured
+        assert len(dice["dice"]) == 4
+        assert sum(dice["dice"]) == dice["sum"]
+        assert (await host.call("roll_dice", {"count": 0})).error.code == "tool_error"
+        length = await host.call("convert_length", {"value": 1, "unit": "mi", "to": "km"})
+        assert length.structured == {"value": 1.6093, "unit": "km"}
+        badge = await host.call("draw_badge", {"name": "<Ada>"})
+        [file] = [block for block in badge.content if isinstance(block, File)]
+        assert "Hello, I am" in Path(file.path).read_text()
+        assert "&#60;Ada&#62;" in Path(file.path).read_text()
+        report = await host.call("slow_report", {"seconds": 0.1})
+        assert report.structured["report"][0] == "looked around"
+        assert [job.state for job in host.jobs()] == ["done"]
+    assert not os.path.exists("/tmp/field-kit")

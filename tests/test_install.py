@@ -1,0 +1,567 @@
+"""Installing, updating and removing, with real folders and real git repositories; nothing of a plugin runs here."""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import making
+import using
+from anyplug.audit import Audit, Record
+from anyplug.catalog import Catalog
+from anyplug.errors import InstallError, StoreError
+from anyplug.install import Installer
+from anyplug.settings import find_home
+from anyplug.sources import Source
+
+NAMELESS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+def git(folder, *words):
+    """Run git as somebody, whatever the machine's configuration."""
+    who = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main", "-c",
+           "commit.gpgsign=false"]  # fmt: skip
+    done = subprocess.run(
+        ["git", *who, "-C", str(folder), *words], env=os.environ | NAMELESS, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def commit(folder, message="more"):
+    git(folder, "add", "--all", "--force")
+    git(folder, "commit", "--quiet", "--allow-empty", "--message", message)
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Give a repository with the plugin `kit`, that says `one`."""
+    folder = making.stavrobot(tmp_path / "upstream", "kit", "#!/bin/sh\necho one")
+    git(folder, "init", "--quiet")
+    commit(folder)
+    return folder
+
+
+@pytest.fixture
+def catalog():
+    catalog = Catalog(find_home())
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def installer(catalog):
+    return Installer(catalog)
+
+
+def url(folder):
+    return f"file://{folder}"
+
+
+def installed():
+    """What lies in the plugins folder, hidden things too."""
+    folder = os.path.join(using.home(), "plugins")
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+def said(plugin):
+    return using.read(os.path.join(plugin.path, "act", "run")).rpartition("echo ")[2].strip()
+
+
+@contextmanager
+def nothing_changes(message, hint=""):
+    """Expect an error that leaves the plugins folder as it is."""
+    before = installed()
+    with pytest.raises(InstallError) as caught:
+        yield caught
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert caught.value.hint
+    assert installed() == before
+
+
+def update(installer, plugin):
+    with installer.update(plugin) as new:
+        return new
+
+
+def test_a_folder_is_copied_without_what_is_not_the_plugins(installer, tmp_path):
+    folder = making.cyclop(tmp_path / "here", "hello")
+    for name in (".git/HEAD", "__pycache__/x.pyc", ".venv/bin/python", "sub/__pycache__/y.pyc", "sub/data.txt"):
+        making.write(f"{folder}/{name}", "x")
+    done = installer.install(Source(location=folder))
+    assert done.plugin.path == os.path.join(using.home(), "plugins", "hello")
+    assert sorted(done.record.files) == ["plugin.json", "run", "sub/data.txt"]
+    assert os.access(f"{done.plugin.path}/run", os.X_OK)
+    assert (done.record.commit, done.left_config) == ("", False)
+    assert installed() == ["hello"]
+
+
+def test_the_folder_gets_the_plugins_own_name(installer, repository, tmp_path):
+    os.rename(repository, tmp_path / "plugin-kit-repo")
+    assert installer.install(Source(location=str(tmp_path / "plugin-kit-repo"))).plugin.name == "kit"
+    assert installed() == ["kit"]
+
+
+def test_a_repository_is_fetched_at_its_head(installer, repository):
+    head = git(repository, "rev-parse", "HEAD")
+    done = installer.install(Source(location=url(repository)))
+    assert (done.record.commit, said(done.plugin)) == (head, "one")
+    assert not os.path.exists(f"{done.plugin.path}/.git")
+
+
+def test_a_bare_repository_needs_no_address(installer, repository, tmp_path):
+    git(tmp_path, "clone", "--quiet", "--bare", repository, str(tmp_path / "bare.git"))
+    assert installer.install(Source(location=str(tmp_path / "bare.git"))).record.commit
+
+
+@pytest.mark.parametrize("kind", ["branch", "tag", "annotated", "commit"])
+def test_a_version_can_be_asked_for(installer, repository, kind):
+    first = git(repository, "rev-parse", "HEAD")
+    git(repository, "branch", "stable")
+    git(repository, "tag", "v1")
+    git(repository, "tag", "--annotate", "--message", "x", "v1-annotated")
+    making.write(f"{repository}/act/run", "#!/bin/sh\necho two", 0o755)
+    commit(repository)
+    ref = {"branch": "stable", "tag": "v1", "annotated": "v1-annotated", "commit": first}[kind]
+    done = installer.install(Source(location=url(repository), ref=ref))
+    assert (done.record.commit, said(done.plugin)) == (first, "one")
+
+
+def test_a_version_of_a_working_tree_can_be_asked_for_and_else_it_is_copied_as_it_is(installer, repository):
+    git(repository, "tag", "v1")
+    making.write(f"{repository}/act/run", "#!/bin/sh\necho unsaved", 0o755)
+    done = installer.install(Source(location=repository))
+    assert said(done.plugin) == "unsaved"
+    installer.remove(done.plugin, purge=True)
+    assert said(installer.install(Source(location=repository, ref="v1")).plugin) == "one"
+
+
+def test_a_plugin_in_a_folder_of_a_repository(installer, repository):
+    making.cyclop(f"{repository}/tools/deep", "hello")
+    commit(repository)
+    done = installer.install(Source(location=url(repository), subdir="tools/deep/hello"))
+    assert (done.plugin.name, done.plugin.format) == ("hello", "cyclop")
+    assert installed() == ["hello"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ref": "nowhere"}, "couldn't find remote ref nowhere"),
+        ({"ref": "-oops"}, "'-oops' is not a ref"),
+        ({"ref": "--upload-pack=touch ran"}, "is not a ref"),
+        ({"subdir": "nowhere"}, "there is no folder"),
+        ({"subdir": "../other"}, "leads out of the source"),
+        ({"subdir": "/etc"}, "leads out of the source"),
+        ({"subdir": "out"}, "leads out of the source"),
+        ({"subdir": "beside"}, "leads out of the source"),
+        ({"subdir": "act"}, "holds no plugin"),
+    ],
+)
+def test_a_version_or_folder_that_is_not_there(installer, repository, change, message):
+    os.symlink("/etc", f"{repository}/out")
+    making.cyclop(os.path.dirname(repository), "kit-too")  # its path begins like the repository's
+    os.symlink("../kit-too", f"{repository}/beside")
+    commit(repository)
+    with nothing_changes(message):
+        installer.install(Source(location=url(repository), **change))
+    if "subdir" in change:
+        with nothing_changes(message):
+            installer.install(Source(location=repository, **change))
+
+
+def test_a_short_commit_gets_good_advice(installer, repository):
+    short = git(repository, "rev-parse", "--short", "HEAD")
+    with nothing_changes("git could not fetch", "40 digits"):
+        installer.install(Source(location=url(repository), ref=short))
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["ext::sh -c 'touch ran'", "ext::touch% ran", "--upload-pack=touch ran", "-x", "nowhere", "", "x.zip", "fd::0"],
+)
+def test_what_is_neither_folder_nor_address_runs_nothing(installer, location):
+    with nothing_changes(f"there is no folder '{location}'"):
+        installer.install(Source(location=location))
+    assert not os.path.exists("ran")
+
+
+def test_an_address_whose_host_is_an_option_runs_nothing(installer):
+    with nothing_changes("git could not fetch"):
+        installer.install(Source(location="ssh://-oProxyCommand=touch%20ran/x"))
+    with nothing_changes("git could not fetch"):
+        installer.install(Source(location="git@-oProxyCommand=touch${IFS}ran:x"))
+    assert not os.path.exists("ran")
+
+
+def test_a_repository_that_is_not_there_is_an_error_without_passwords(installer, tmp_path):
+    with nothing_changes("git could not fetch file:///nowhere"):
+        installer.install(Source(location="file:///nowhere"))
+    with nothing_changes("git could not fetch http://127.0.0.1:9/x") as caught:
+        installer.install(Source(location="http://me:hunter2@127.0.0.1:9/x"))
+    assert "hunter2" not in caught.value.message
+
+
+def test_nothing_of_a_repository_runs_while_it_is_fetched(installer, repository):
+    making.write(f"{repository}/.gitattributes", "* filter=evil\n")
+    making.write(f"{repository}/.gitmodules", f'[submodule "x"]\n\tpath = x\n\turl = {url(repository)}\n')
+    making.write(f"{repository}/.git/hooks/post-checkout", "#!/bin/sh\ntouch ran", 0o755)
+    commit(repository)
+    done = installer.install(Source(location=url(repository)))
+    assert not os.path.exists("ran")
+    assert not os.path.exists(f"{done.plugin.path}/x")
+
+
+def test_a_git_that_runs_us_does_not_get_in_the_way(installer, repository, tmp_path, monkeypatch):
+    git(tmp_path, "init", "--quiet", str(tmp_path / "mine"))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "mine" / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "mine" / ".git" / "index"))
+    assert installer.install(Source(location=url(repository))).plugin.name == "kit"
+
+
+def test_a_configuration_in_the_source_is_never_taken_over(installer, repository):
+    making.write(f"{repository}/config.json", '{"permissions": [], "api_key": "theirs"}')
+    making.write(f"{repository}/act/config.json", "{}")
+    commit(repository)
+    for location in (url(repository), repository):
+        done = installer.install(Source(location=location))
+        assert done.left_config
+        assert not os.path.exists(f"{done.plugin.path}/config.json")
+        assert os.path.exists(f"{done.plugin.path}/act/config.json")
+        installer.remove(done.plugin, purge=True)
+
+
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_nor_is_one_that_is_a_link_or_a_folder(installer, tmp_path, kind):
+    folder = making.stavrobot(tmp_path / "here", "kit")
+    if kind == "link":
+        os.symlink("/etc/passwd", f"{folder}/config.json")
+    else:
+        making.write(f"{folder}/config.json/x", "")
+    done = installer.install(Source(location=folder))
+    assert done.left_config
+    assert not os.path.lexists(f"{done.plugin.path}/config.json")
+
+
+def test_links_stay_links_and_what_is_no_file_stays_behind(installer, tmp_path):
+    folder = making.cyclop(tmp_path / "here", "hello")
+    (tmp_path / "secret").write_text("mine alone")
+    os.symlink(tmp_path / "secret", f"{folder}/secret")
+    os.symlink("run", f"{folder}/also")
+    os.symlink("nowhere", f"{folder}/dangling")
+    os.symlink(".", f"{folder}/loop")
+    os.mkfifo(f"{folder}/pipe")
+    done = installer.install(Source(location=folder))
+    assert os.readlink(f"{done.plugin.path}/secret") == str(tmp_path / "secret")
+    assert os.readlink(f"{done.plugin.path}/also") == "run"
+    assert sorted(os.listdir(done.plugin.path)) == ["also", "dangling", "loop", "plugin.json", "run", "secret"]
+
+
+def test_an_entrypoint_that_a_link_leads_out_is_refused(installer, tmp_path):
+    folder = making.cyclop(tmp_path / "here", "hello")
+    os.unlink(f"{folder}/run")
+    os.symlink("/bin/sh", f"{folder}/run")
+    with nothing_changes("leads out of the plugin's folder"):
+        installer.install(Source(location=folder))
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", ".", "..", ".hidden", "a/b", "A", "", "é", "x\0y", "x\ny"])
+def test_a_hostile_name_is_refused(installer, tmp_path, name):
+    making.write(f"{tmp_path}/cyclop/plugin.json", json.dumps(making.cyclop_manifest("x") | {"name": name}))
+    making.write(f"{tmp_path}/stavrobot/manifest.json", json.dumps({"name": name, "description": ""}))
+    for folder in ("cyclop", "stavrobot"):
+        with nothing_changes("the plugin cannot be used"):
+            installer.install(Source(location=f"{tmp_path}/{folder}"))
+
+
+@pytest.mark.parametrize("name", ["checkout", "plugin", "copy", "before", "failed", "staging"])
+def test_no_name_meets_our_own(installer, tmp_path, name):
+    folder = making.stavrobot(tmp_path / "here", name, "#!/bin/sh\necho one")
+    git(folder, "init", "--quiet")
+    commit(folder)
+    plugin = installer.install(Source(location=url(folder))).plugin
+    making.write(f"{folder}/act/run", "#!/bin/sh\necho two", 0o755)
+    commit(folder)
+    assert said(update(installer, plugin).plugin) == "two"
+    assert installed() == [name]
+
+
+def test_a_name_too_long_for_the_disk_is_refused(installer, tmp_path):
+    making.write(f"{tmp_path}/here/manifest.json", json.dumps({"name": "x" * 300, "description": ""}))
+    with nothing_changes("cannot install it"):
+        installer.install(Source(location=f"{tmp_path}/here"))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"name": "x"}', ""])
+def test_a_broken_manifest_is_refused_with_its_fault(installer, tmp_path, text):
+    making.write(f"{tmp_path}/here/plugin.json", text)
+    with nothing_changes("the plugin cannot be used: ") as caught:
+        installer.install(Source(location=f"{tmp_path}/here"))
+    assert ".staging" not in caught.value.message + caught.value.hint
+
+
+def test_a_folder_without_a_plugin_is_refused_before_it_is_copied(installer, tmp_path):
+    making.write(f"{tmp_path}/here/README.md", "nothing here")
+    with nothing_changes("holds no plugin", "--subdir"):
+        installer.install(Source(location=f"{tmp_path}/here"))
+
+
+def test_a_folder_that_holds_our_own_home_is_refused(tmp_path):
+    folder = making.cyclop(tmp_path / "here", "hello")
+    catalog = Catalog(find_home(f"{folder}/.home"))
+    with pytest.raises(InstallError, match="holds anyplug's own home"):
+        Installer(catalog).install(Source(location=folder))
+    catalog.close()
+
+
+def test_what_is_there_already_is_left_alone(installer, repository):
+    plugin = installer.install(Source(location=url(repository))).plugin
+    making.write(f"{plugin.path}/state.json", "precious")
+    with nothing_changes("there is a plugin 'kit' already", "anyplug update kit"):
+        installer.install(Source(location=url(repository)))
+    assert using.read(f"{plugin.path}/state.json") == "precious"
+    installer.remove(plugin, purge=True)
+    making.write(f"{using.home()}/plugins/kit/notes.txt", "no plugin, but mine")
+    with nothing_changes("already"):
+        installer.install(Source(location=url(repository)))
+
+
+def test_of_two_who_install_at_once_one_succeeds_and_nothing_is_left(installer, repository):
+    outcomes = []
+
+    def work():
+        catalog = Catalog(find_home())
+        try:
+            Installer(catalog).install(Source(location=url(repository)))
+            outcomes.append("installed")
+        except InstallError as error:
+            outcomes.append(error.code)
+        catalog.close()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["install_failed"] * 3 + ["installed"]
+    assert installed() == ["kit"]
+
+
+def test_what_cannot_be_remembered_is_not_installed(catalog, installer, repository):
+    making.write(os.path.join(using.home(), "anyplug.db"), "no database at all, whatever one does with it" * 20)
+    with pytest.raises(StoreError):
+        installer.install(Source(location=url(repository)))
+    assert installed() == []
+
+
+def test_an_approval_of_what_lay_there_before_does_not_count(catalog, installer, repository):
+    plugin = installer.install(Source(location=repository)).plugin
+    catalog.approvals.approve(plugin, catalog.digest(plugin), (), always=True, follow=True, unconfined=True)
+    shutil.rmtree(plugin.path)
+    again = installer.install(Source(location=repository)).plugin
+    assert catalog.standing(again).state == "new"
+
+
+def test_an_update_brings_the_new_version_and_keeps_what_was_written(installer, repository):
+    making.write(f"{repository}/old.txt", "theirs")
+    commit(repository)
+    plugin = installer.install(Source(location=url(repository))).plugin
+    for name, text in (("config.json", '{"key": "mine"}'), ("state.json", "mine"), ("deep/er/state.db", "mine"),
+                       ("act/cache.txt", "mine"), ("__pycache__/x.pyc", "mine"), ("both.txt", "mine")):  # fmt: skip
+        making.write(f"{plugin.path}/{name}", text)
+    os.chmod(f"{plugin.path}/config.json", 0o600)
+    os.symlink("state.json", f"{plugin.path}/link")
+    os.symlink("deep", f"{plugin.path}/folder-link")
+    os.mkfifo(f"{plugin.path}/pipe")
+    making.write(f"{repository}/act/run", "#!/bin/sh\necho two", 0o755)
+    making.write(f"{repository}/both.txt", "theirs")
+    making.write(f"{repository}/config.json", '{"key": "theirs"}')
+    os.unlink(f"{repository}/old.txt")
+    head = commit(repository)
+    done = update(installer, plugin)
+    assert (done.record.commit, said(done.plugin), done.left_config) == (head, "two", True)
+    new = done.plugin.path
+    assert using.read(f"{new}/config.json") == '{"key": "mine"}'
+    assert os.stat(f"{new}/config.json").st_mode & 0o777 == 0o600
+    assert using.read(f"{new}/deep/er/state.db") == using.read(f"{new}/act/cache.txt") == "mine"
+    assert (os.readlink(f"{new}/link"), os.readlink(f"{new}/folder-link")) == ("state.json", "deep")
+    assert using.read(f"{new}/both.txt") == "theirs"
+    assert not any(os.path.lexists(f"{new}/{name}") for name in ("old.txt", "__pycache__", "pipe"))
+    assert installed() == ["kit"]
+    # What was carried over is still the person's at the next update.
+    assert using.read(update(installer, done.plugin).plugin.path + "/state.json") == "mine"
+
+
+def test_an_update_from_a_folder_works_wherever_it_is_run(installer, tmp_path, monkeypatch):
+    folder = making.stavrobot(tmp_path / "here", "kit", "#!/bin/sh\necho one")
+    monkeypatch.chdir(tmp_path)
+    plugin = installer.install(Source(location="here/kit")).plugin
+    making.write(f"{folder}/act/run", "#!/bin/sh\necho two", 0o755)
+    monkeypatch.chdir("/")
+    assert said(update(installer, plugin).plugin) == "two"
+
+
+def test_an_update_follows_a_rewritten_history_and_a_branch(installer, repository):
+    plugin = installer.install(Source(location=url(repository), ref="main")).plugin
+    making.write(f"{repository}/act/run", "#!/bin/sh\necho rewritten", 0o755)
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--amend", "--message", "another past")
+    assert said(update(installer, plugin).plugin) == "rewritten"
+
+
+def test_an_update_follows_another_default_branch(installer, repository):
+    plugin = installer.install(Source(location=url(repository))).plugin
+    git(repository, "checkout", "--quiet", "-b", "next")
+    making.write(f"{repository}/act/run", "#!/bin/sh\necho next", 0o755)
+    commit(repository)
+    assert said(update(installer, plugin).plugin) == "next"
+
+
+def test_an_update_of_a_fixed_version_stays_there(installer, repository):
+    git(repository, "tag", "v1")
+    plugin = installer.install(Source(location=url(repository), ref="v1")).plugin
+    making.write(f"{repository}/act/run", "#!/bin/sh\necho two", 0o755)
+    commit(repository)
+    assert said(update(installer, plugin).plugin) == "one"
+
+
+@pytest.mark.parametrize("fault", ["renamed", "broken", "gone", "no-plugin"])
+def test_a_new_version_that_cannot_be_used_changes_nothing(installer, repository, fault):
+    plugin = installer.install(Source(location=url(repository))).plugin
+    making.write(f"{plugin.path}/config.json", "{}")
+    manifest = f"{repository}/manifest.json"
+    if fault == "renamed":
+        making.write(manifest, '{"name": "other", "description": ""}')
+    elif fault == "broken":
+        making.write(manifest, "{")
+    elif fault == "no-plugin":
+        os.unlink(manifest)
+    commit(repository)
+    if fault == "gone":
+        os.rename(repository, f"{repository}-moved")
+    message = {"renamed": "calls itself 'other', not 'kit'", "broken": "cannot be used", "gone": "git could not fetch",
+               "no-plugin": "holds no plugin"}[fault]  # fmt: skip
+    with nothing_changes(message):
+        update(installer, plugin)
+    assert said(plugin) == "one"
+    assert os.path.exists(f"{plugin.path}/config.json")
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_when_the_block_fails_the_old_version_comes_back(installer, repository, error):
+    plugin = installer.install(Source(location=url(repository))).plugin
+    making.write(f"{plugin.path}/state.json", "mine")
+    making.write(f"{repository}/act/run", "#!/bin/sh\necho two", 0o755)
+    head = commit(repository)
+
+    def spoil():
+        with installer.update(plugin) as new:
+            assert said(new.plugin) == "two"
+            making.write(f"{plugin.path}/state.json", "spoilt by a set-up")
+            making.write(f"{plugin.path}/stubborn/file", "x")
+            raise error
+
+    with pytest.raises(error):
+        spoil()
+    assert (said(plugin), using.read(f"{plugin.path}/state.json")) == ("one", "mine")
+    assert not os.path.exists(f"{plugin.path}/stubborn")
+    assert installer.origin(plugin).commit != head
+    assert installed() == ["kit"]
+
+
+def test_even_if_the_block_took_the_new_version_away(installer, repository):
+    plugin = installer.install(Source(location=url(repository))).plugin
+
+    def lose():
+        with installer.update(plugin):
+            os.rename(plugin.path, f"{plugin.path}-lost")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        lose()
+    assert said(plugin) == "one"
+
+
+def test_what_is_carried_over_goes_through_no_link_and_over_no_file(installer, repository, tmp_path):
+    plugin = installer.install(Source(location=url(repository))).plugin
+    making.write(f"{plugin.path}/data/authorized_keys", "evil")
+    making.write(f"{plugin.path}/cache/x", "mine")
+    (tmp_path / "ssh").mkdir()
+    os.symlink(tmp_path / "ssh", f"{repository}/data")
+    making.write(f"{repository}/cache", "a file now")
+    commit(repository)
+    new = update(installer, plugin).plugin
+    assert os.listdir(tmp_path / "ssh") == []
+    assert using.read(f"{new.path}/cache") == "a file now"
+
+
+def test_what_anyplug_did_not_install_cannot_be_updated(catalog, installer):
+    making.cyclop("plugins", "hello")
+    plugin = catalog.load().plugin("hello").plugin
+    with nothing_changes("was not installed by anyplug", plugin.path):
+        update(installer, plugin)
+
+
+def test_an_update_waits_for_calls_under_way(catalog, installer, repository, monkeypatch):
+    plugin = installer.install(Source(location=url(repository))).plugin
+    record = Record(call="c1", at=0, attachment="x", tool="kit.act", plugin="kit")
+    Audit(catalog.store).begin(record)
+    monkeypatch.setattr("anyplug.install.CALLS_END_S", 0.2)
+    with nothing_changes("calls of 'kit' are still under way"):
+        update(installer, plugin)
+    ended = threading.Timer(0.1, lambda: Audit(catalog.store).end(record))
+    monkeypatch.setattr("anyplug.install.CALLS_END_S", using.PATIENCE_S)
+    ended.start()
+    update(installer, plugin)
+    ended.join()
+
+
+def test_removing_keeps_the_data_unless_told_otherwise(catalog, installer, repository):
+    home = find_home()
+    for purge in (False, True):
+        plugin = installer.install(Source(location=url(repository))).plugin
+        for path in (home.data("kit"), home.files("kit"), home.cache("kit")):
+            making.write(f"{path}/x", "")
+        making.write(home.log("kit"), "")
+        going, staying = installer.belongings(plugin, purge=purge)
+        installer.remove(plugin, purge=purge)
+        assert installed() == []
+        assert not any(map(os.path.exists, going))
+        assert all(map(os.path.exists, staying))
+        assert os.path.exists(home.data("kit")) == os.path.exists(home.log("kit")) == (not purge)
+        assert installer.origin(plugin) is None
+
+
+def test_removing_a_link_leaves_what_it_leads_to(catalog, installer, tmp_path):
+    real = making.cyclop(tmp_path / "real", "hello")
+    os.makedirs(f"{using.home()}/plugins")
+    os.symlink(real, f"{using.home()}/plugins/hello")
+    installer.remove(catalog.load().plugin("hello").plugin, purge=True)
+    assert installed() == []
+    assert os.path.exists(f"{real}/run")
+
+
+def test_a_home_behind_a_link_works_too(repository, tmp_path):
+    (tmp_path / "real-home").mkdir()
+    os.symlink(tmp_path / "real-home", tmp_path / "linked-home")
+    catalog = Catalog(find_home(tmp_path / "linked-home"))
+    installer = Installer(catalog)
+    installer.install(Source(location=url(repository)))
+    plugin = catalog.load().plugin("kit").plugin
+    assert installer.is_ours(plugin)
+    assert installer.origin(plugin) is not None
+    update(installer, plugin)
+    installer.remove(catalog.load().plugin("kit").plugin, purge=True)
+    assert os.listdir(tmp_path / "real-home" / "plugins") == []
+    catalog.close()
+
+
+def test_the_plugins_folder_is_only_as_open_as_it_must_be(installer, repository):
+    installer.install(Source(location=url(repository)))
+    assert Path(using.home(), "plugins").stat().st_mode & 0o022 == 0

@@ -1,0 +1,236 @@
+"""Watching: a change anywhere in a plugin is seen, a broken edit hides nothing, calls under way finish."""
+
+import os
+
+import anyio
+import pytest
+
+import looking
+import making
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch):
+    monkeypatch.setattr("anyplug.watch.LOOK_AGAIN_MS", 300)
+
+
+async def until(is_so):
+    with anyio.fail_after(looking.PATIENCE_S):
+        while not is_so():
+            await anyio.sleep(0.02)
+
+
+async def settled(host):
+    """Wait until the watcher is up: it sees a file come and go beside the plugins."""
+    before = host.snapshot
+    root = host.catalog.roots[0]
+    with anyio.fail_after(looking.PATIENCE_S):
+        while host.snapshot is before:
+            making.write(os.path.join(root, "noise"), "")
+            await anyio.sleep(0.05)
+            os.unlink(os.path.join(root, "noise"))
+            await anyio.sleep(0.05)
+    while True:  # and until it has seen all of that
+        last = host.snapshot
+        await anyio.sleep(0.3)
+        if host.snapshot is last:
+            return
+
+
+def approve(host, name, **how):
+    plugin = host.snapshot.plugin(name).plugin
+    how = {"always": True, "follow": False, "unconfined": False} | how
+    host.catalog.approvals.approve(plugin, host.catalog.digest(plugin), plugin.permissions, **how)
+
+
+def description(host, name="hello"):
+    return host.snapshot.plugin(name).plugin.description
+
+
+def tool_named(name):
+    return [{"name": name, "description": "d", "input_schema": making.NO_PARAMETERS}]
+
+
+async def test_a_new_folder_appears_and_a_removed_one_goes(host, root, cyclop):
+    cyclop("first")
+    async with host(roots=(root,), watch=True) as h:
+        await settled(h)
+        cyclop("second")
+        await until(lambda: [entry.name for entry in h.plugins if entry.state == "new"] == ["first", "second"])
+        os.rename(os.path.join(root, "first"), os.path.join(os.path.dirname(root), "away"))
+        await until(lambda: [entry.name for entry in h.plugins] == ["second"])
+
+
+async def test_a_change_of_the_manifest_is_seen(host, root, cyclop):
+    cyclop()
+    async with host(roots=(root,), watch=True) as h:
+        await settled(h)
+        cyclop(description="Another.", tools=tool_named("renamed"))
+        await until(lambda: description(h) == "Another." and "renamed" in h.snapshot.owners)
+
+
+@pytest.mark.parametrize("format", ["cyclop", "stavrobot"])
+async def test_a_change_deep_inside_an_approved_plugin_is_seen(format, host, root, request):
+    folder = request.getfixturevalue(format)("hello")
+    making.write(f"{folder}/lib/deep/code.py", "")
+    async with host(roots=(root,), watch=True) as h:
+        approve(h, "hello")
+        await h.reload()
+        assert h.plugins[0].state == "approved"
+        await settled(h)
+        making.write(f"{folder}/lib/deep/code.py", "changed = True\n")
+        await until(lambda: h.plugins[0].state == "changed")
+        assert h.plugins[0].standing.changes == ("lib/deep/code.py changed",)
+
+
+async def test_a_change_that_a_call_saw_first_still_reaches_the_list(host, root, cyclop):
+    cyclop()
+    async with host(roots=(root,), watch=True) as h:
+        approve(h, "hello", follow=True)
+        await h.reload()
+        await settled(h)
+        cyclop(description="Another.")
+        await h.call("hello")  # looks at the files before the watcher does
+        await until(lambda: description(h) == "Another.")
+
+
+async def test_a_plugin_that_writes_its_state_beside_itself_is_left_in_peace(host, root, stavrobot):
+    folder = stavrobot("hello")
+    async with host(roots=(root,), watch=True) as h:
+        approve(h, "hello")
+        await h.reload()
+        await settled(h)
+        before = h.snapshot
+        making.write(f"{folder}/state.json", "{}")
+        making.write(f"{folder}/cache/x.txt", "")
+        await anyio.sleep(0.6)
+        assert h.snapshot is before
+
+
+async def test_switching_a_plugin_off_in_its_configuration_is_seen(host, root, stavrobot):
+    folder = stavrobot("hello")
+    async with host(folder, roots=(root,), watch=True) as h:
+        await settled(h)
+        making.write(f"{folder}/config.json", '{"permissions": []}')
+        await until(lambda: h.plugins[0].state == "disabled")
+
+
+async def test_a_broken_edit_keeps_the_last_good_definition_and_names_the_problem(host, root, cyclop):
+    folder = cyclop()
+    async with host(folder, roots=(root,), watch=True) as h:
+        await settled(h)
+        making.write(f"{folder}/plugin.json", "{ half")
+        await until(lambda: h.problems != [])
+        (entry,) = h.plugins
+        assert (entry.state, entry.plugin.description) == ("approved", "What hello does.")
+        assert "is not valid JSON" in entry.problems[0].message
+        assert (await h.call("hello")).text == "done"
+        cyclop(description="Mended.")
+        await until(lambda: h.problems == [] and description(h) == "Mended.")
+
+
+async def test_a_broken_edit_of_an_approved_plugin_does_not_run(host, root, cyclop):
+    folder = cyclop()
+    async with host(roots=(root,), watch=True) as h:
+        approve(h, "hello")
+        await h.reload()
+        await settled(h)
+        making.write(f"{folder}/plugin.json", "{ half")
+        await until(lambda: h.problems != [])
+        assert h.plugins[0].state == "changed"
+        assert [tool.name for tool in h.plugins[0].tools] == ["hello"]
+        assert (await h.call("hello")).error.code == "not_approved"
+
+
+async def test_calls_under_way_finish_on_the_old_definition(host, root, cyclop):
+    script = (
+        "#!/bin/sh\n"
+        'touch "$CYCLOPONE_DATA_DIR/started"\n'
+        'while [ ! -e "$CYCLOPONE_DATA_DIR/go" ]; do sleep 0.02; done\n'
+        'echo \'{"result": "old"}\'\n'
+    )
+    folder = cyclop(script=script)
+    results = []
+    async with host(folder, roots=(root,), watch=True) as h, anyio.create_task_group() as tasks:
+        await settled(h)
+
+        async def call():
+            results.append(await h.call("hello"))
+
+        tasks.start_soon(call)
+        data = h.catalog.home.data("hello")
+        await until(lambda: os.path.exists(f"{data}/started"))
+        cyclop(tools=tool_named("renamed"))
+        await until(lambda: "renamed" in h.snapshot.owners)
+        assert (await h.call("hello")).error.code in {"", "not_found"}
+        making.write(f"{data}/go", "")
+    assert [(result.text, result.tool) for result in results] == [("old", "hello")]
+
+
+async def test_a_folder_outside_the_roots_is_watched_too(host, root, cyclop, tmp_path):
+    elsewhere = making.cyclop(tmp_path / "elsewhere")
+    os.symlink(elsewhere, os.path.join(root, "hello"))
+    async with host(roots=(root,), watch=True) as h:
+        await settled(h)
+        making.cyclop(tmp_path / "elsewhere", description="Another.")
+        await until(lambda: description(h) == "Another.")
+
+
+async def test_a_root_that_comes_later_is_found(host, tmp_path):
+    async with host(roots=(str(tmp_path / "later"),), watch=True) as h:
+        await anyio.sleep(0.1)
+        making.cyclop(tmp_path / "later")
+        await until(lambda: [entry.name for entry in h.plugins] == ["hello"])
+
+
+async def test_a_root_that_goes_and_comes_back_does_not_stop_the_watching(host, root, cyclop, tmp_path):
+    cyclop()
+    async with host(roots=(root,), watch=True) as h:
+        await settled(h)
+        os.rename(root, tmp_path / "away")
+        await until(lambda: h.plugins == [])
+        os.rename(tmp_path / "away", root)
+        await until(lambda: [entry.name for entry in h.plugins] == ["hello"])
+        cyclop(description="Another.")
+        await until(lambda: description(h) == "Another.")
+
+
+async def test_a_host_that_leaves_does_not_wait_for_its_watching_thread(host, root, cyclop, monkeypatch):
+    monkeypatch.setattr("anyplug.watch.LOOK_AGAIN_MS", 60_000)
+    async with host(cyclop(), roots=(root,), watch=True) as h:
+        await settled(h)
+        began = anyio.current_time()
+    assert anyio.current_time() - began < 30
+
+
+async def test_a_folder_that_may_not_be_read_does_not_stop_the_watching(host, root, cyclop):
+    cyclop()
+    os.chmod(cyclop("closed"), 0)
+    try:
+        async with host(roots=(root,), watch=True) as h:
+            await settled(h)
+            cyclop(description="Another.")
+            await until(lambda: description(h) == "Another.")
+    finally:
+        os.chmod(os.path.join(root, "closed"), 0o700)
+
+
+async def test_watching_that_fails_is_taken_up_again(host, root, cyclop, monkeypatch):
+    import watchfiles  # to make it fail
+
+    real, failures = watchfiles.awatch, [OSError("no more watches"), RuntimeError("watcher"), OSError("gone")]
+
+    def awatch(*folders, **how):
+        if failures:
+            raise failures.pop()
+        return real(*folders, **how)
+
+    monkeypatch.setattr(watchfiles, "awatch", awatch)
+    cyclop()
+    async with host(roots=(root,), watch=True) as h:
+        await until(lambda: not failures)
+        await settled(h)
+        cyclop(description="Another.")
+        await until(lambda: description(h) == "Another.")

@@ -1,0 +1,38 @@
+"""The wheel installs and runs outside the checkout."""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parent.parent
+
+
+def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
+    subprocess.run(build, cwd=CHECKOUT, check=True, capture_output=True)
+    [wheel] = (tmp_path / "dist").glob("*.whl")
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(pip, check=True, capture_output=True)
+    # What it depends on is installed already, beside the program that runs the tests.
+    [packages] = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    ours = next(path for path in sys.path if path.endswith("site-packages"))
+    (packages / "dependencies.pth").write_text(ours + "\n")
+    (packages / "_editable_impl_anyplug.pth").unlink(missing_ok=True)
+
+    where = subprocess.run(
+        [str(python), "-c", "import anyplug; print(anyplug.__file__)"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert where.stdout.startswith(str(tmp_path))
+    program = str(tmp_path / "venv" / "bin" / "anyplug")
+    shown = subprocess.run([program, "demo"], cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "its chain is intact" in shown.stdout
+    assert os.listdir(os.environ["ANYPLUG_HOME"]) == []
