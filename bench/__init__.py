@@ -1,0 +1,1 @@
+"""What anyplug costs: ratios, measured within one run. `make bench` prints them; they are never a timed test."""

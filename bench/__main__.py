@@ -1,0 +1,49 @@
+"""`python -m bench [--quick]`: measures everything in a temporary folder, and leaves nothing there."""
+
+import argparse
+import contextlib
+import os
+import tempfile
+
+import anyio
+
+from bench import calls, discovery, memory, report, startup
+from bench.measure import NORMAL, QUICK, Plan, Row
+
+PARTS = {"calls": calls, "discovery": discovery, "start": startup, "memory": memory}
+UNSET = (
+    "ANYPLUG_HOME", "ZOT_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",  # where a person's own plugins may be
+    "PYTHONDONTWRITEBYTECODE",  # an installed package has its bytecode
+)  # fmt: skip
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(prog="bench", description="Measure what anyplug costs, as ratios within one run.")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: seconds in place of minutes")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"which parts: {', '.join(PARTS)} (all)")
+    options = parser.parse_args()
+    wanted = options.parts or list(PARTS)
+    if unknown := [part for part in wanted if part not in PARTS]:
+        parser.error(f"no such part: {', '.join(unknown)}")
+    plan = QUICK if options.quick else NORMAL
+    for name in UNSET:
+        os.environ.pop(name, None)
+    with tempfile.TemporaryDirectory(prefix="anyplug-bench-") as folder, contextlib.chdir(folder):
+        os.environ["HOME"] = folder  # nobody's own plugins are found, and nothing of theirs is touched
+        rows = anyio.run(_measure, wanted, folder, plan)
+    report.show(rows)
+    print(f"kept in {report.keep(rows, plan)}")
+
+
+async def _measure(wanted: list[str], folder: str, plan: Plan) -> list[Row]:
+    found: list[Row] = []
+    for part in wanted:
+        place = os.path.join(folder, part)
+        os.makedirs(place)
+        found += await PARTS[part].rows(place, plan)
+    return found
+
+
+if __name__ == "__main__":
+    main()

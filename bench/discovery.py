@@ -1,0 +1,64 @@
+"""Finding plugins, against only reading their manifests."""
+
+import os
+import shutil
+
+from anyplug.catalog import Catalog
+from anyplug.registry import Snapshot
+from anyplug.settings import Home
+from bench import plugins
+from bench.measure import Plan, Row, medians
+
+SOME = 1_000
+AIM = 3.0
+AIM_GROWTH = 1.25  # for each plugin: linear, with room for the machine's caches
+
+
+async def rows(folder: str, plan: Plan) -> list[Row]:
+    """Measure a thousand plugins, new and approved, and many more."""
+    some = plugins.write_many(os.path.join(folder, "some"), SOME)
+    many = plugins.write_many(os.path.join(folder, "many"), plan.many)
+    fresh, approved = os.path.join(folder, "fresh"), os.path.join(folder, "approved")
+    plugins.approve_all(approved, [some])
+    new, trusted, reading = await medians(
+        plan.loads, lambda: _load(fresh, some), lambda: _load(approved, some), lambda: _read(some)
+    )
+    grown, small, reading_many = await medians(
+        max(plan.loads // 5, 2), lambda: _load(fresh, many), lambda: _load(fresh, some), lambda: _read(many)
+    )
+    shutil.rmtree(many)
+    manifests = f"reading {SOME:,} manifests"
+    return [
+        Row(what=f"discovery of {SOME:,} plugins", against=manifests, measured=new, baseline=reading, aim=AIM),
+        Row(what=f"the same, all approved: {SOME:,}", against=manifests, measured=trusted, baseline=reading),
+        Row(
+            what=f"discovery of {plan.many:,} plugins",
+            against=f"reading {plan.many:,} manifests",
+            measured=grown,
+            baseline=reading_many,
+        ),
+        Row(
+            what=f"for each plugin: of {plan.many:,}",
+            against=f"of {SOME:,}",
+            measured=grown / plan.many * 1000,
+            baseline=small / SOME * 1000,
+            unit="µs",
+            aim=AIM_GROWTH,
+        ),
+    ]
+
+
+def _load(home: str, root: str) -> Snapshot:
+    """Do what a host does when it starts; what was found is kept, as a host keeps it."""
+    catalog = Catalog(Home(home), roots=[root])
+    found = catalog.load()
+    catalog.close()
+    return found
+
+
+def _read(root: str) -> None:
+    """Do the least that any host must: list the root and read the manifests."""
+    with os.scandir(root) as entries:
+        for entry in entries:
+            with open(os.path.join(entry.path, "plugin.json"), "rb") as file:
+                file.read()

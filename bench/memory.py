@@ -1,0 +1,59 @@
+"""The memory of a host that waits: `python -m bench.memory HOME ROOT` is such a host, and says what it holds."""
+
+import os
+import subprocess
+import sys
+
+import anyio
+
+from anyplug import Host
+from bench import plugins
+from bench.measure import Plan, Row
+
+SOME = 1_000
+ROLLUP = "/proc/self/smaps_rollup"
+KINDS = ("Rss:", "Pss:")  # what is in memory; the same with shared pages counted by their share
+SETTLE_S = 0.5  # until the watcher is up
+
+
+async def rows(folder: str, plan: Plan) -> list[Row]:
+    """Measure a host with a thousand plugins, against one with none. Only Linux says what is shared."""
+    if not os.path.exists(ROLLUP):
+        return []
+    none, some = os.path.join(folder, "none"), os.path.join(folder, "some")
+    os.makedirs(none)
+    plugins.write_many(some, SOME)
+    idle, full = _held(folder, none), _held(folder, some)
+    return [
+        Row(
+            what=f"idle host, {SOME:,} plugins, {kind.rstrip(':').upper()}",
+            against="with none",
+            measured=full[kind] / 1024,
+            baseline=idle[kind] / 1024,
+            unit="MB",
+        )
+        for kind in KINDS
+    ]
+
+
+def _held(folder: str, root: str) -> dict[str, int]:
+    """Start an idle host in a process of its own; give what it holds, in KB."""
+    said = subprocess.run(
+        [sys.executable, "-m", "bench.memory", os.path.join(folder, "home"), root],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=os.path.dirname(os.path.dirname(__file__)),
+    )
+    return {kind: int(size) for kind, size, _ in map(str.split, said.stdout.splitlines())}
+
+
+async def _idle(home: str, root: str) -> None:
+    async with Host(roots=[root], home=home):
+        await anyio.sleep(SETTLE_S)
+        with open(ROLLUP, encoding="ascii") as file:
+            print("".join(line for line in file if line.startswith(KINDS)), end="")
+
+
+if __name__ == "__main__":
+    anyio.run(_idle, sys.argv[1], sys.argv[2])

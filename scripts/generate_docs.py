@@ -1,0 +1,274 @@
+"""Writes the parts of docs/reference that the program itself knows: commands, error codes, settings.
+
+python scripts/generate_docs.py            writes what is stale
+python scripts/generate_docs.py --check    exits 1 if anything is, and says what
+"""
+
+import argparse
+import inspect
+import os
+import sys
+import textwrap
+import types
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from anyplug import settings
+from anyplug.errors import CODES, DONE
+from anyplug.frontends.cli.commands import COMMANDS
+from anyplug.frontends.cli.parsing import DESCRIPTION, command_parser, program_parser
+
+REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
+NOTE = "<!-- Written by scripts/generate_docs.py: change the program, then `make docs`. -->"
+
+EXITS = {
+    0: "done",
+    1: "it was tried and failed",
+    2: "the command or the arguments were wrong",
+    3: "it was refused; nothing ran",
+    4: "there is no such tool, plugin or job",
+}
+
+ABOUT_CLI = (
+    "Options of the program stand before the command, options of a command after it. `-h` and `--help` explain "
+    "the program or a command. Data goes to stdout; notes, warnings, errors and questions go to stderr. Every "
+    "command takes `--json`; [the shapes](json.md) and [the exit codes](errors.md) are stable."
+)
+ABOUT_ERRORS = (
+    "Every failure has a code. It stands in `error.code` of a result and in the audit record's `outcome`, and it "
+    "decides what the command line exits with. Codes are stable; messages and hints may get better."
+)
+ABOUT_PROBLEMS = (
+    "What is wrong with a plugin's folder is not an error of a call: `list`, `show` and `check` give it as a "
+    "problem, with a code, a message, a hint and a level. An `error` keeps the plugin from loading; a `warning` "
+    "does not. `check` exits with 1 if there is any."
+)
+ABOUT_SETTINGS = (
+    "The person's own choices lie in `settings.toml` in [the home folder](files.md). There need not be one. A "
+    "key that is not listed here is an error, so that a slip of the pen is noticed."
+)
+ABOUT_ROOTS = (
+    "In this order; of several plugins of one name the first wins, and the others are listed as `shadowed`. "
+    "Folders given with `--plugin` come before all of these; `--no-discover` leaves all of these out."
+)
+ABOUT_RESERVED = "`overloaded`, `not_enforceable` and `needs_answer` are reserved: nothing gives them yet."
+
+# What each setting does. One that is missing here stops the generator.
+MEANINGS = {
+    "Settings.namespaces": "Give each call of a Stavrobot plugin a `/tmp` of its own, where the kernel can. With "
+    "`false`, calls of one plugin take turns on the real `/tmp/NAME`.",
+    "Settings.plugins": "A table for each plugin, `[plugins.NAME]`; see below.",
+    "PluginSettings.arguments": "What a violation of a tool's schema does: `strict` refuses the call, `warn` lets the "
+    "plugin decide and puts a warning into the metadata, `off` does not check. By default Cyclop One warns and "
+    "Stavrobot is strict.",
+    "PluginSettings.timeout_s": "Seconds that a call of this plugin's tools may take. By default 30; 300 for "
+    "Stavrobot's asynchronous tools.",
+    "PluginSettings.max_output_bytes": "Bytes that a tool may write to stdout before it is ended. By default 1 MiB for "
+    "Cyclop One and 16 MiB for Stavrobot.",
+}
+
+
+def main() -> int:
+    """Write or check every generated page."""
+    parser = argparse.ArgumentParser(description="Write the generated pages of docs/reference.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is stale")
+    check = parser.parse_args().check
+    stale = [name for name, text in pages().items() if not is_current(REFERENCE / name, text)]
+    if check:
+        for name in stale:
+            print(f"docs/reference/{name} is stale", file=sys.stderr)
+        if stale:
+            print("hint: `make docs` writes it anew", file=sys.stderr)
+        return 1 if stale else 0
+    for name in stale:
+        (REFERENCE / name).write_text(pages()[name], encoding="utf-8")
+        print(f"wrote docs/reference/{name}")
+    return 0
+
+
+def pages() -> dict[str, str]:
+    """Make every generated page."""
+    return {"cli.md": cli(), "errors.md": errors(), "settings.md": settings_page()}
+
+
+def is_current(path: Path, text: str) -> bool:
+    """Whether a page says already what it should."""
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+def cli() -> str:
+    """Describe the command line, from its own parsers."""
+    parts = [
+        "# Command line",
+        NOTE,
+        DESCRIPTION,
+        "```text\nanyplug [OPTIONS] COMMAND ...\n```",
+        ABOUT_CLI,
+        "## Options of the program",
+        options_table(program_parser()),
+        "## Commands",
+        table(
+            ("command", "what it does"),
+            [(f"[`{name}`](#anyplug-{name})", summary) for name, (_, summary) in COMMANDS.items()],
+        ),
+    ]
+    for name, (_, summary) in COMMANDS.items():
+        parser, _run = command_parser(name)
+        parts += [
+            f"## anyplug {name}",
+            f"{summary[0].upper()}{summary[1:]}.",
+            f"```text\n{usage(parser)}\n```",
+            options_table(parser),
+        ]
+    return page(parts)
+
+
+def errors() -> str:
+    """List the stable error codes and what the command line exits with."""
+    parts = [
+        "# Error codes",
+        NOTE,
+        ABOUT_ERRORS,
+        "## Exit codes",
+        table(("exit", "meaning"), [(str(code), meaning) for code, meaning in EXITS.items()]),
+        "A command that a signal ended exits with 128 and the signal's number, as in a shell: 130 after Ctrl-C.",
+    ]
+    for number, meaning in EXITS.items():
+        rows = [(f"`{name}`", code.meaning) for name, code in CODES.items() if code.exit == number]
+        if number != DONE:
+            parts += [f"## Exit {number}: {meaning}", table(("code", "meaning"), rows)]
+    parts += [
+        ABOUT_RESERVED,
+        "## Problems",
+        ABOUT_PROBLEMS,
+        table(
+            ("code", "meaning"),
+            [
+                ("`bad_manifest`", "The manifest, or the folder, breaks a rule of its format."),
+                ("`not_executable`", "A program cannot be started as it is: mode, shebang line, interpreter."),
+                ("`name_taken`", "A tool's name belongs to another plugin or is reserved; the tool is left out."),
+                ("`bad_schema`", "A tool's input schema is not valid JSON Schema, so arguments are not checked."),
+            ],
+        ),
+    ]
+    return page(parts)
+
+
+def settings_page() -> str:
+    """List what `settings.toml` may hold, and where things are looked for."""
+    docstring = inspect.getdoc(settings) or ""
+    example = textwrap.dedent(docstring[docstring.index("\n    ") :])
+    return page(
+        [
+            "# Settings",
+            NOTE,
+            ABOUT_SETTINGS,
+            f"```toml\n{example.strip()}\n```",
+            "## For the host",
+            struct_table(settings.Settings),
+            "## For one plugin, under `[plugins.NAME]`",
+            struct_table(settings.PluginSettings),
+            "## Where plugins are looked for",
+            ABOUT_ROOTS,
+            "\n".join(f"{at}. `{root}`" for at, root in enumerate(roots(), 1)),
+            "## Environment variables",
+            table(
+                ("variable", "what it does"),
+                [
+                    ("`ANYPLUG_HOME`", "The home folder, unless `--home` names one."),
+                    ("`XDG_DATA_HOME`", "Where the home folder is by default, on Linux."),
+                    ("`ZOT_HOME`, `XDG_STATE_HOME`", "Where zot's extensions are looked for."),
+                    ("`NO_COLOR`", "No colours, whatever the terminal can do."),
+                ],
+            ),
+        ]
+    )
+
+
+def struct_table(struct: type[msgspec.Struct]) -> str:
+    """Describe the fields of one table of the settings file."""
+    rows = []
+    for field in msgspec.structs.fields(struct):
+        key = f"{struct.__name__}.{field.name}"
+        if key not in MEANINGS:
+            sys.exit(f"nobody has said what {key} means: add it to MEANINGS in scripts/generate_docs.py")
+        default = "as the format has it" if field.default is None else f"`{toml(field.default)}`"
+        if field.default is msgspec.NODEFAULT:
+            default = "none"
+        rows.append((f"`{field.name}`", kind(field.type), default, MEANINGS[key]))
+    return table(("key", "value", "default", "what it does"), rows)
+
+
+def roots() -> list[str]:
+    """Give the standard roots, in words that hold for everybody."""
+    kept = dict(os.environ)
+    os.environ.update(HOME="/~", ZOT_HOME="/$ZOT_HOME")
+    try:
+        found = settings.standard_roots(settings.Home("/<home>"), "/.")
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
+    return [path.removeprefix("/") for path in found]
+
+
+def usage(parser: argparse.ArgumentParser) -> str:
+    """Say in one line how a command is written."""
+    words = [parser.prog]
+    for action in actions(parser):
+        metavar = str(action.metavar or action.dest)
+        if action.option_strings:
+            shown = action.option_strings[0]
+            words.append(f"[{shown}]" if action.nargs == 0 else f"[{shown} {metavar}]")
+        else:
+            forms = {"?": f"[{metavar}]", "*": f"[{metavar} ...]", "+": f"{metavar} [{metavar} ...]"}
+            words.append(forms.get(str(action.nargs), metavar))
+    return " ".join(words)
+
+
+def options_table(parser: argparse.ArgumentParser) -> str:
+    """Describe each argument and option of a parser."""
+    rows = []
+    for action in actions(parser):
+        metavar = str(action.metavar or action.dest)
+        names = [name if action.nargs == 0 else f"{name} {metavar}" for name in action.option_strings] or [metavar]
+        rows.append((", ".join(f"`{name}`" for name in names), action.help or ""))
+    return table(("argument", "meaning"), rows)
+
+
+def actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """List a parser's arguments, without --help."""
+    return [action for action in parser._actions if action.dest != "help"]  # noqa: SLF001 - there is no other way
+
+
+def kind(annotation: object) -> str:
+    """Say in words what a setting may be."""
+    choices = typing.get_args(annotation)
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        return " or ".join(kind(choice) for choice in choices if choice is not types.NoneType)
+    if typing.get_origin(annotation) is typing.Literal:
+        return ", ".join(f'`"{choice}"`' for choice in choices)
+    names: dict[object, str] = {bool: "`true` or `false`", float: "a number", int: "a whole number", str: "text"}
+    return names.get(annotation, "tables" if typing.get_origin(annotation) is dict else str(annotation))
+
+
+def toml(value: object) -> str:
+    """Write a default as the settings file has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Write a table."""
+    lines = [headings, tuple("---" for _ in headings), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def page(parts: list[str]) -> str:
+    """Join the parts of a page."""
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
