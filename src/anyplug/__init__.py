@@ -9,7 +9,9 @@ Names are imported on first use, so that the command line pays only for what it 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from anyplug.commands import CommandOutcome as CommandOutcome
     from anyplug.errors import AnyplugError as AnyplugError
+    from anyplug.formats.zot.extension import Greeting as Greeting
     from anyplug.gate import Answer as Answer
     from anyplug.gate import Question as Question
     from anyplug.host import Host as Host
@@ -25,6 +27,8 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "AnyplugError": "anyplug.errors",
+    "CommandOutcome": "anyplug.commands",
+    "Greeting": "anyplug.formats.zot.extension",
     "Answer": "anyplug.gate",
     "Question": "anyplug.gate",
     "Host": "anyplug.host",

@@ -5,6 +5,7 @@ An approval is bound to the plugin's real path, its digest, its definition and i
 
 import hashlib
 import time
+from typing import Any
 
 import msgspec
 
@@ -48,6 +49,7 @@ class Approvals:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._version = -1
+        self._counted: list[Any] | None = None  # how many decisions there were when they were read
         self._decisions: dict[str, Approval] = {}
         self._disabled: frozenset[str] = frozenset()
 
@@ -121,7 +123,7 @@ class Approvals:
     def forget(self, path: str) -> None:
         """Forget everything about a folder that is removed."""
         with self._store.writing() as transaction:
-            for table in ("approvals", "disabled", "digests", "installs"):
+            for table in ("approvals", "disabled", "digests", "registrations", "installs"):
                 transaction.execute(f"DELETE FROM {table} WHERE path = ?", (path,))
         self._version = -1
 
@@ -130,9 +132,13 @@ class Approvals:
         self._version = -1
 
     def refresh(self) -> None:
-        """Read everything again if anybody else wrote to the store since the last look."""
+        """Read everything again if anybody decided something since the last look, in any process."""
         version = self._store.version()
         if version == self._version:
+            return
+        counted = self._store.rows("SELECT count FROM decisions")
+        if counted == self._counted:
+            self._version = version  # what was written were records of calls
             return
         decoder = msgspec.json.Decoder(Approval)
         rows = self._store.rows("SELECT path, record FROM approvals")
@@ -143,12 +149,14 @@ class Approvals:
             path: before[path] if before.get(path) == decision else decision for path, decision in decisions.items()
         }
         self._disabled = frozenset(path for (path,) in self._store.rows("SELECT path FROM disabled"))
-        self._version = version
+        self._version, self._counted = version, counted
 
 
 def definition(plugin: Plugin) -> str:
     """Hash what a plugin offers and asks for: a person who approved it has seen this."""
-    tools = [(tool.own_name, tool.description, tool.input_schema) for tool in plugin.tools]
+    # What a plugin registers while it runs is not its definition: that is its code, which the digest covers.
+    offered = () if plugin.stays_up else plugin.tools
+    tools = [(tool.own_name, tool.description, tool.input_schema) for tool in offered]
     seen = (plugin.name, plugin.format, plugin.permissions, tools)
     return hashlib.sha256(msgspec.json.encode(seen, order="deterministic")).hexdigest()
 

@@ -39,6 +39,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str = ""
     by: str = ""
     reason: str = ""
+    notes: tuple[str, ...] = ()  # who rewrote or noted what
     outcome: str = ""
     duration_ms: float = 0.0
     output: str = ""
@@ -127,7 +128,7 @@ def digest_of_output(result: Result) -> str:
 
 def now() -> float:
     """Give the time as records have it."""
-    return round(time.time(), 6)
+    return time.time_ns() // 1000 / 1_000_000  # in whole microseconds
 
 
 def _is_finite(value: Any) -> bool:

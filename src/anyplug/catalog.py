@@ -2,17 +2,18 @@
 
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
 
-from anyplug import approval, digest, discovery, registry
+from anyplug import approval, digest, discovery, offers, registry
 from anyplug.approval import Approvals, Standing
 from anyplug.digest import Digest, Reading
 from anyplug.errors import StoreError
 from anyplug.formats import table
 from anyplug.model import Plugin
+from anyplug.offers import Offer
 from anyplug.registry import Snapshot
 from anyplug.settings import Home, standard_roots
 from anyplug.store import Store
@@ -34,16 +35,41 @@ class Catalog:
         self._readings: dict[str, Reading] = {}
         self._standings: dict[str, tuple[_Basis, Standing]] = {}
 
-    def load(self, previous: Snapshot | None = None) -> Snapshot:
-        """Read everything. A plugin that is broken now keeps its last good definition, with the problem."""
+    def load(self) -> Snapshot:
+        """Read everything, without running anything."""
+        with _without_collecting():
+            return self.snapshot(self.find())
+
+    def find(self, previous: Snapshot | None = None) -> list[Plugin]:
+        """Read what is there. A plugin that is broken now keeps its last good definition, with the problem."""
         with _without_collecting():
             plugins = discovery.discover(self.explicit, self.roots)
-            if previous is not None:
-                good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}
-                plugins = [_last_good(plugin, good.get(plugin.path)) for plugin in plugins]
-            if not all(plugin.explicit for plugin in plugins):
-                self.approvals.refresh()
-            return registry.build(plugins, self._standing)
+        if previous is None:
+            return plugins
+        good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}
+        return [_last_good(plugin, good.get(plugin.path)) for plugin in plugins]
+
+    def snapshot(self, plugins: list[Plugin], offer_of: Callable[[Plugin], Offer | None] | None = None) -> Snapshot:
+        """Make a snapshot of plugins; what those that stay up offer is asked for, else what they last offered."""
+        if not all(plugin.explicit for plugin in plugins):
+            self.approvals.refresh()
+        known = offer_of or self.last_offer
+        joined = [offers.joined(plugin, known(plugin)) if plugin.stays_up else plugin for plugin in plugins]
+        return registry.build(joined, self._standing)
+
+    def knows_offer(self, plugin: Plugin) -> bool:
+        """Whether it is known what a plugin that stays up offers, without running it."""
+        return self.last_offer(plugin) is not None
+
+    def last_offer(self, plugin: Plugin) -> Offer | None:
+        """Give what a plugin that stays up offered as it is now; of one that may not run, what it ever did.
+
+        So a name that people know leads to why it cannot be called, and not to nothing.
+        """
+        if plugin.is_broken or plugin.explicit:
+            return None
+        standing = self._standing(plugin)
+        return offers.stored(self.store, plugin, standing.digest if standing.state == "approved" else "")
 
     def standing(self, plugin: Plugin) -> Standing:
         """Say where a plugin stands this very moment, by a look at its files if anybody approved it."""
@@ -65,7 +91,7 @@ class Catalog:
             return Standing(state="changed", changes=(f"cannot read {error.filename}: {error.strerror}",))
         basis = (plugin, decision, reading)
         known = self._standings.get(plugin.path)
-        if known is not None and all(a is b for a, b in zip(known[0], basis, strict=True)):
+        if known is not None and _are_the_same(known[0], basis):
             return known[1]
         standing = approval.judge(plugin, decision, reading.as_digest() if reading else None)
         self._standings[plugin.path] = (basis, standing)
@@ -117,6 +143,10 @@ def _without_collecting() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def _are_the_same(before: _Basis, now: _Basis) -> bool:
+    return before[0] is now[0] and before[1] is now[1] and before[2] is now[2]
 
 
 def _last_good(plugin: Plugin, good: Plugin | None) -> Plugin:

@@ -1,6 +1,7 @@
 """A thorough look at one plugin's folder, for those who write plugins: nothing of it runs."""
 
 import os
+import shutil
 
 import msgspec
 
@@ -45,11 +46,19 @@ def _programs(plugin: Plugin) -> list[Problem]:
             fault.hint,
             "warning",
         )
-        for path in dict.fromkeys([*(tool.program for tool in plugin.tools), plugin.init])
+        for path in dict.fromkeys([*(tool.program for tool in plugin.tools), plugin.init, _stays_up_as(plugin, search)])
         if path
         for fault in faults(path, search)
         if fault.hint not in said  # by whoever read the manifest
     ]
+
+
+def _stays_up_as(plugin: Plugin, search: str) -> str:
+    """Give the path of the program of a plugin that stays up; a bare name is looked for on the PATH."""
+    if plugin.launch is None:
+        return ""
+    program = plugin.launch.program
+    return program if "/" in program else shutil.which(program, path=search) or os.path.join(plugin.path, program)
 
 
 def _schemas(plugin: Plugin) -> list[Problem]:

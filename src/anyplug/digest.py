@@ -4,6 +4,7 @@ A stamp is a file's size, times and inode. Before each call the stamps are taken
 stamp is read again.
 """
 
+import errno
 import hashlib
 import os
 import stat
@@ -13,6 +14,7 @@ import msgspec
 
 NEVER = frozenset({".git", "__pycache__"})
 CONFIG = "config.json"  # at the top: the person's values, which tools rewrite
+SWITCHED = "extension.json"  # its key `enabled` is a switch, and no part of what runs
 MANIFESTS = frozenset({"manifest.json", "plugin.json", "extension.json", "mcp.json", "package.json"})
 LOCKS = frozenset(
     {"package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "uv.lock", "poetry.lock",
@@ -25,6 +27,7 @@ CODE_SUFFIXES = frozenset(
 )  # fmt: skip
 EXECUTABLE = 0o111
 CHUNK = 1 << 20
+MOST_FOLDERS = 50_000  # a plugin with a link to the whole disk is not read to its end
 
 Stamp = tuple[str, int, int, int, int, int]  # path, mode, size, mtime, ctime, inode
 
@@ -78,7 +81,7 @@ def take(folder: str, *, every_file: bool, before: Reading | None) -> Reading:
     if before is not None and before.still_holds(folder):
         return before
     folders: list[Stamp] = []
-    stamps = tuple(sorted(_stamps(folder, "", folders)))
+    stamps = tuple(sorted(_stamps(folder, "", folders, set())))
     known = dict(zip(before.stamps, before.hashes, strict=True)) if before is not None else {}
     hashes = tuple(known[stamp] if stamp in known else _hash(folder, stamp, every_file=every_file) for stamp in stamps)
     total = hashlib.sha256()
@@ -88,19 +91,35 @@ def take(folder: str, *, every_file: bool, before: Reading | None) -> Reading:
     return Reading(stamps, hashes, total.hexdigest(), tuple(folders))
 
 
-def _stamps(root: str, below: str, folders: list[Stamp]) -> Iterator[Stamp]:
-    """Stamp what lies in `root` + `below` (empty, or beginning with a slash), and every folder on the way."""
+def _stamps(root: str, below: str, folders: list[Stamp], linked: set[str]) -> Iterator[Stamp]:
+    """Stamp what lies in `root` + `below` (empty, or beginning with a slash), and every folder on the way.
+
+    A link to a folder elsewhere is followed, once: code that lies there runs as well. One to a folder around
+    the plugin counts only by where it leads.
+    """
     here = root + below
     folders.append(_stamp(below, os.stat(here)))
+    if len(folders) > MOST_FOLDERS:
+        raise OSError(errno.EMLINK, f"more than {MOST_FOLDERS:,} folders belong to the plugin", here)
     with os.scandir(here) as entries:
         for entry in entries:
             name = entry.name
             if name in NEVER or (not below and name == CONFIG):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                yield from _stamps(root, f"{below}/{name}", folders)
-            else:
-                yield _stamp(f"{below[1:]}/{name}" if below else name, _look(entry.path))
+                yield from _stamps(root, f"{below}/{name}", folders, linked)
+                continue
+            yield _stamp(f"{below[1:]}/{name}" if below else name, _look(entry.path))
+            if entry.is_symlink() and (real := _elsewhere(entry.path, root)) and real not in linked:
+                linked.add(real)
+                yield from _stamps(root, f"{below}/{name}", folders, linked)
+
+
+def _elsewhere(link: str, root: str) -> str:
+    """Give the folder outside `root` that a link leads to; empty if it leads to none, or to one that holds `root`."""
+    real = os.path.realpath(link)
+    around_or_inside = f"{real}/".startswith(f"{root}/") or f"{root}/".startswith(f"{real.rstrip('/')}/")
+    return real if os.path.isdir(real) and not around_or_inside else ""
 
 
 def _stamp(path: str, found: os.stat_result) -> Stamp:
@@ -138,10 +157,24 @@ def _hash(folder: str, stamp: Stamp, *, every_file: bool) -> str:
         chunk = file.read(CHUNK)
         if not every_file and not _counts(relative, mode, chunk):
             return ""
+        if relative == SWITCHED:
+            chunk = _without_switch(chunk)
         while chunk:
             total.update(chunk)
             chunk = file.read(CHUNK)
     return total.hexdigest()
+
+
+def _without_switch(manifest: bytes) -> bytes:
+    """Give a manifest as it would be without its switch, the same whether it has one or not."""
+    try:
+        value = msgspec.json.decode(manifest)
+        if isinstance(value, dict):
+            value.pop("enabled", None)
+            return msgspec.json.encode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # it is no manifest, and counts as it is
+    return manifest
 
 
 def _counts(relative: str, mode: int, head: bytes) -> bool:

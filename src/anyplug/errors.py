@@ -3,6 +3,7 @@
 AnyplugError
 ├── CallError                what ends a call; becomes a Result with its code
 │   ├── ToolNotFound         not_found
+│   ├── CommandNotFound      not_found
 │   ├── NotApproved          not_approved
 │   ├── PluginDisabled       disabled
 │   ├── Denied               denied
@@ -93,6 +94,17 @@ class ToolNotFound(CallError):
     def __init__(self, name: str, similar: list[str], reason: str = "") -> None:
         hint = f"did you mean {', '.join(similar)}?" if similar else "`anyplug tools` lists what there is"
         super().__init__(f"no tool is named '{name}'" + (f": {reason}" if reason else ""), hint)
+
+
+class CommandNotFound(CallError):
+    """No slash command has that name."""
+
+    code = "not_found"
+
+    def __init__(self, name: str, similar: list[str]) -> None:
+        near = ", ".join(f"/{known}" for known in similar)
+        hint = f"did you mean {near}?" if near else "`anyplug show NAME` lists a plugin's commands"
+        super().__init__(f"no command is named '/{name.removeprefix('/')}'", hint)
 
 
 class NotApproved(CallError):

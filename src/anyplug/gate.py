@@ -11,7 +11,7 @@ import msgspec
 
 from anyplug import permissions
 from anyplug.approval import Approvals, Standing
-from anyplug.model import Call, Verdict
+from anyplug.model import Plugin, Verdict
 
 Answer = Literal["once", "attachment", "always", "no"]
 
@@ -35,17 +35,30 @@ Ask = Callable[[Question], Awaitable[Answer]]
 class Attachment:
     """One caller of the host, from start to end: a run of the command line, a connected agent, a program."""
 
-    def __init__(self, kind: str = "library", *, ask: Ask | None = None, yes: bool = False) -> None:
-        """`yes` answers tier 2's question; without it and without `ask`, the answer is no."""
+    def __init__(
+        self, kind: str = "library", *, ask: Ask | None = None, yes: bool = False, chain: tuple[str, ...] = ()
+    ) -> None:
+        """`yes` answers tier 2's question; without it and without `ask`, the answer is no.
+
+        `chain` names the tools that led here, for a plugin that calls tools while one of its own runs.
+        """
         self.id = f"{kind}-{secrets.token_hex(4)}"
         self.ask = ask
         self.yes = yes
+        self.chain = chain
         self.allowed: set[str] = set()  # paths of plugins that were allowed for this attachment
 
 
-async def consent(call: Call, standing: Standing, attachment: Attachment, approvals: Approvals) -> Verdict:
-    """Ask the person, where they have to be asked."""
-    plugin = call.plugin
+async def consent(
+    call: str,
+    name: str,
+    arguments: dict[str, Any],
+    plugin: Plugin,
+    standing: Standing,
+    attachment: Attachment,
+    approvals: Approvals,
+) -> Verdict:
+    """Ask the person about a tool or a command, where they have to be asked."""
     if plugin.explicit:
         return Verdict(allowed=True, by="named", reason="the person named this folder")
     if plugin.tier <= HARMLESS_TIER:
@@ -63,22 +76,19 @@ async def consent(call: Call, standing: Standing, attachment: Attachment, approv
             reason=f"plugin '{plugin.name}' is of tier 2, and there is nobody to ask",
             hint=f"answer ahead with --yes, or once and for all with `anyplug approve {plugin.name} --always`",
         )
-    answer = await attachment.ask(_question(call, standing))
+    question = Question(
+        id=call,
+        plugin=plugin.name,
+        tool=name,
+        arguments=arguments,
+        permissions=standing.granted,
+        warning=permissions.warning(standing.granted),
+    )
+    answer = await attachment.ask(question)
     if answer == "no":
-        return Verdict(allowed=False, by="person", reason=f"the person refused to run '{call.tool.name}'")
+        return Verdict(allowed=False, by="person", reason=f"the person refused to run '{name}'")
     if answer == "always":
         approvals.always(plugin)
     if answer in {"attachment", "always"}:
         attachment.allowed.add(plugin.path)
     return Verdict(allowed=True, by="person", reason=answer)
-
-
-def _question(call: Call, standing: Standing) -> Question:
-    return Question(
-        id=call.id,
-        plugin=call.plugin.name,
-        tool=call.tool.name,
-        arguments=call.arguments,
-        permissions=standing.granted,
-        warning=permissions.warning(standing.granted),
-    )

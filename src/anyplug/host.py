@@ -4,24 +4,23 @@ Host.call is the product: find, trust, check, gate, run, record. Every frontend 
 else runs a tool.
 """
 
+import asyncio
 import os
-import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.to_thread
 import msgspec
 
-from anyplug import audit, environment, logs, permissions
-from anyplug.approval import Standing
-from anyplug.audit import Audit, Record
+from anyplug import audit
+from anyplug.approval import Approvals, Standing
+from anyplug.audit import Audit
 from anyplug.catalog import Catalog
-from anyplug.digest import printable
+from anyplug.commands import CommandOutcome, split_command
 from anyplug.errors import (
-    AnyplugError,
     CallError,
     Cancelled,
     Denied,
@@ -31,20 +30,23 @@ from anyplug.errors import (
     StoreError,
     Unavailable,
 )
+from anyplug.extensions import Extensions, Wanted
 from anyplug.formats import table
-from anyplug.formats.contract import Surroundings
+from anyplug.formats.zot.extension import Extension, Greeting
 from anyplug.gate import Ask, Attachment, consent
+from anyplug.interception import Guards
+from anyplug.job_runs import JobRuns
 from anyplug.jobs import Job, Jobs
-from anyplug.model import Call, Failure, Plugin, Problem, Result, Text, Tool
+from anyplug.live import Live
+from anyplug.model import Call, Command, Plugin, Problem, Result, Tool, Verdict
+from anyplug.notices import Listener, Note, SnapshotChanged
+from anyplug.offers import Offer
+from anyplug.panels import Panels
 from anyplug.registry import Entry, Snapshot
-from anyplug.runtime.program import Finished, Program, Run
 from anyplug.runtime.runner import Runner
-from anyplug.runtime.toolchain import link_programs
 from anyplug.settings import find_home
-from anyplug.shapes import result_shape
-
-AT_ONCE = 64  # calls that run at the same time; the others wait for their turn
-CANCEL_POLL_S = 0.5  # how soon a job notices that another process asked to cancel it
+from anyplug.surroundings import Provisions
+from anyplug.trail import Trail, failed
 
 
 class Host:
@@ -62,13 +64,18 @@ class Host:
         home: str | os.PathLike[str] | None = None,
         ask: Ask | None = None,
         watch: bool = True,
+        eager: bool = True,
+        greeting: Greeting | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Say where plugins are.
 
         `plugins` are folders that count as approved; `roots` are folders of plugins, in place of the standard
-        ones; `ask` is called where a person has to agree; `tell` hears of long work. Raises ConfigError if
-        the settings cannot be read.
+        ones; `ask` is called where a person has to agree; `tell` hears of long work. Plugins that stay up are
+        started with the host, or with `eager=False` when they are first needed, except for those that watch
+        or guard what happens; `greeting` tells them whose agent they work for.
+
+        Raises ConfigError if the settings cannot be read.
         """
         self._catalog = Catalog(
             find_home(home),
@@ -77,26 +84,44 @@ class Host:
         )
         self._attachment = Attachment(ask=ask)
         self._watch = watch
+        self._eager = eager
+        self._greeting = greeting or Greeting()
         self._tell = tell
+        self._found: list[Plugin] = []
+        self._attached: WeakValueDictionary[str, Attachment] = WeakValueDictionary()  # while they have calls
+        self._is_stale = False
         self._audit = Audit(self._catalog.store)
         self._jobs = Jobs(self._catalog.store)
         self._snapshot = Snapshot(entries=(), owners={}, aliases={}, model_names={})
-        self._around: dict[str, tuple[Standing, Surroundings]] = {}
-        self._running_jobs: dict[str, anyio.CancelScope] = {}
 
     async def __aenter__(self) -> Self:
         self._runner = Runner(
             os.path.join(self._catalog.home.path, "locks"), namespaces=self._catalog.settings.namespaces
         )
-        self._turns = anyio.Semaphore(AT_ONCE, fast_acquire=True)
-        self._linked = False
         self._leaving = anyio.Event()
         try:
             self._audit.recover()
         except StoreError:
             pass  # calls will be refused with the reason; looking at plugins still works
-        self._snapshot = self._catalog.load()
         self._tasks = await anyio.create_task_group().__aenter__()
+        self._live = Live(
+            self._catalog.home,
+            self._catalog.settings,
+            self._catalog.store,
+            spawn=self._runner.spawn,
+            environment=self._start_variables,
+            tasks=self._tasks,
+            changed=self._grow_stale,
+            call=self._call_for,
+            greeting=self._greeting,
+        )
+        self._provisions = Provisions(self._catalog, self._runner, peer=self._live.extensions.peer, tell=self._tell)
+        self._job_runs = JobRuns(self._jobs, self._tasks, self._tell)
+        try:
+            await self._load(self._catalog.find())
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
         if self._watch:
             self._tasks.start_soon(self._follow_changes)
         return self
@@ -105,6 +130,8 @@ class Host:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leaving.set()
+        with anyio.CancelScope(shield=True):
+            await self._live.extensions.stop_all()
         self._tasks.cancel_scope.cancel()
         try:
             # The body's own error is not the tasks': handed to them, it would come back inside a group.
@@ -139,6 +166,26 @@ class Host:
         ]
 
     @property
+    def commands(self) -> list[Command]:
+        """The slash commands that can be run."""
+        return [command for command, entry in self._snapshot.commands.values() if entry.state == "approved"]
+
+    @property
+    def panels(self) -> Panels:
+        """The panels that extensions have open."""
+        return self._live.panels
+
+    @property
+    def guards(self) -> Guards:
+        """Who decides about events; an agent asks them before a turn and before it shows a message."""
+        return self._live.guards
+
+    @property
+    def extensions(self) -> Extensions:
+        """The plugins that stay up, and how they are."""
+        return self._live.extensions
+
+    @property
     def catalog(self) -> Catalog:
         """Where plugins come from, and what people decided about them."""
         return self._catalog
@@ -156,24 +203,71 @@ class Host:
         An asynchronous tool runs as a job; `wait=False` gives the job's id at once, in the metadata.
         Raises only if the caller's own task is cancelled.
         """
-        trail = _Trail(name, attachment or self._attachment, arguments)
+        trail = Trail(name, attachment or self._attachment, arguments)
+        self._attached[trail.attachment.id] = trail.attachment
         try:
             tool, entry = self._snapshot.tool(name)
-            trail.found(tool, entry.plugin)
-            standing = self._trust(tool, entry.plugin, trail)
+            trail.found(tool.name, entry.plugin)
+            standing = self._trust(entry.plugin, tool, trail)
             given, warnings = self._check(tool, entry.plugin, arguments, trail)
-            call = Call(id=trail.id, tool=tool, plugin=entry.plugin, arguments=given, attachment=trail.attachment.id)
-            await self._gate(call, standing, trail)
+            call = await self._gate(self._made(tool, entry.plugin, given, trail), standing, trail)
             self._note(trail)
         except CallError as error:
-            return self._record(trail, _failed(error))
+            return self._record(trail, failed(error))
         if not tool.is_async:
             return await self._run(call, standing, trail, warnings)
-        return await self._run_as_job(call, standing, trail, warnings, wait=wait)
+        try:
+            return await self._job_runs.run(call, trail, lambda: self._run(call, standing, trail, warnings), wait=wait)
+        except StoreError as error:
+            unrecorded = f"the job cannot be recorded, so it was not run: {error.message}"
+            return self._record(trail, failed(Denied("host", unrecorded, error.hint)))
 
-    async def reload(self) -> Snapshot:
-        """Look at everything again, and swap the snapshot."""
-        self._snapshot = await anyio.to_thread.run_sync(self._catalog.load, self._snapshot)
+    async def run_command(self, line: str, *, attachment: Attachment | None = None) -> CommandOutcome:
+        """Run a slash command, given as a person types it. Ends as an outcome and as one audit record."""
+        name, words = split_command(line)
+        trail = Trail(f"/{name}", attachment or self._attachment, {"args": words})
+        notes: list[Note] = []
+        stop_listening = self.listen(lambda notice: notes.append(notice) if isinstance(notice, Note) else None)
+        try:
+            command, entry = self._snapshot.command(name)
+            trail.found(f"/{command.name}", entry.plugin)
+            standing = self._trust(entry.plugin, None, trail)
+            verdict = await consent(
+                trail.id, trail.tool, {"args": words}, entry.plugin, standing, trail.attachment, self._approvals
+            )
+            self._judge(verdict, trail)
+            self._note(trail)
+            extension = await self._live.extensions.peer(entry.plugin)
+            answer = await extension.run_command(command.name, words)
+            outcome = CommandOutcome.of(trail, answer, self._live.panels, extension)
+        except CallError as error:
+            outcome = CommandOutcome.failed(trail, error)
+        except anyio.get_cancelled_exc_class():
+            self._record(trail, failed(Cancelled("the command was cancelled")))
+            raise
+        finally:
+            stop_listening()
+        self._record(trail, outcome.as_result())
+        return msgspec.structs.replace(outcome, notes=tuple(notes))
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Tell extensions of an event in the life of an agent, such as turn_start or turn_end."""
+        self._live.emit(event, **fields)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Hear what extensions say on their own account; call what this gives to stop."""
+        return self._live.listen(listener)
+
+    async def reload(self, name: str | None = None) -> Snapshot:
+        """Read everything again; plugins that stay up are torn down and started anew, or just the one of that name.
+
+        Raises PluginNotFound.
+        """
+        if name is None:
+            await self._live.extensions.stop_all()
+        else:
+            await self._live.extensions.stop(self._snapshot.plugin(name).plugin)
+        await self._look_again()
         return self._snapshot
 
     async def approve(
@@ -184,27 +278,31 @@ class Host:
         always: bool = False,
         follow: bool = False,
         unconfined: bool = False,
+        seen: str | None = None,
     ) -> str:
         """Approve a plugin as it is now, for a person who has seen what it asks for.
 
-        Its init script and its dependencies are seen to first; gives what they printed. Raises CallError if
-        that fails, and then nothing is approved.
+        `seen` is the digest of what the person looked at. Its init script and its dependencies are seen to
+        first; gives what they printed. Raises CallError if that fails or if it is another than was seen, and
+        then nothing is approved.
         """
         approvals = self._catalog.approvals
         before = approvals.of(plugin)
+        if seen is not None and self._catalog.digest(plugin).value != seen:
+            raise NotApproved(plugin.name, "changed", ("while you were looking at it",))
         said = ""
         if before is None or before.digest != self._catalog.digest(plugin).value:
             said = await self.prepare(plugin)
         given = plugin.permissions if granted is None else granted
         digest = self._catalog.digest(plugin)  # after the set-up, which may have brought code along
         approvals.approve(plugin, digest, given, always=always, follow=follow, unconfined=unconfined)
+        await self._look_again()
         return said
 
     async def prepare(self, plugin: Plugin) -> str:
         """Set a plugin up: its init script, its dependencies. Raises CallError."""
-        self._link_programs()
         standing = Standing(state="approved", granted=plugin.permissions)
-        return await table.BY_NAME[plugin.format].prepare(plugin, self._surroundings(plugin, standing))
+        return await table.BY_NAME[plugin.format].prepare(plugin, self._provisions.of(plugin, standing))
 
     def jobs(self) -> list[Job]:
         """List the jobs of every host of this home."""
@@ -212,12 +310,9 @@ class Host:
 
     def cancel_job(self, name: str) -> None:
         """Cancel a job, here or in another process."""
-        if name in self._running_jobs:
-            self._running_jobs[name].cancel()
-        else:
-            self._jobs.ask_to_cancel(name)
+        self._job_runs.cancel(name)
 
-    def _trust(self, tool: Tool, plugin: Plugin, trail: "_Trail") -> Standing:
+    def _trust(self, plugin: Plugin, tool: Tool | None, trail: Trail) -> Standing:
         """See to it that a person approved what is there this very moment."""
         try:
             standing = self._catalog.standing(plugin)
@@ -230,12 +325,12 @@ class Host:
             raise Unavailable(f"the folder of plugin '{plugin.name}' is gone: {plugin.path}", "install it again")
         if standing.state != "approved":
             raise NotApproved(plugin.name, standing.state, standing.changes)
-        if cure := table.BY_NAME[plugin.format].switched_off(plugin, tool):
+        if tool is not None and (cure := table.BY_NAME[plugin.format].switched_off(plugin, tool)):
             raise PluginDisabled(plugin.name, cure, tool.own_name)
         return standing
 
     def _check(
-        self, tool: Tool, plugin: Plugin, arguments: Mapping[str, Any] | None, trail: "_Trail"
+        self, tool: Tool, plugin: Plugin, arguments: Mapping[str, Any] | None, trail: Trail
     ) -> tuple[dict[str, Any], list[str]]:
         """See to it that the arguments are an object of JSON values, and as strict as the person wants it."""
         if arguments is not None and not isinstance(arguments, Mapping):
@@ -250,15 +345,41 @@ class Host:
             raise InvalidArguments(tool.name, violations)
         return given, violations
 
-    async def _gate(self, call: Call, standing: Standing, trail: "_Trail") -> None:
-        """Ask all who may refuse."""
-        verdict = await consent(call, standing, trail.attachment, self._catalog.approvals)
+    @staticmethod
+    def _made(tool: Tool, plugin: Plugin, arguments: dict[str, Any], trail: Trail) -> Call:
+        chain = (*trail.attachment.chain, tool.name)
+        return Call(
+            id=trail.id, tool=tool, plugin=plugin, arguments=arguments, attachment=trail.attachment.id, chain=chain
+        )
+
+    async def _gate(self, call: Call, standing: Standing, trail: Trail) -> Call:
+        """Ask all who may refuse or rewrite: the guards first, so that the person sees what will really run."""
+        ruling = await self._live.guards.tool_call(call.id, call.tool.name, call.tool.input_schema, call.arguments)
+        trail.notes = list(ruling.notes)
+        if ruling.blocked_by:
+            self._judge(Verdict(allowed=False, by=f"guard:{ruling.blocked_by}", reason=ruling.reason), trail)
+        if ruling.value is not call.arguments:
+            call = msgspec.structs.replace(call, arguments=ruling.value)
+            trail.arguments = audit.digest_of(ruling.value)
+        verdict = await consent(
+            call.id, call.tool.name, call.arguments, call.plugin, standing, trail.attachment, self._approvals
+        )
+        self._judge(verdict, trail)
+        return call
+
+    @staticmethod
+    def _judge(verdict: Verdict, trail: Trail) -> None:
+        """Keep a verdict for the record; raises Denied if it is a no."""
         trail.verdict = "allowed" if verdict.allowed else "denied"
         trail.by, trail.reason = verdict.by, verdict.reason
         if not verdict.allowed:
             raise Denied(verdict.by, verdict.reason, verdict.hint)
 
-    def _note(self, trail: "_Trail") -> None:
+    @property
+    def _approvals(self) -> Approvals:
+        return self._catalog.approvals
+
+    def _note(self, trail: Trail) -> None:
         """Write down that it begins: what cannot be recorded does not run."""
         try:
             self._audit.begin(trail.record())
@@ -267,70 +388,22 @@ class Host:
                 "host", f"the call cannot be recorded, so it was not run: {error.message}", error.hint
             ) from error
 
-    async def _run(self, call: Call, standing: Standing, trail: "_Trail", warnings: list[str]) -> Result:
+    async def _run(self, call: Call, standing: Standing, trail: Trail, warnings: list[str]) -> Result:
         """Run what may run, and record how it ended."""
+        self.emit("tool_call", tool_id=call.id, tool_name=call.tool.name, tool_args=call.arguments)
         try:
-            async with self._turns:
-                self._link_programs()
-                result = await table.BY_NAME[call.plugin.format].invoke(call, self._surroundings(call.plugin, standing))
+            result = await table.BY_NAME[call.plugin.format].invoke(call, self._provisions.of(call.plugin, standing))
         except CallError as error:
-            result = _failed(error)
+            result = failed(error)
         except anyio.get_cancelled_exc_class():
-            self._record(trail, _failed(Cancelled("the call was cancelled")))
+            self._record(trail, failed(Cancelled("the call was cancelled")))
             raise
         if warnings:
             said = [*warnings, *result.metadata.get("warnings", ())]
             result = msgspec.structs.replace(result, metadata={**result.metadata, "warnings": said})
         return self._record(trail, result)
 
-    async def _run_as_job(
-        self, call: Call, standing: Standing, trail: "_Trail", warnings: list[str], *, wait: bool
-    ) -> Result:
-        """Run an asynchronous tool with an entry in the list of jobs."""
-        try:
-            job = self._jobs.begin(call.tool.name)
-        except StoreError as error:
-            unrecorded = f"the job cannot be recorded, so it was not run: {error.message}"
-            return self._record(trail, _failed(Denied("host", unrecorded, error.hint)))
-
-        async def work() -> Result:
-            result = None
-            try:
-                with anyio.CancelScope() as scope:
-                    self._running_jobs[job] = scope
-                    async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(self._watch_for_cancel, job, scope)
-                        result = await self._run(call, standing, trail, warnings)
-                        tasks.cancel_scope.cancel()
-            finally:
-                del self._running_jobs[job]
-                result = result or trail.complete(_failed(Cancelled("the job was cancelled")))
-                result = msgspec.structs.replace(result, metadata={**result.metadata, "job": job})
-                self._end_job(job, result)
-            return result
-
-        if wait:
-            return await work()
-        self._tasks.start_soon(work)
-        text = f'Tool "{call.tool.own_name}" (plugin "{call.plugin.name}") is running asynchronously as job {job}.'
-        return trail.complete(Result(content=(Text(text),), metadata={"job": job}))
-
-    async def _watch_for_cancel(self, job: str, scope: anyio.CancelScope) -> None:
-        while True:
-            await anyio.sleep(CANCEL_POLL_S)
-            try:
-                if self._jobs.is_to_be_cancelled(job):
-                    scope.cancel()
-            except StoreError:
-                continue  # nobody can leave word now; the job's own end is not affected
-
-    def _end_job(self, job: str, result: Result) -> None:
-        try:
-            self._jobs.end(job, result, result_shape(result))
-        except StoreError as error:
-            self._tell(f"the end of job {job} is not recorded: {error.message}")
-
-    def _record(self, trail: "_Trail", result: Result) -> Result:
+    def _record(self, trail: Trail, result: Result) -> Result:
         """Write the record of a call that has ended, and complete its result."""
         result = trail.complete(result)
         try:
@@ -338,7 +411,7 @@ class Host:
         except StoreError as error:
             if not trail.verdict:  # it never began, so there is no note of it either
                 return trail.complete(
-                    _failed(Denied("host", f"the call cannot be recorded: {error.message}", error.hint))
+                    failed(Denied("host", f"the call cannot be recorded: {error.message}", error.hint))
                 )
             said = [
                 *result.metadata.get("warnings", ()),
@@ -347,114 +420,64 @@ class Host:
             result = msgspec.structs.replace(result, metadata={**result.metadata, "warnings": said})
         return result
 
-    def _surroundings(self, plugin: Plugin, standing: Standing) -> Surroundings:
-        """Give what a plugin's format may use, made once for each standing."""
-        known = self._around.get(plugin.path)
-        if known is not None and known[0] is standing:
-            return known[1]
-        names = permissions.environment_names(standing.granted)
-        users = environment.divide(os.environ, names).given
-        variables = table.BY_NAME[plugin.format].environment(plugin, self._catalog.home, users, names)
-        around = Surroundings(
-            home=self._catalog.home,
-            settings=self._catalog.settings.of(plugin.name),
-            environment=variables | self._runner.environment,
-            run=self._logged(plugin),
-            private_tmp=self._runner.private_tmp,
-            tell=self._tell,
-        )
-        self._around[plugin.path] = (standing, around)
-        return around
-
-    def _logged(self, plugin: Plugin) -> Run:
-        """Run programs with what they say on stderr kept in the plugin's log."""
-        path = self._catalog.home.log(plugin.name)
-
-        async def run(program: Program) -> Finished:
-            finished = await self._runner(program)
-            if finished.stderr or finished.exit_code != 0:
-                heading = f"{os.path.basename(program.argv[0])} {finished.ending}"
-                if finished.exit_code is not None:
-                    heading += f" with {finished.exit_code}"
-                logs.append(path, heading, finished.stderr.decode(errors="replace") or finished.reason)
-            return finished
-
-        return run
-
-    def _link_programs(self) -> None:
-        """See to it that Node and uv are where plugins look for them, once."""
-        if not self._linked:
-            link_programs(self._catalog.home.bin)
-            self._linked = True
+    def _start_variables(self, plugin: Plugin) -> dict[str, str]:
+        """Give the environment of a plugin that is about to start; raises CallError if it may not, as it is now."""
+        return self._provisions.variables(plugin, self._trust(plugin, None, Trail(plugin.name, self._attachment)))
 
     async def _follow_changes(self) -> None:
         from anyplug.watch import changes  # pulls in watchfiles, which a single call does not need
 
         async for _ in changes(self._catalog, lambda: self._snapshot, self._leaving):
             try:
-                await self.reload()
+                await self._look_again()
             except StoreError:
                 continue  # the snapshot stays as it is; calls say what is wrong with the store
 
+    async def _look_again(self) -> None:
+        await self._load(await anyio.to_thread.run_sync(self._catalog.find, self._snapshot))
 
-class _Trail:
-    """What is known of a call as it goes along, for its record."""
+    async def _load(self, found: list[Plugin]) -> None:
+        """Take over what was found: start and retire what stays up, then swap the snapshot."""
+        self._found = found
+        statics = {plugin.path: plugin for plugin in found}
+        entries = self._catalog.snapshot(found, self._offer).entries
+        wanted = [
+            Wanted(statics[entry.path], entry.standing.digest, at_once=self._eager)
+            for entry in entries
+            if entry.plugin.stays_up and entry.state == "approved"
+        ]
+        await self._live.sync(wanted)
+        self._refresh()
 
-    def __init__(self, name: str, attachment: Attachment, arguments: Any) -> None:
-        self.id = secrets.token_hex(8)
-        self.attachment = attachment
-        self.tool = printable(name)
-        self.plugin = self.format = self.digest = self.arguments = ""
-        self.verdict = self.by = self.reason = ""
-        self.no_json = ""  # why the arguments cannot be written down
-        try:
-            self.arguments = audit.digest_of(dict(arguments) if isinstance(arguments, Mapping) else arguments or {})
-        except (TypeError, ValueError, RecursionError) as error:
-            self.no_json = str(error)
-        self._at = audit.now()
-        self._started = time.perf_counter()
+    def _offer(self, plugin: Plugin) -> Offer | None:
+        place = self._live.extensions.place(plugin)
+        if place is None:
+            return self._catalog.last_offer(plugin)
+        if place.extension is not None or not place.reason:
+            return place.offer
+        return msgspec.structs.replace(place.offer or Offer(), fault=place.reason)
 
-    def found(self, tool: Tool, plugin: Plugin) -> None:
-        """Note which tool it is."""
-        self.tool, self.plugin, self.format = tool.name, plugin.name, plugin.format
+    def _grow_stale(self) -> None:
+        """Make a new snapshot soon: an extension registers many things in one go."""
+        if not self._is_stale:
+            self._is_stale = True
+            asyncio.get_running_loop().call_soon(self._refresh)
 
-    def complete(self, result: Result) -> Result:
-        """Say in the result what was called and how long it took."""
-        return msgspec.structs.replace(
-            result,
-            tool=self.tool,
-            plugin=self.plugin,
-            format=self.format,
-            duration_ms=round((time.perf_counter() - self._started) * 1000, 3),
-        )
+    def _refresh(self) -> None:
+        """Swap the snapshot for one that has what extensions offer now."""
+        self._is_stale = False
+        self._snapshot = self._catalog.snapshot(self._found, self._offer)
+        self._live.notice(SnapshotChanged())
 
-    def record(self, result: Result | None = None) -> Record:
-        """Give the record, so far or at the end."""
-        return Record(
-            call=self.id,
-            at=self._at,
-            attachment=self.attachment.id,
-            tool=self.tool,
-            plugin=self.plugin,
-            format=self.format,
-            digest=self.digest,
-            arguments=self.arguments,
-            verdict=self.verdict,
-            by=self.by,
-            reason=self.reason,
-            outcome="" if result is None else result.error.code if result.error else "done",
-            duration_ms=result.duration_ms if result else 0.0,
-            output=audit.digest_of_output(result) if result else "",
-        )
+    async def _call_for(
+        self, extension: Extension, name: str, arguments: dict[str, Any], parent: Call | None
+    ) -> Result:
+        """Call a tool because an extension asked for it: through the same path as everyone.
 
-
-def _failed(error: AnyplugError) -> Result:
-    """Turn an error into the result that callers see."""
-    partial = error.partial if isinstance(error, CallError) else ""
-    said = (Text(error.message), Text(partial)) if partial.strip() else (Text(error.message),)
-    return Result(
-        content=said,
-        is_error=True,
-        error=Failure(error.code, error.message, error.hint),
-        metadata=dict(error.metadata) if isinstance(error, CallError) else {},
-    )
+        Inside a call of its own, whoever made that call is asked; else whoever the host asks.
+        """
+        asker = self._attached.get(parent.attachment, self._attachment) if parent is not None else self._attachment
+        chain = parent.chain if parent is not None else ()
+        attachment = Attachment(f"extension-{extension.plugin.name}", ask=asker.ask, yes=asker.yes, chain=chain)
+        attachment.allowed = asker.allowed
+        return await self.call(name, arguments, attachment=attachment)

@@ -15,7 +15,7 @@ from anyplug.audit import Record
 from anyplug.catalog import Catalog
 from anyplug.errors import InstallError
 from anyplug.formats.contract import Folder
-from anyplug.model import Plugin
+from anyplug.model import Launch, Plugin
 from anyplug.sources import Brought, Source
 
 CALLS_END_S = 30.0  # how long an update waits for calls that are under way
@@ -147,11 +147,17 @@ class Installer:
     def _validated(self, source: Source, staging: str) -> tuple[Brought, Plugin]:
         """Bring the source and read it, in a folder that has the plugin's own name."""
         origin, commit = sources.find(source, staging)
-        if discovery.read(Folder(origin, origin)) is None:  # before the copy, which could be of a whole disk
+        found = discovery.read(Folder(origin, origin))
+        if found is None:  # before the copy, which could be of a whole disk
             raise InstallError(
                 f"{source.shown} holds no plugin", "if the plugin is in a folder of it, name it with --subdir"
             )
-        brought = sources.bring(origin, commit, staging)
+        if found.launch is None:
+            brought = sources.bring(origin, commit, staging)
+        else:
+            # An extension's folder is where its author builds it: only what it names is taken of what git ignores.
+            left = sources.ignored(source, origin, staging)
+            brought = sources.bring(origin, commit, staging, left, _named_files(found.launch, origin))
         first = discovery.read(Folder(brought.folder, brought.folder))
         assert first is not None
         named = os.path.join(staging, first.name)
@@ -163,6 +169,11 @@ class Installer:
             faults = [problem for problem in plugin.problems if problem.level == "error"]
             message = "; ".join(problem.message.replace(f"{named}{os.sep}", "") for problem in faults)
             raise InstallError(f"the plugin cannot be used: {message}", faults[0].hint.replace(f"{named}{os.sep}", ""))
+        if plugin.launch is not None and "/" in plugin.launch.program and not os.path.exists(plugin.launch.program):
+            raise InstallError(
+                f"its program {os.path.relpath(plugin.launch.program, named)} is not in {source.shown}",
+                "build it first, or mend `exec` in extension.json",
+            )
         return brought, plugin
 
     def _read(self, path: str) -> Plugin:
@@ -203,6 +214,12 @@ def _explained(what: str) -> Iterator[None]:
         raise InstallError(
             f"cannot {what}: {where}{error.strerror or error}", "check the disk and the folder's permissions"
         ) from error
+
+
+def _named_files(launch: Launch, origin: str) -> list[str]:
+    """List the files inside a folder that a launch names, relative to it."""
+    paths = [os.path.normpath(os.path.join(origin, word)) for word in (launch.program, *launch.arguments)]
+    return [os.path.relpath(path, origin) for path in paths if path.startswith(origin + os.sep)]
 
 
 def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:

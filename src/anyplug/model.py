@@ -40,6 +40,21 @@ class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
     default: Any = msgspec.UNSET
 
 
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A slash command."""
+
+    name: str  # without the slash
+    plugin: str
+    description: str = ""
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """How the program of a plugin that stays up is started."""
+
+    program: str  # a path, or a bare name for the PATH
+    arguments: tuple[str, ...] = ()
+
+
 class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     """A folder that offers tools, as its manifest defines it. Says nothing about trust."""
 
@@ -51,13 +66,21 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     permissions: tuple[str, ...] = ()  # what it asks for
     tier: int = 2
     tools: tuple[Tool, ...] = ()
+    commands: tuple[Command, ...] = ()
     config: tuple[ConfigKey, ...] = ()
     instructions: str = ""  # for the person, never for a model
     init: str = ""  # the absolute path of a script that sets the plugin up
     init_timeout_s: float = 0
+    launch: Launch | None = None  # of a plugin that stays up and says by itself what it offers
+    enabled: bool = True  # its own manifest may switch it off
     problems: tuple[Problem, ...] = ()
     found_at: str = ""  # where it was found, if a symlink led to `path`
     explicit: bool = False  # named by the person for this run, which counts as approval
+
+    @property
+    def stays_up(self) -> bool:
+        """Whether it runs between calls."""
+        return self.launch is not None
 
     @property
     def is_broken(self) -> bool:
@@ -139,6 +162,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     plugin: Plugin
     arguments: dict[str, Any]
     attachment: str  # who asks
+    chain: tuple[str, ...] = ()  # the tools that led to this call, and itself
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

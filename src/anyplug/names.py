@@ -16,6 +16,16 @@ RESERVED: dict[str, str] = {
     **dict.fromkeys(_ZOT.split(), "a built-in tool of zot"),
 }
 
+_ZOT_COMMANDS = (
+    "help login logout model sessions session jump compact study btw jail unjail skills reload-ext yolo telegram "
+    "clear exit"
+)
+_OUR_COMMANDS = "tools plugins approve deny reload quit"
+RESERVED_COMMANDS: dict[str, str] = {
+    **dict.fromkeys(_ZOT_COMMANDS.split(), "a built-in command of zot"),
+    **dict.fromkeys(_OUR_COMMANDS.split(), "a command of anyplug"),
+}
+
 MODEL_NAME_LENGTH = 48  # clients put prefixes of their own before it
 HASH_LENGTH = 6
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]")

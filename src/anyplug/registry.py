@@ -9,8 +9,9 @@ import msgspec
 from anyplug import names
 from anyplug.approval import Standing
 from anyplug.digest import printable
-from anyplug.errors import PluginNotFound, ToolNotFound
-from anyplug.model import Plugin, Problem, State, Tool
+from anyplug.errors import CommandNotFound, PluginNotFound, ToolNotFound
+from anyplug.model import Command, Plugin, Problem, State, Tool
+from anyplug.offers import NOT_RUNNING
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +22,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     shadowed_by: str = ""
     problems: tuple[Problem, ...] = ()  # the plugin's own, and those it has with others
     tools: tuple[Tool, ...] = ()  # without those whose name is taken
+    commands: tuple[Command, ...] = ()  # likewise
 
     @property
     def name(self) -> str:
@@ -38,6 +40,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return self.plugin.path
 
     @property
+    def is_down(self) -> bool:
+        """Whether it should be up and is not."""
+        return any(problem.code == NOT_RUNNING for problem in self.problems)
+
+    @property
     def state(self) -> State:
         """The plugin's state."""
         return self.standing.state
@@ -50,6 +57,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     owners: dict[str, tuple[Tool, Entry]]  # by full name
     aliases: dict[str, str]  # every other name that leads to a full one
     model_names: dict[str, str]  # full name to what agents see
+    commands: dict[str, tuple[Command, Entry]] = {}  # by name, in lower case
 
     @property
     def callable_tools(self) -> list[Tool]:
@@ -62,6 +70,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         if found is None:
             known = {**self.owners, **self.aliases}
             raise ToolNotFound(printable(name), get_close_matches(name, known, n=3), self._why_not(name))
+        return found
+
+    def command(self, name: str) -> tuple[Command, Entry]:
+        """Find a slash command, whatever its case; raises CommandNotFound."""
+        found = self.commands.get(name.removeprefix("/").lower())
+        if found is None:
+            raise CommandNotFound(name, get_close_matches(name, self.commands, n=3))
         return found
 
     def plugin(self, name: str) -> Entry:
@@ -79,7 +94,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         plugins = [tool.plugin for tool, _ in self.owners.values() if tool.own_name == name]
         if plugins:
             return f"several plugins have one: {', '.join(f'{plugin}/{name}' for plugin in plugins)}"
-        broken = [entry.plugin.name for entry in self.entries if entry.state == "broken"]
+        broken = [entry.plugin.name for entry in self.entries if entry.state == "broken" or entry.is_down]
         return f"these plugins could not be loaded: {', '.join(broken)}" if broken else ""
 
 
@@ -88,6 +103,7 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
     entries: list[Entry] = []
     winners: dict[str, Plugin] = {}
     owners: dict[str, tuple[Tool, Entry]] = {}
+    commands: dict[str, tuple[Command, Entry]] = {}
     for plugin in plugins:
         winner = winners.setdefault(plugin.name, plugin)
         if winner is not plugin:
@@ -101,17 +117,24 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
             )
             continue
         tools, problems = _free_tools(plugin, owners)
+        free_commands, more_problems = _free_commands(plugin, commands)
         entry = Entry(
             plugin=plugin,
             standing=Standing(state="broken") if plugin.is_broken else standing_of(plugin),
-            problems=(*plugin.problems, *problems),
+            problems=(*plugin.problems, *problems, *more_problems),
             tools=tools,
+            commands=free_commands,
         )
         entries.append(entry)
         owners.update((tool.name, (tool, entry)) for tool in tools)
+        commands.update((command.name.lower(), (command, entry)) for command in free_commands)
     model_names = _model_names(owners)
     return Snapshot(
-        entries=tuple(entries), owners=owners, model_names=model_names, aliases=_aliases(owners, model_names)
+        entries=tuple(entries),
+        owners=owners,
+        model_names=model_names,
+        aliases=_aliases(owners, model_names),
+        commands=commands,
     )
 
 
@@ -133,6 +156,24 @@ def _free_tools(plugin: Plugin, owners: dict[str, tuple[Tool, Entry]]) -> tuple[
                 "warning",
             )
         )
+    return tuple(free), problems
+
+
+def _free_commands(
+    plugin: Plugin, owners: dict[str, tuple[Command, Entry]]
+) -> tuple[tuple[Command, ...], list[Problem]]:
+    """Keep the commands whose names are free, and say of each other one who has its name."""
+    free: list[Command] = []
+    problems: list[Problem] = []
+    for command in plugin.commands:
+        owner = owners.get(command.name.lower())
+        reserved = names.RESERVED_COMMANDS.get(command.name.lower(), "")
+        taken_by = reserved or (f"plugin '{owner[0].plugin}'" if owner else "")
+        if not taken_by:
+            free.append(command)
+            continue
+        message = f"the command '/{command.name}' of plugin '{plugin.name}' is shadowed: the name belongs to {taken_by}"
+        problems.append(Problem("name_taken", message, "rename the command; the others work", "warning"))
     return tuple(free), problems
 
 

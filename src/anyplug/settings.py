@@ -8,6 +8,9 @@
     arguments = "strict"         # strict | warn | off: what a violation of the schema does
     timeout_s = 60               # for each call of this plugin's tools
     max_output_bytes = 1048576
+    hello_s = 10                 # how long an extension may take to say hello
+    guard = "required"           # optional | required: whether calls that it guards are refused while it is down
+    on_silence = "closed"        # open | closed: what it means if it does not answer about a call in time
 """
 
 import os
@@ -27,6 +30,9 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     arguments: Arguments | None = None
     timeout_s: float | None = None
     max_output_bytes: int | None = None
+    hello_s: float | None = None
+    guard: Literal["optional", "required"] = "optional"
+    on_silence: Literal["open", "closed"] = "open"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,7 +115,7 @@ def standard_roots(home: Home, folder: str) -> list[str]:
         os.path.join(folder, "plugins"),
         os.path.join(folder, "data", "tools"),
         home.plugins,
-        os.path.join(_zot_home(), "extensions"),
+        os.path.join(zot_home(), "extensions"),
         cyclop_plugins(),
     ]
 
@@ -119,7 +125,8 @@ def cyclop_plugins() -> str:
     return os.path.join(os.path.expanduser("~"), ".cyclopone", "plugins")
 
 
-def _zot_home() -> str:
+def zot_home() -> str:
+    """Give the folder in which zot's users keep their extensions and logs."""
     if given := os.environ.get("ZOT_HOME"):
         return os.path.expanduser(given)
     if sys.platform == "darwin":

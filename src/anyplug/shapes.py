@@ -1,6 +1,7 @@
 """How things look to programs: the JSON shapes that every frontend gives. Pure."""
 
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -9,6 +10,11 @@ from anyplug.audit import Numbered
 from anyplug.jobs import Job
 from anyplug.model import Plugin, Problem, Result, Tool
 from anyplug.registry import Entry, Snapshot
+
+if TYPE_CHECKING:  # these need an event loop, which looking at plugins does not
+    from anyplug.commands import CommandOutcome
+    from anyplug.extensions import Running
+    from anyplug.notices import Note
 
 
 def result_shape(result: Result) -> dict[str, Any]:
@@ -45,7 +51,7 @@ def entry_shape(entry: Entry) -> dict[str, Any]:
         "health": "idle",
         "tier": plugin.tier,
         "tools": [tool.name for tool in entry.tools],
-        "commands": [],
+        "commands": [command.name for command in entry.commands],
         "shadowed_by": entry.shadowed_by or None,
         "problems": [problem_shape(problem) for problem in entry.problems],
     }
@@ -79,12 +85,58 @@ def config_shape(plugin: Plugin, values: dict[str, Any]) -> list[dict[str, Any]]
     ]
 
 
-def show_shape(entry: Entry, values: dict[str, Any], variables: dict[str, str], digest: str) -> dict[str, Any]:
+def process_shape(place: "Running") -> dict[str, Any]:
+    """Give how a plugin that stays up is doing."""
+    session = place.extension.session if place.extension is not None else None
+    return {
+        "health": place.health,
+        "reason": place.reason,
+        "pid": session.pid if session else None,
+        "uptime_s": round(time.time() - session.started, 3) if session else None,
+        "restarts": place.restarts,
+        "frames": dict(session.counts.frames) if session else {},
+        "malformed": session.counts.malformed + session.counts.too_long if session else 0,
+        "stderr_tail": session.stderr_end if session else "",
+    }
+
+
+def registration_shapes(entry: Entry) -> list[dict[str, Any]]:
+    """Give what a plugin registered, each with who has its name if it is not the plugin itself."""
+    shadowed = {problem.message for problem in entry.problems if problem.code == "name_taken"}
+
+    def shape(kind: str, name: str, active: bool) -> dict[str, Any]:
+        why = "" if active else next((text for text in shadowed if f"'{name}'" in text or f"'/{name}'" in text), "")
+        return {"kind": kind, "name": name, "active": active, "shadowed": why or None}
+
+    return [shape("tool", tool.name, tool in entry.tools) for tool in entry.plugin.tools] + [
+        shape("command", command.name, command in entry.commands) for command in entry.plugin.commands
+    ]
+
+
+def command_shape(outcome: "CommandOutcome", notes: "list[Note]") -> dict[str, Any]:
+    """Give what came of a slash command."""
+    return {
+        "command": outcome.command,
+        "plugin": outcome.plugin,
+        "action": outcome.action,
+        "prompt": outcome.prompt,
+        "insert": outcome.insert,
+        "display": outcome.display,
+        "panel": msgspec.to_builtins(outcome.panel),
+        "error": msgspec.to_builtins(outcome.error),
+        "notes": [msgspec.to_builtins(note) for note in notes],
+    }
+
+
+def show_shape(
+    entry: Entry, values: dict[str, Any], variables: dict[str, str], digest: str, process: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Give everything about one plugin."""
     plugin = entry.plugin
     names = permissions.environment_names(entry.standing.granted)
     return {
         **entry_shape(entry),
+        **({"health": process["health"]} if process else {}),
         "found_at": plugin.found_at,
         "changes": list(entry.standing.changes),
         "permissions": {"asked": list(plugin.permissions), "granted": list(entry.standing.granted)},
@@ -92,8 +144,8 @@ def show_shape(entry: Entry, values: dict[str, Any], variables: dict[str, str], 
         "instructions": plugin.instructions,
         "environment_withheld": list(environment.divide(variables, names).withheld),
         "digest": digest,
-        "process": None,
-        "registrations": [],
+        "process": process,
+        "registrations": registration_shapes(entry),
     }
 
 

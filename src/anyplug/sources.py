@@ -10,6 +10,7 @@ import shutil
 import signal
 import stat
 import subprocess
+from collections.abc import Sequence
 
 import msgspec
 
@@ -28,6 +29,7 @@ GIT_KEPT = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKP
 # In a staging folder, where the plugin gets its own name: no plugin's name begins with a dot.
 CHECKOUT = ".checkout"
 COPY = ".copy"
+EMPTY = ".empty"  # a repository of nothing, to read .gitignore files with
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 _SHORT_COMMIT = re.compile(r"[0-9a-f]{4,39}")
@@ -98,20 +100,46 @@ def find(source: Source, staging: str) -> tuple[str, str]:
     return wanted, commit
 
 
-def bring(origin: str, commit: str, staging: str) -> Brought:
-    """Copy a folder into the staging folder; raises InstallError."""
+def ignored(source: Source, origin: str, staging: str) -> frozenset[str]:
+    """List what the `.gitignore` files of a folder leave out, relative to it. Raises InstallError."""
+    if not os.path.exists(os.path.join(origin, ".gitignore")) or shutil.which("git") is None:
+        return frozenset()
+    empty = os.path.join(staging, EMPTY)
+    os.mkdir(empty)
+    _git(source, empty, "init", "--quiet", "--bare", "--template=")
+    listing = _git(
+        source,
+        origin,
+        f"--git-dir={empty}",
+        f"--work-tree={origin}",
+        "ls-files",
+        "--others",
+        "--ignored",
+        "--exclude-standard",
+        "--directory",
+        "-z",
+    )
+    return frozenset(name.rstrip("/") for name in listing.split("\0") if name)
+
+
+def bring(
+    origin: str, commit: str, staging: str, left: frozenset[str] = frozenset(), needed: Sequence[str] = ()
+) -> Brought:
+    """Copy a folder into the staging folder, less what is `left` but for what is `needed`; raises InstallError."""
     folder = os.path.join(staging, COPY)
     try:
-        _copy(origin, folder)
+        _copy(origin, folder, left)
+        for name in needed:
+            _copy_one(origin, folder, name)
     except OSError as error:
         raise InstallError(
             f"cannot copy {error.filename or origin}: {error.strerror}", "check its permissions"
         ) from error
     config = os.path.join(folder, CONFIG)
-    left = os.path.lexists(config)
-    if left:
+    left_config = os.path.lexists(config)
+    if left_config:
         _delete(config)
-    return Brought(folder, commit, left)
+    return Brought(folder, commit, left_config)
 
 
 def files_of(folder: str) -> list[str]:
@@ -185,19 +213,27 @@ def _git(source: Source, folder: str, *words: str) -> str:
     return out.decode()
 
 
-def _copy(origin: str, target: str) -> None:
+def _copy_one(origin: str, target: str, name: str) -> None:
+    """Copy one file that a manifest names, wherever it lies, if it was not copied yet."""
+    file, new = os.path.join(origin, name), os.path.join(target, name)
+    if os.path.isfile(file) and not os.path.lexists(new):
+        os.makedirs(os.path.dirname(new), exist_ok=True)
+        shutil.copy2(file, new)
+
+
+def _copy(origin: str, target: str, left: frozenset[str], below: str = "") -> None:
     """Copy a tree; links stay links, and what is neither file, folder nor link stays behind."""
     os.mkdir(target, 0o755)
     with os.scandir(origin) as entries:
         for entry in entries:
             new = os.path.join(target, entry.name)
             mode = entry.stat(follow_symlinks=False).st_mode
-            if entry.name in LEFT_BEHIND:
+            if entry.name in LEFT_BEHIND or below + entry.name in left:
                 continue
             if stat.S_ISLNK(mode):
                 os.symlink(os.readlink(entry.path), new)
             elif stat.S_ISDIR(mode):
-                _copy(entry.path, new)
+                _copy(entry.path, new, left, f"{below}{entry.name}/")
             elif stat.S_ISREG(mode):
                 shutil.copy2(entry.path, new)
 

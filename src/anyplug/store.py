@@ -20,7 +20,16 @@ BUSY_S = 5.0  # how long to wait for another process's write, which takes micros
 TABLES = (
     "CREATE TABLE approvals (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE disabled (path TEXT PRIMARY KEY) WITHOUT ROWID",
+    # Counts decisions, so that whoever keeps them in memory need not read them again after every call's record.
+    "CREATE TABLE decisions (count INTEGER NOT NULL)",
+    "INSERT INTO decisions VALUES (0)",
+    *(
+        f"CREATE TRIGGER {table}_{event} AFTER {event} ON {table} BEGIN UPDATE decisions SET count = count + 1; END"
+        for table in ("approvals", "disabled")
+        for event in ("INSERT", "DELETE")
+    ),
     "CREATE TABLE digests (path TEXT PRIMARY KEY, reading BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE registrations (path TEXT PRIMARY KEY, digest TEXT NOT NULL, record BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE installs (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
     """CREATE TABLE jobs (id TEXT PRIMARY KEY, tool TEXT NOT NULL, state TEXT NOT NULL, started REAL NOT NULL,
     ended REAL, result BLOB, host TEXT NOT NULL, cancel INTEGER NOT NULL DEFAULT 0)""",

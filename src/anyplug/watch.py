@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import anyio
 
 from anyplug.catalog import Catalog
-from anyplug.digest import CONFIG, NEVER
+from anyplug.digest import CONFIG, NEVER, SWITCHED
 from anyplug.registry import Entry, Snapshot
 
 STEP_MS = 10  # how long a burst must pause to be over
@@ -63,8 +63,8 @@ def _matters(paths: set[str], catalog: Catalog, snapshot: Snapshot) -> bool:
         if owner is None:
             return True
         inside = os.path.relpath(path, owner).split(os.sep)
-        if inside in (["."], [CONFIG]):
-            return True  # the folder itself, or what switches its tools on and off
+        if inside in (["."], [CONFIG], [SWITCHED]):
+            return True  # the folder itself, or what switches it or its tools on and off
         if not NEVER.intersection(inside):
             touched.add(owner)
     return any(_has_changed(entries[path], catalog) for path in touched)

@@ -1,6 +1,6 @@
 """What every format is: the whole contract on one screen. A format is a module that has these names."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -32,6 +32,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     run: Run
     private_tmp: Callable[[str], AbstractAsyncContextManager[PrivateTmp]]
     tell: Callable[[str], None]  # progress, for a person
+    peer: Callable[[Plugin], Awaitable[Any]]  # the running process of a plugin that stays up; raises Unavailable
 
 
 class Format(Protocol):

@@ -149,6 +149,9 @@ def _permissions(raw: dict[str, Any], report: manifest.Report) -> tuple[str, ...
         )
         return ()
     asked = permissions.normalise(given)
+    if secrets := [permission for permission in asked if permission.startswith("env:")]:
+        report.warn(f"'{secrets[0]}' cannot be asked for; it is ignored", "only a person grants environment variables")
+        asked = tuple(permission for permission in asked if permission not in secrets)
     for permission in asked:
         if not permissions.kind(permission) or permission.startswith("env"):
             report.warn(

@@ -1,6 +1,7 @@
 """Reading manifests: bounded, tolerant of a byte-order mark, and with every fault as a Problem with its cure."""
 
 import os
+import re
 import stat
 from typing import Any
 
@@ -12,6 +13,8 @@ from anyplug.runtime.diagnosis import diagnose
 
 LARGEST_MANIFEST = 4 << 20  # bytes; real ones have a few thousand
 BOM = b"\xef\xbb\xbf"
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 class Report:
@@ -96,6 +99,11 @@ def warn_if_not_executable(path: str, what: str, report: Report) -> None:
     fault = diagnose(path)
     if fault is not None:
         report.warn(f"{what} cannot be run: {fault.reason}", fault.hint, "not_executable")
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name can be a file's name and no more than that."""
+    return bool(_PLAIN_NAME.fullmatch(name))
 
 
 def _is_plain_program(path: str) -> bool:

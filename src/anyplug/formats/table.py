@@ -4,9 +4,10 @@ import os
 
 from anyplug.formats import cyclop, stavrobot
 from anyplug.formats.contract import Folder, Format
+from anyplug.formats.zot import format as zot
 from anyplug.model import Plugin, Problem
 
-FORMATS: tuple[Format, ...] = (cyclop, stavrobot)
+FORMATS: tuple[Format, ...] = (cyclop, zot, stavrobot)
 BY_NAME = {format.NAME: format for format in FORMATS}
 
 

@@ -27,6 +27,7 @@ class NamespacedChild:
     def __init__(self, spawn: "NamespacedSpawn", number: int, answers: int) -> None:
         self._spawn = spawn
         self._number = number
+        self.pid: int | None = None  # the spawner knows it
         self.fd = answers
 
     def poll(self) -> Finished | None:

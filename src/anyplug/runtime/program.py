@@ -13,10 +13,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     cwd: str
     env: dict[str, str]
-    stdin: bytes
-    timeout_s: float
-    max_stdout: int  # bytes; the program is ended when it writes more
-    max_stderr: int  # bytes kept from the start; the rest is read and dropped
+    stdin: bytes = b""
+    timeout_s: float = 0.0
+    max_stdout: int = 0  # bytes; the program is ended when it writes more
+    max_stderr: int = 0  # bytes kept from the start; the rest is read and dropped
     tmp: str = ""  # a folder that the program shall see as its /tmp; "" for the machine's own
     visible: tuple[str, ...] = ()  # with `tmp`: folders that stay visible even if they lie below /tmp
 
@@ -54,6 +54,7 @@ class Run(Protocol):
 class Child(Protocol):
     """A started process group, seen from a host that has to wait for it and to end it."""
 
+    pid: int | None  # where it is known
     fd: int  # becomes readable when there is something for `poll`
 
     def poll(self) -> Finished | None:

@@ -15,6 +15,8 @@ from anyplug.runtime.namespaced import NamespacedSpawn, NamespacesRefused
 from anyplug.runtime.program import Finished, PrivateTmp, Program, Spawn
 from anyplug.runtime.spawn import DirectSpawn
 
+AT_ONCE = 64  # programs that run at the same time; the others wait for their turn
+
 
 class Runner:
     """Runs programs; `close` when done. What it started is gone after that."""
@@ -27,7 +29,13 @@ class Runner:
         self._direct = DirectSpawn(self._guard)
         self._namespaced: NamespacedSpawn | None = None
         self._starting = anyio.Lock()
+        self._turns = anyio.Semaphore(AT_ONCE, fast_acquire=True)
         self.namespaces_refused = "" if namespaces else "switched off in settings.toml"
+
+    @property
+    def spawn(self) -> Spawn:
+        """The way to start a process that stays up."""
+        return self._direct
 
     @property
     def environment(self) -> dict[str, str]:
@@ -41,7 +49,8 @@ class Runner:
             spawner = await self._spawner()
             assert spawner is not None  # `private_tmp` covers /tmp only where there is one
             spawn = spawner
-        return await process.run(program, spawn)
+        async with self._turns:
+            return await process.run(program, spawn)
 
     @asynccontextmanager
     async def private_tmp(self, name: str) -> AsyncIterator[PrivateTmp]:

@@ -18,6 +18,7 @@ class DirectChild:
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
         self._popen = popen
+        self.pid: int | None = popen.pid
         self.fd = _exit_descriptor(popen)
 
     def poll(self) -> Finished:

@@ -17,7 +17,7 @@ from anyplug.model import File, Result, Text, Tool
 from anyplug.shapes import result_shape
 
 if TYPE_CHECKING:
-    from anyplug.gate import Answer, Question
+    from anyplug.gate import Answer, Attachment, Question
     from anyplug.host import Host
 
 ANSWERS: dict[str, "Answer"] = {"y": "once", "yes": "once", "r": "attachment", "a": "always"}
@@ -45,12 +45,7 @@ def call(session: Session) -> int:
     options = session.options
 
     async def work(host: "Host") -> int:
-        from anyplug.gate import Attachment  # with the host, which is imported only here
-
-        async def ask(question: "Question") -> "Answer":
-            return await _ask(session, question)
-
-        attachment = Attachment("cli", ask=ask if session.can_ask() else None, yes=options.yes)
+        attachment = terminal_attachment(session)
         try:
             tool = host.snapshot.tool(options.tool)[0]
         except ToolNotFound:
@@ -59,6 +54,16 @@ def call(session: Session) -> int:
         return report(session, result)
 
     return session.with_host(work)
+
+
+def terminal_attachment(session: Session) -> "Attachment":
+    """Give the attachment of this run, which asks the person where there is one."""
+    from anyplug.gate import Attachment  # with the host, which only commands that run plugins import
+
+    async def ask(question: "Question") -> "Answer":
+        return await _ask(session, question)
+
+    return Attachment("cli", ask=ask if session.can_ask() else None, yes=session.options.yes)
 
 
 def arguments(words: list[str], given: str | None, tool: Tool | None) -> Any:

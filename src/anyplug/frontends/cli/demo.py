@@ -35,6 +35,9 @@ CALLS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("field-kit.convert_length", {"value": 1, "unit": "parsec", "to": "km"}, "invalid_arguments"),
     ("field-kit.draw_badge", {"name": "Ada"}, "done"),
     ("field-kit.slow_report", {"seconds": 0.3}, "done"),
+    ("daylight", {"latitude": 52.5, "date": "2025-06-21"}, "done"),
+    ("tie_knot", {"knot": "reef"}, "done"),
+    ("echo_text", {"text": "rm -rf /"}, "denied"),
 )
 EDITED = "word-count"
 
@@ -79,7 +82,6 @@ async def _show(console: "Console", root: str, home: str) -> tuple[list[Result],
         console.print("Approving all of them, for this demo.\n")
         for entry in host.plugins:
             await host.approve(entry.plugin)
-        await host.reload()
         attachment = Attachment("demo", yes=True)
         results = [await host.call(name, arguments, attachment=attachment) for name, arguments, _ in CALLS]
         console.print(_results_table(results))
@@ -104,8 +106,8 @@ def _plugins_table(host: Host) -> Any:
         plugin = entry.plugin
         asked = ", ".join(plugin.permissions) or "nothing"
         if permissions.warning(plugin.permissions):
-            asked += " (!)"
-        tools = ", ".join(tool.own_name for tool in entry.tools)
+            asked = "files, network, programs (!)"
+        tools = ", ".join(tool.own_name for tool in entry.tools) or "(says so when it runs)"
         table.add_row(plugin.name, FORMAT_NAMES[plugin.format], entry.state, str(plugin.tier), asked, tools)
     return table
 

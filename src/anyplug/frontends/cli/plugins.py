@@ -1,18 +1,22 @@
 """`list`, `tools` and `show`: what was found."""
 
 import os
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from anyplug import config, permissions
-from anyplug.errors import ConfigError
+from anyplug.errors import ConfigError, Unavailable
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
-from anyplug.model import State, Tool
+from anyplug.model import Plugin, State, Tool
+from anyplug.offers import NOT_RUNNING
 from anyplug.registry import Entry
-from anyplug.shapes import entry_shape, show_shape, tool_shape
+from anyplug.shapes import entry_shape, process_shape, show_shape, tool_shape
 
-FORMAT_NAMES = {"cyclop": "Cyclop One", "stavrobot": "Stavrobot", "": "?"}
+if TYPE_CHECKING:
+    from anyplug.host import Host
+
+FORMAT_NAMES = {"cyclop": "Cyclop One", "stavrobot": "Stavrobot", "zot": "zot", "": "?"}
 
 
 def _list(parser: Parser) -> Command:
@@ -38,7 +42,7 @@ COMMANDS = {"list": _list, "tools": _tools, "show": _show}
 def list_plugins(session: Session) -> int:
     """List what was found."""
     wanted = session.options.state
-    entries = [entry for entry in session.snapshot.entries if not wanted or entry.state == wanted]
+    entries = [entry for entry in session.running_snapshot().entries if not wanted or entry.state == wanted]
     if session.options.json:
         session.print_json([entry_shape(entry) for entry in entries])
         return 0
@@ -65,7 +69,7 @@ def list_plugins(session: Session) -> int:
 
 def list_tools(session: Session) -> int:
     """List the tools, or show one."""
-    name, snapshot = session.options.name, session.snapshot
+    name, snapshot = session.options.name, session.running_snapshot()
     owned = list(snapshot.owners.values())
     if name:
         if name in snapshot.owners or all(entry.name != name for entry in snapshot.entries):
@@ -81,6 +85,10 @@ def list_tools(session: Session) -> int:
         render.table(("TOOL", "PLUGIN", "DESCRIPTION"), rows)
     else:
         print("No tools can be called.")
+    for entry in snapshot.entries:
+        for problem in entry.problems:
+            if problem.code == NOT_RUNNING and (not name or entry.name == name):
+                session.warn(problem.message)
     waiting = [
         entry.name
         for entry in snapshot.entries
@@ -102,7 +110,10 @@ def show(session: Session) -> int:
         values = {}
         session.warn(error.message)
     digest = _digest(session, entry)
-    shape = show_shape(entry, values, dict(os.environ), digest)
+    process = None
+    if plugin.stays_up and entry.state == "approved":
+        entry, process = session.with_host(lambda host: _look_at(host, plugin))
+    shape = show_shape(entry, values, dict(os.environ), digest, process)
     if session.options.json:
         session.print_json(shape)
         return 0
@@ -121,6 +132,8 @@ def show(session: Session) -> int:
             ("withheld", ", ".join(shape["environment_withheld"])),
             ("digest", digest[:16]),
             ("tools", "\n".join(f"{tool.name}: {_first_sentence(tool.description)}" for tool in entry.tools)),
+            ("commands", "\n".join(f"/{command.name}: {command.description}" for command in entry.commands)),
+            ("process", _process_lines(process)),
             ("config", "\n".join(_config_line(key) for key in shape["config"])),
         ]
     )
@@ -128,6 +141,32 @@ def show(session: Session) -> int:
         print(f"\nInstructions from the plugin's author, for you:\n\n{render.plain(plugin.instructions)}")
     _print_problems([entry])
     return 0
+
+
+async def _look_at(host: "Host", plugin: Plugin) -> tuple[Entry, dict[str, Any]]:
+    """Start a plugin that stays up, and look at what it does."""
+    try:
+        await host.extensions.peer(plugin)
+    except Unavailable:
+        pass  # its process says why
+    place = host.extensions.place(plugin)
+    assert place is not None  # it is approved
+    return host.snapshot.plugin(plugin.path), process_shape(place)
+
+
+def _process_lines(process: dict[str, Any] | None) -> str:
+    if process is None:
+        return ""
+    frames = ", ".join(f"{count} {kind}" for kind, count in process["frames"].items()) or "none"
+    lines = [
+        f"{process['health']}, pid {process['pid']}, {render.count(process['restarts'], 'restart')}, for this look"
+        if process["pid"]
+        else f"{process['health']}: {process['reason']}",
+        f"frames: {frames}; malformed: {process['malformed']}",
+    ]
+    return "\n".join(
+        [*lines, *([f"stderr: {process['stderr_tail'].strip()}"] if process["stderr_tail"].strip() else [])]
+    )
 
 
 def describe_permissions(asked: tuple[str, ...]) -> list[str]:

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
+T = TypeVar("T")
+
 
 class Session:
     """What a command works with.
@@ -36,7 +38,7 @@ class Session:
         self._snapshot: Snapshot | None = None
         self._roots: list[str] | None = [] if options.no_discover else None
         self._ended_by: int = signal.SIGINT
-        self._task: asyncio.Task[int] | None = None  # what runs plugins, while it does
+        self._task: asyncio.Task[Any] | None = None  # what runs plugins, while it does
 
     def __enter__(self) -> Self:
         for number in ENDING:
@@ -64,6 +66,21 @@ class Session:
             self._snapshot = self.catalog.load()
         return self._snapshot
 
+    def running_snapshot(self) -> Snapshot:
+        """Give what was found; what nobody knows yet of plugins that stay up, they say themselves."""
+        unknown = [
+            entry
+            for entry in self.snapshot.entries
+            if entry.plugin.stays_up and entry.state == "approved" and not self.catalog.knows_offer(entry.plugin)
+        ]
+        if unknown:
+
+            async def look(host: "Host") -> Snapshot:
+                return host.snapshot
+
+            self._snapshot = self.with_host(look)
+        return self.snapshot
+
     def forget_snapshot(self) -> None:
         """Look again next time: something was changed."""
         self._snapshot = None
@@ -79,7 +96,7 @@ class Session:
                 error.hint = f"it is in none of the folders that are searched: `anyplug --plugin {name} ...` uses it"
             raise
 
-    def with_host(self, work: "Callable[[Host], Awaitable[int]]") -> int:
+    def with_host(self, work: "Callable[[Host], Awaitable[T]]") -> "T":
         """Run something that needs a running host."""
         import asyncio  # with anyio it costs 60 ms, and only commands that run plugins need it
 
@@ -87,13 +104,14 @@ class Session:
 
         from anyplug.host import Host  # and this with them
 
-        async def inside() -> int:
+        async def inside() -> "T":
             self._task = asyncio.current_task()
             async with Host(
                 self.options.plugin,
                 roots=self._roots,
                 home=self.options.home,
                 watch=False,
+                eager=False,
                 tell=self.note,
             ) as host:
                 return await work(host)

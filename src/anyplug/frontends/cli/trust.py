@@ -96,6 +96,7 @@ def settle(session: Session, entry: Entry) -> None:
     if entry.state in {"broken", "shadowed"}:
         raise _unusable(entry)
     granted = _granted(session, plugin) if options.grant is None else _checked(options.grant)
+    seen = session.catalog.digest(plugin).value
     if not options.json:
         _present(session, entry, granted)
     if not options.yes:
@@ -113,6 +114,7 @@ def settle(session: Session, entry: Entry) -> None:
             always=options.always,
             follow=options.follow,
             unconfined=options.allow_unconfined,
+            seen=seen,
         )
         if said:
             session.note(f"its set-up said:\n{said}")
@@ -187,15 +189,24 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
         session.say(f"It would be granted: {render.line(', '.join(granted)) or 'nothing'}")
     if warning := permissions.warning(plugin.permissions):
         session.say(f"warning: {warning}")
-    session.say("Its tools:")
-    for tool in entry.tools:
-        session.say(f"  {tool.name}: {render.line(tool.description.strip().partition(chr(10))[0])}")
-    if plugin.init:
-        session.say(f"It runs {plugin.init} once, to set itself up.")
+    _present_what_runs(session, entry)
     for change in entry.standing.changes:
         session.say(f"Changed since it was approved: {render.line(change)}")
     for problem in entry.problems:
         session.warn(render.line(problem.message))
+
+
+def _present_what_runs(session: Session, entry: Entry) -> None:
+    plugin = entry.plugin
+    if plugin.launch is not None:
+        command = " ".join([plugin.launch.program, *plugin.launch.arguments])
+        session.say(f"It runs {command} as long as a host is up, and says by itself what it offers.")
+    if entry.tools:
+        session.say("Its tools:")
+    for tool in entry.tools:
+        session.say(f"  {tool.name}: {render.line(tool.description.strip().partition(chr(10))[0])}")
+    if plugin.init:
+        session.say(f"It runs {plugin.init} once, to set itself up.")
 
 
 def say_what_is_missing(session: Session, plugin: Plugin) -> None:

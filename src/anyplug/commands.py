@@ -1,0 +1,74 @@
+"""Slash commands: how a line is read, and what comes of running one."""
+
+import msgspec
+
+from anyplug.digest import printable
+from anyplug.errors import CallError
+from anyplug.formats.zot import frames
+from anyplug.formats.zot.extension import Extension
+from anyplug.model import Failure, Result, Text
+from anyplug.notices import Note
+from anyplug.panels import Panel, Panels
+from anyplug.trail import Trail
+
+ACTIONS = frozenset({"prompt", "insert", "display", "open_panel", "noop"})
+
+
+class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a slash command asks whoever ran it to do."""
+
+    command: str
+    plugin: str
+    action: str = "noop"
+    prompt: str = ""  # to be sent to the agent
+    insert: str = ""  # to be put where the person types
+    display: str = ""  # to be shown
+    panel: Panel | None = None  # that it opened
+    error: Failure | None = None
+    notes: tuple[Note, ...] = ()  # that came while it ran
+
+    @classmethod
+    def of(cls, trail: Trail, answer: frames.CommandResponse, panels: Panels, extension: Extension) -> "CommandOutcome":
+        """Read an extension's answer; an error in it stands above every action."""
+        name, plugin = trail.tool, trail.plugin
+        if answer.error:
+            error = Failure("tool_error", f"extension {name}: {answer.error}")
+            return cls(command=name, plugin=plugin, error=error)
+        action = answer.action or "noop"
+        if action not in ACTIONS:
+            error = Failure("bad_output", f"extension {name}: unknown action {action}", "mend the extension")
+            return cls(command=name, plugin=plugin, error=error)
+        panel = None
+        if action == "open_panel" and answer.open_panel is not None:
+            panel = panels.show(extension, answer.open_panel)
+        return cls(
+            command=name,
+            plugin=plugin,
+            action=action,
+            prompt=answer.prompt if action == "prompt" else "",
+            insert=answer.insert if action == "insert" else "",
+            display=answer.display if action == "display" else "",
+            panel=panel,
+        )
+
+    @classmethod
+    def failed(cls, trail: Trail, error: CallError) -> "CommandOutcome":
+        """Say that it did not come to an answer."""
+        failure = Failure(error.code, error.message, error.hint)
+        return cls(command=trail.tool, plugin=trail.plugin, error=failure)
+
+    @property
+    def text(self) -> str:
+        """Whatever text the action carries."""
+        return self.prompt or self.insert or self.display or ("\n".join(self.panel.lines) if self.panel else "")
+
+    def as_result(self) -> Result:
+        """Give it as a result, for the record."""
+        said = self.error.message if self.error else self.text
+        return Result(content=(Text(said),), is_error=self.error is not None, error=self.error)
+
+
+def split_command(line: str) -> tuple[str, str]:
+    """Divide what a person typed into the command's name and the rest, trimmed."""
+    name, _, words = printable(line).strip().removeprefix("/").replace("\t", " ", 1).partition(" ")
+    return name, words.strip()

@@ -1,0 +1,1 @@
+"""zot: extensions that stay up and talk in frames."""

@@ -1,0 +1,183 @@
+"""zot: a folder with `extension.json` and a program that stays up; a call is a frame to it and a frame back.
+
+What it offers is not in the manifest: it registers tools and commands while it runs.
+"""
+
+import base64
+import os
+from typing import TYPE_CHECKING, Any
+
+from anyplug import permissions, schema
+from anyplug.errors import BadOutput
+from anyplug.formats import manifest
+from anyplug.formats.contract import Folder, Surroundings
+from anyplug.formats.zot import frames
+from anyplug.model import Block, Call, Failure, Image, Launch, Plugin, Result, Text, Tool
+from anyplug.settings import Arguments, Home
+
+if TYPE_CHECKING:
+    from anyplug.formats.zot.extension import Extension  # needs an event loop, which listing plugins does not
+
+NAME = "zot"
+MANIFEST = "extension.json"
+ARGUMENTS: Arguments = "warn"
+EVERY_FILE_COUNTS = False
+
+TIMEOUT_S = 60.0
+NO_CONTENT = "(extension returned no content)"
+ANY_OBJECT: dict[str, Any] = {"type": "object"}
+# What a format that declares nothing is taken to need.
+ASKED = ("filesystem:read", "filesystem:write", "network", "shell:exec")
+
+
+def load(folder: Folder) -> Plugin:
+    """Read `extension.json`."""
+    report = manifest.Report()
+    where = os.path.join(folder.path, MANIFEST)
+    raw = manifest.read_object(where, report)
+    name = ""
+    launch = None
+    if raw is not None:
+        name = _name(raw, report, where)
+        launch = _launch(raw, folder.path, report, where)
+    raw = raw or {}
+    enabled = raw.get("enabled", True)
+    if not isinstance(enabled, bool):
+        report.error(f"'enabled' must be true or false at {where}", "make it one, or leave it out")
+    return Plugin(
+        name=name or os.path.basename(folder.found_at),
+        format=NAME,
+        path=folder.path,
+        found_at=folder.found_at,
+        explicit=folder.explicit,
+        version=_text(raw, "version"),
+        description=_text(raw, "description"),
+        permissions=ASKED,
+        tier=permissions.tier(ASKED),
+        launch=launch,
+        enabled=enabled is not False,
+        problems=tuple(report.problems),
+    )
+
+
+def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
+    """Check against the schema that the extension registered."""
+    return schema.violations(tool.input_schema, arguments)
+
+
+def switched_off(plugin: Plugin, tool: Tool | None) -> str:
+    """Honour `enabled` in the manifest."""
+    return "" if plugin.enabled else f'set "enabled" to true in {os.path.join(plugin.path, MANIFEST)}'
+
+
+def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
+    """Give the user's environment."""
+    return {
+        **users,
+        "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
+        "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin.name), "pycache"),
+    }
+
+
+async def prepare(plugin: Plugin, around: Surroundings) -> str:
+    """Nothing has to be set up."""
+    return ""
+
+
+async def invoke(call: Call, around: Surroundings) -> Result:
+    """Send the call to the running extension."""
+    extension: Extension = await around.peer(call.plugin)
+    interactive = call.tool.timeout_s <= 0
+    timeout_s = None if interactive else around.settings.timeout_s or call.tool.timeout_s
+    return _result(call, await extension.call_tool(call, timeout_s))
+
+
+def tools(extension: "Extension") -> tuple[Tool, ...]:
+    """Say what an extension registered in our words."""
+    return tuple(
+        Tool(
+            name=tool.name,
+            own_name=tool.name,
+            plugin=extension.plugin.name,
+            description=tool.description,
+            input_schema=tool.schema if isinstance(tool.schema, dict) and tool.schema else ANY_OBJECT,
+            program="",
+            timeout_s=0 if tool.interactive else TIMEOUT_S,
+        )
+        for tool in extension.tools.values()
+    )
+
+
+def _name(raw: dict[str, Any], report: manifest.Report, where: str) -> str:
+    name = _text(raw, "name")
+    if not name:
+        report.error(f"manifest: name is required at {where}", 'add "name": "..."')
+    elif not manifest.is_plain_name(name):
+        report.error(f"the name '{name}' cannot be a folder's name", "use letters, digits, dots, hyphens, underscores")
+        return ""
+    return name
+
+
+def _launch(raw: dict[str, Any], folder: str, report: manifest.Report, where: str) -> Launch | None:
+    """Find the program: absolute, beside the manifest if it has a slash, else on the PATH."""
+    given, arguments = _text(raw, "exec"), raw.get("args", [])
+    if not given:
+        report.error(f"manifest: exec is required at {where}", 'add "exec" with the path of the program')
+        return None
+    if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
+        report.error(f"'args' must be a list of strings at {where}", 'write it like ["--mode", "daemon"]')
+        return None
+    if "\0" in given or any("\0" in word for word in arguments):
+        report.error(f"'exec' and 'args' must not hold NUL at {where}", "take it out")
+        return None
+    program = os.path.normpath(os.path.join(folder, given)) if "/" in given else given
+    if "/" in given and not given.startswith("/"):
+        manifest.warn_if_not_executable(program, f"exec '{given}'", report)
+    return Launch(program, tuple(arguments))
+
+
+def _result(call: Call, answer: frames.ToolResult) -> Result:
+    blocks: list[Block] = []
+    for raw in answer.content:
+        block = _block(call, raw)
+        if block is not None:
+            blocks.append(block)
+    content = tuple(blocks) or (Text(NO_CONTENT),)
+    said = "\n".join(block.text for block in content if isinstance(block, Text))
+    return Result(
+        content=content,
+        structured=answer.structured_content,
+        is_error=answer.is_error,
+        error=Failure("tool_error", said) if answer.is_error else None,
+    )
+
+
+def _block(call: Call, raw: dict[str, Any]) -> Block | None:
+    """Read one content block; text that is empty is left out."""
+    kind = raw.get("type")
+    if kind == "text":
+        text = raw.get("text")
+        return Text(text) if isinstance(text, str) and text else None
+    if kind == "image":
+        data = raw.get("data", "")
+        if not isinstance(data, str) or not _is_base64(data):
+            raise BadOutput(
+                f"extension {call.plugin.name}/{call.tool.own_name} returned undecodable image",
+                "an image's data must be base64",
+            )
+        mime_type = raw.get("mime_type")
+        return Image(mime_type if isinstance(mime_type, str) and mime_type else "image/png", data)
+    return Text(f'[unknown block type "{kind}" from extension {call.plugin.name}]')
+
+
+def _is_base64(data: str) -> bool:
+    try:
+        base64.b64decode(data, validate=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(raw: dict[str, Any], field: str) -> str:
+    value = raw.get(field)
+    return value if isinstance(value, str) else ""

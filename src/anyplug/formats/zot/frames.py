@@ -1,0 +1,214 @@
+"""zot's protocol, version 1: one JSON object on each line, `type` says which.
+
+    extension                               host
+    hello ------------------------------->
+          <------------------------------- hello_ack          at once, and nothing before it
+    register_tool, register_command,
+    subscribe, ready -------------------->                    in any order, before or after the ack or `ready`
+          <------------------------------- tool_call          tool_result answers it; tool_cancel takes it back
+          <------------------------------- command_invoked    command_response answers it
+          <------------------------------- event              no answer
+          <------------------------------- event_intercept    event_intercept_response answers it
+    notify, clear_notes, submit,
+    submit_slash ------------------------>                    at any time
+    open_panel, panel_render, panel_close
+          <------------------------------- panel_key, panel_close
+    call_tool, call_tool_cancel --------->                    tool_result answers it
+          <------------------------------- shutdown           shutdown_ack, then the extension leaves
+
+Keys may come in any order and any case, null means absent, unknown fields and types are ignored. A frame that
+has a wrong type in a field that we know is dropped as malformed.
+"""
+
+from typing import Any
+
+import msgspec
+
+PROTOCOL_VERSION = 1
+SPOKEN_VERSION = "0.2.60"  # the zot release whose protocol this is
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """The first frame."""
+
+    name: str
+    version: str = ""
+    capabilities: list[str] = []
+
+
+class RegisterCommand(msgspec.Struct, frozen=True):
+    """A slash command."""
+
+    name: str
+    description: str = ""
+
+
+class RegisterTool(msgspec.Struct, frozen=True):
+    """A tool."""
+
+    name: str
+    description: str = ""
+    schema: Any = None
+    interactive: bool = False  # it may wait for a person, so it has no time limit
+
+
+class Subscribe(msgspec.Struct, frozen=True):
+    """What it wants to hear of, and what it wants to decide about."""
+
+    events: list[str] = []
+    intercept: list[str] = []
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """All is registered."""
+
+
+class ToolResult(msgspec.Struct, frozen=True):
+    """The answer to a tool_call."""
+
+    id: str
+    content: list[dict[str, Any]] = []
+    is_error: bool = False
+    structured_content: Any = None
+
+
+class Panel(msgspec.Struct, frozen=True):
+    """A panel as an extension describes it."""
+
+    id: str
+    title: str = ""
+    lines: list[str] = []
+    footer: str = ""
+
+
+class CommandResponse(msgspec.Struct, frozen=True):
+    """The answer to a command_invoked."""
+
+    id: str
+    action: str = ""
+    prompt: str = ""
+    insert: str = ""
+    display: str = ""
+    open_panel: Panel | None = None
+    error: str = ""
+
+
+class InterceptResponse(msgspec.Struct, frozen=True):
+    """The answer to an event_intercept."""
+
+    id: str
+    block: bool = False
+    reason: str = ""
+    modified_args: Any = None
+    replace_text: str = ""
+    system_prompt: str | None = None
+
+
+class Notify(msgspec.Struct, frozen=True):
+    """A note for the person."""
+
+    message: str
+    level: str = "info"
+
+
+class ClearNotes(msgspec.Struct, frozen=True):
+    """Take its notes away."""
+
+
+class Submit(msgspec.Struct, frozen=True):
+    """A text to send to the agent as if the person had typed it."""
+
+    text: str
+
+
+class SubmitSlash(msgspec.Struct, frozen=True):
+    """A slash command to run as if the person had typed it."""
+
+    text: str
+
+
+class OpenPanel(msgspec.Struct, frozen=True):
+    """A panel that nobody asked for."""
+
+    panel: Panel
+
+
+class PanelRender(msgspec.Struct, frozen=True):
+    """New content of an open panel."""
+
+    panel_id: str
+    title: str = ""
+    lines: list[str] = []
+    footer: str = ""
+
+
+class PanelClose(msgspec.Struct, frozen=True):
+    """The end of a panel."""
+
+    panel_id: str
+
+
+class CallTool(msgspec.Struct, frozen=True):
+    """A tool that the extension wants the host to call."""
+
+    id: str
+    name: str
+    args: dict[str, Any] = {}
+    parent_id: str = ""
+
+
+class CallToolCancel(msgspec.Struct, frozen=True):
+    """It does not want it any more."""
+
+    id: str
+
+
+class ShutdownAck(msgspec.Struct, frozen=True):
+    """It is leaving."""
+
+
+INCOMING: dict[str, type[msgspec.Struct]] = {
+    "hello": Hello,
+    "register_command": RegisterCommand,
+    "register_tool": RegisterTool,
+    "subscribe": Subscribe,
+    "ready": Ready,
+    "tool_result": ToolResult,
+    "command_response": CommandResponse,
+    "event_intercept_response": InterceptResponse,
+    "notify": Notify,
+    "clear_notes": ClearNotes,
+    "submit": Submit,
+    "submit_slash": SubmitSlash,
+    "open_panel": OpenPanel,
+    "panel_render": PanelRender,
+    "panel_close": PanelClose,
+    "call_tool": CallTool,
+    "call_tool_cancel": CallToolCancel,
+    "shutdown_ack": ShutdownAck,
+}
+
+
+class NotAFrame(Exception):
+    """An object that is no frame of the protocol; the text says why."""
+
+
+def kind_of(raw: dict[str, Any]) -> str:
+    """Give the frame's type; empty if it has none."""
+    kind = raw.get("type")
+    if kind is None:
+        kind = next((value for key, value in raw.items() if key.lower() == "type"), "")
+    return kind if isinstance(kind, str) else ""
+
+
+def read(raw: dict[str, Any]) -> msgspec.Struct:
+    """Read one frame; raises NotAFrame."""
+    kind = kind_of(raw)
+    shape = INCOMING.get(kind)
+    if shape is None:
+        raise NotAFrame(f'unknown frame type "{kind}"')
+    given = {key.lower(): value for key, value in raw.items() if value is not None}
+    try:
+        return msgspec.convert(given, shape)
+    except msgspec.ValidationError as error:
+        raise NotAFrame(f"bad {kind} frame: {error}") from error

@@ -1,0 +1,202 @@
+"""The plugins that stay up, for one host: what they offer, what they say, and what they ask of the host."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio.abc
+import msgspec
+
+from anyplug.extensions import Extensions, Wanted
+from anyplug.formats.zot import frames
+from anyplug.formats.zot.extension import Extension, Greeting
+from anyplug.interception import Guards
+from anyplug.model import Block, Call, Image, Plugin, Result, Text
+from anyplug.notices import (
+    Listener,
+    Note,
+    NotesCleared,
+    Notice,
+    PanelChanged,
+    SlashSubmitted,
+    Submitted,
+)
+from anyplug.panels import Panel, Panels
+from anyplug.runtime.program import Spawn
+from anyplug.settings import Home, Settings
+from anyplug.store import Store
+
+DEEPEST_CALL = 4  # tools that call tools, as zot has it
+LARGEST_ANSWER = 256 << 10  # bytes of a result that goes back to an extension
+CALL_TOOL = "call_tool"
+
+CallTool = Callable[[Extension, str, dict[str, Any], Call | None], Awaitable[Result]]
+
+
+class Live:
+    """Extensions with their guards, panels and notices."""
+
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        store: Store,
+        *,
+        spawn: Spawn,
+        environment: Callable[[Plugin], dict[str, str]],
+        tasks: anyio.abc.TaskGroup,
+        changed: Callable[[], None],
+        call: CallTool,
+        greeting: Greeting,
+    ) -> None:
+        """Start nothing yet. `changed` hears that there is something else to call; `call` runs a tool for them."""
+        self._tasks = tasks
+        self._call = call
+        self._asked: dict[tuple[Extension, str], anyio.CancelScope] = {}  # calls that extensions asked for
+        self._listeners: list[Listener] = []
+        self.extensions = Extensions(
+            home,
+            settings,
+            store,
+            spawn=spawn,
+            environment=environment,
+            tasks=tasks,
+            changed=changed,
+            said=self._said,
+            greeting=greeting,
+        )
+        self.guards = Guards(self.extensions, settings)
+        self.panels = Panels(self._panel_changed)
+
+    async def sync(self, wanted: list[Wanted]) -> None:
+        """Run just these."""
+        await self.extensions.sync(wanted)
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Tell all who subscribed to an event, in load order. Each hears events in the order in which they happen."""
+        hearers = [extension for extension in self.extensions.up if event in extension.events]
+        if hearers:
+            given = {key: value for key, value in fields.items() if value is not None}
+            for extension in hearers:
+                extension.tell({"type": "event", "event": event, **given})
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Hear all notices from now on; call what this gives to stop."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def notice(self, notice: Notice) -> None:
+        """Tell all who listen."""
+        for listener in list(self._listeners):
+            try:
+                listener(notice)
+            except Exception as error:  # noqa: BLE001 - a stranger's code, and others listen, too
+                said = {"message": "a listener of the host failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(said)
+
+    def _panel_changed(self, panel: Panel) -> None:
+        self.notice(PanelChanged(panel))
+
+    def _said(self, extension: Extension, frame: msgspec.Struct | None) -> None:
+        """Take what an extension sent unasked; None if it has ended."""
+        name = extension.plugin.name
+        match frame:
+            case None:
+                self._forget(extension)
+            case frames.OpenPanel():
+                self.panels.show(extension, frame.panel)
+            case frames.PanelRender():
+                self.panels.render(extension, frame)
+            case frames.PanelClose():
+                self.panels.closed(extension, frame.panel_id)
+            case frames.CallTool():
+                self._tasks.start_soon(self._call_for, extension, frame)
+            case frames.CallToolCancel():
+                if scope := self._asked.get((extension, frame.id)):
+                    scope.cancel()
+            case _:
+                if notice := _notice(name, frame):
+                    self.notice(notice)
+
+    def _forget(self, extension: Extension) -> None:
+        """Close what an extension that has ended had open, and stop what it asked for."""
+        self.panels.gone(extension)
+        for (owner, _), scope in self._asked.items():
+            if owner is extension:
+                scope.cancel()
+
+    async def _call_for(self, extension: Extension, frame: frames.CallTool) -> None:
+        """Call a tool because an extension asked for it, and answer."""
+        place = (extension, frame.id)
+        if not frame.id or place in self._asked:
+            return
+        parent = extension.active.get(frame.parent_id)
+        refusal = _refusal(extension, frame, parent)
+        if refusal:
+            extension.tell(_answer(frame, (Text(refusal),), is_error=True))
+            return
+        with anyio.CancelScope() as scope:
+            self._asked[place] = scope
+            try:
+                result = await self._call(extension, frame.name, frame.args, parent)
+                extension.tell(_answer(frame, result.content, is_error=result.is_error))
+            finally:
+                del self._asked[place]
+
+
+def _notice(plugin: str, frame: msgspec.Struct) -> Notice | None:
+    """Read a frame that is meant for whoever listens; one that says nothing is dropped."""
+    match frame:
+        case frames.Notify() if frame.message:
+            return Note(plugin, frame.level, frame.message)
+        case frames.ClearNotes():
+            return NotesCleared(plugin)
+        case frames.Submit() if frame.text.strip():
+            return Submitted(plugin, frame.text.strip())
+        case frames.SubmitSlash() if frame.text.startswith("/"):
+            return SlashSubmitted(plugin, frame.text)
+        case _:
+            return None
+
+
+def _refusal(extension: Extension, frame: frames.CallTool, parent: Call | None) -> str:
+    """Say why an extension may not have a tool called; empty if it may."""
+    chain = parent.chain if parent is not None else ()
+    refusals = {
+        "extension did not opt in to call_tool": CALL_TOOL not in extension.capabilities,
+        "call_tool requires a name and JSON object args": not frame.name,
+        "unknown or expired parent tool call": bool(frame.parent_id) and parent is None,
+        "parent_id is required while an extension tool is active": not frame.parent_id and bool(extension.active),
+        "tool call cycle detected": frame.name in chain,
+        "tool call depth limit reached": len(chain) >= DEEPEST_CALL,
+    }
+    return next((refusal for refusal, holds in refusals.items() if holds), "")
+
+
+def _answer(frame: frames.CallTool, content: tuple[Block, ...], *, is_error: bool) -> dict[str, Any]:
+    given = [
+        block if isinstance(block, Text | Image) else Text(msgspec.json.encode(block).decode()) for block in content
+    ]
+    kept = _within(given, LARGEST_ANSWER)
+    return {
+        "type": "tool_result",
+        "id": frame.id,
+        "name": frame.name,
+        "content": [msgspec.to_builtins(block) for block in kept],
+        "is_error": is_error,
+        **({"truncated": True} if kept != given else {}),
+    }
+
+
+def _within(blocks: list[Text | Image], room: int) -> list[Text | Image]:
+    """Keep what there is room for: text is cut, an image is left out."""
+    kept: list[Text | Image] = []
+    for block in blocks:
+        if isinstance(block, Text):
+            text = block.text.encode()[:room]
+            room -= len(text)
+            kept.append(Text(text.decode(errors="ignore")))
+        elif len(block.data) <= room:
+            room -= len(block.data)
+            kept.append(block)
+    return kept

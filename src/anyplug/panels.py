@@ -1,0 +1,124 @@
+"""Panels: what extensions show in a place of their own, as data, so that a terminal, a web page and a test agree.
+
+Esc and Ctrl-C close a panel; every other key goes to its owner. Pasted text arrives as one key for each character.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from anyplug.formats.zot import frames
+from anyplug.formats.zot.extension import Extension
+
+KEYS = frozenset(
+    ["up", "down", "left", "right", "enter", "tab", "backspace", "delete", "home", "end", "pageup", "pagedown", "rune"]
+)  # what an extension may be told
+CLOSING = frozenset({"esc", "ctrl-c"})
+ALIASES = {
+    "return": "enter", "escape": "esc", "del": "delete", "bs": "backspace", "page_up": "pageup", "page-up": "pageup",
+    "pgup": "pageup", "page_down": "pagedown", "page-down": "pagedown", "pgdn": "pagedown", "arrowup": "up",
+    "arrowdown": "down", "arrowleft": "left", "arrowright": "right", "ctrl+c": "ctrl-c", "c-c": "ctrl-c",
+}  # fmt: skip
+
+
+class Panel(msgspec.Struct, frozen=True, kw_only=True):
+    """A panel as it stands."""
+
+    id: str
+    owner: str  # the plugin
+    title: str = ""
+    lines: tuple[str, ...] = ()
+    footer: str = ""
+    is_open: bool = True
+
+
+class Panels:
+    """The panels of one host. The one opened last has the focus."""
+
+    def __init__(self, changed: Callable[[Panel], None]) -> None:
+        """Begin with none; `changed` hears of every opening, redrawing and closing."""
+        self._changed = changed
+        self._open: dict[tuple[str, str], tuple[Extension, Panel]] = {}
+
+    @property
+    def open(self) -> list[Panel]:
+        """The open ones, the focused one last."""
+        return [panel for _, panel in self._open.values()]
+
+    def show(self, extension: Extension, given: frames.Panel) -> Panel:
+        """Open a panel, or open it anew."""
+        owner = extension.plugin.name
+        panel = Panel(
+            id=given.id, owner=owner, title=given.title or owner, lines=tuple(given.lines), footer=given.footer
+        )
+        self._open.pop((owner, given.id), None)
+        self._open[owner, given.id] = (extension, panel)
+        self._changed(panel)
+        return panel
+
+    def render(self, extension: Extension, frame: frames.PanelRender) -> None:
+        """Draw an open panel anew; one that is not open is left alone. An empty title keeps the old one."""
+        place = (extension.plugin.name, frame.panel_id)
+        if place in self._open:
+            before = self._open[place][1]
+            panel = msgspec.structs.replace(
+                before, title=frame.title or before.title, lines=tuple(frame.lines), footer=frame.footer
+            )
+            self._open[place] = (extension, panel)
+            self._changed(panel)
+
+    def closed(self, extension: Extension, name: str) -> None:
+        """Close a panel because its owner says so."""
+        self._take_away((extension.plugin.name, name))
+
+    def gone(self, extension: Extension) -> None:
+        """Close all panels of an extension that has ended."""
+        for place, (owner, _) in list(self._open.items()):
+            if owner is extension:
+                self._take_away(place)
+
+    def press(self, panel: Panel, key: str, text: str = "") -> None:
+        """Send a key to a panel's owner; a single character may stand for itself."""
+        place = (panel.owner, panel.id)
+        if place not in self._open:
+            return
+        name, text = normalise(key, text)
+        extension = self._open[place][0]
+        if name in CLOSING:
+            self.close(panel)
+            return
+        for sign in text or [""]:
+            frame = {"type": "panel_key", "panel_id": panel.id, "key": name}
+            extension.tell(frame | ({"text": sign} if sign else {}))
+
+    def paste(self, panel: Panel, text: str) -> None:
+        """Send pasted text, character by character, with line breaks as Enter."""
+        for line_number, line in enumerate(text.splitlines()):
+            if line_number:
+                self.press(panel, "enter")
+            if line:
+                self.press(panel, "rune", line)
+
+    def close(self, panel: Panel) -> None:
+        """Close a panel because the person wants it, and tell its owner."""
+        place = (panel.owner, panel.id)
+        if place in self._open:
+            self._open[place][0].tell({"type": "panel_close", "panel_id": panel.id})
+            self._take_away(place)
+
+    def _take_away(self, place: tuple[str, str]) -> None:
+        if place in self._open:
+            _, panel = self._open.pop(place)
+            self._changed(msgspec.structs.replace(panel, is_open=False))
+
+
+def normalise(key: str, text: str = "") -> tuple[str, str]:
+    """Name a key as the guide does; what has no name there is `unknown`."""
+    if key == "rune":
+        return "rune", text
+    if len(key) == 1:
+        return "rune", key
+    name = ALIASES.get(key.lower(), key.lower())
+    if name == "space":
+        return "rune", " "
+    return (name if name in KEYS or name in CLOSING else "unknown"), ""
