@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check format bench picture docs lock setup clean
+.PHONY: demo test check format bench picture docs lock setup clean vendor
 
 demo: setup
 	$(BIN)/anyplug demo
@@ -44,6 +44,10 @@ $(READY): pyproject.toml requirements/dev.txt requirements/node.txt
 	$(BIN)/python -m anyplug.runtime.toolchain || \
 		$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/node.txt
 	touch $(READY)
+
+# The SDK for extensions is one file, and each example that uses it carries a copy.
+vendor:
+	for example in pomodoro careful; do cp src/anyplug/ext.py examples/$$example/anyplug_ext.py; done
 
 # Names the exact versions that development uses; the package itself has only lower bounds.
 lock:
