@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import extending
 import looking
 import making
 from anyplug.host import Host
@@ -90,3 +91,9 @@ def cyclop(root: str) -> Callable[..., str]:
 def stavrobot(root: str) -> Callable[..., str]:
     """Write a Stavrobot plugin into the test's root."""
     return lambda *given, **changes: making.stavrobot(root, *given, **changes)
+
+
+@pytest.fixture
+def zot(root: str) -> Callable[..., str]:
+    """Write a zot extension into the test's root."""
+    return lambda *given, **changes: extending.extension(root, *given, **changes)

@@ -10,6 +10,7 @@ import pytest
 
 import making
 from anyplug.catalog import Catalog
+from anyplug.errors import NotApproved
 from anyplug.settings import find_home
 
 DECIDE = """
@@ -277,3 +278,15 @@ def test_the_stored_decision_is_readable_json(catalog, cyclop):
     approve(catalog)
     ((record,),) = catalog.store.rows("SELECT record FROM approvals")
     assert json.loads(record)["name"] == "hello"
+
+
+@pytest.mark.anyio
+async def test_what_changes_while_a_person_looks_at_it_is_not_approved(host, cyclop, root):
+    folder = cyclop()
+    async with host(roots=(root,)) as h:
+        entry = h.snapshot.plugin("hello")
+        seen = h.catalog.digest(entry.plugin).value
+        making.write(f"{folder}/more.py", "print()")
+        with pytest.raises(NotApproved, match="while you were looking at it"):
+            await h.approve(entry.plugin, seen=seen)
+        assert h.catalog.standing(entry.plugin).state == "new"

@@ -114,6 +114,16 @@ def test_a_link_counts_by_where_it_leads_and_by_what_is_there(folder, tmp_path):
     assert len({first.digest, second.digest, third.digest}) == 3
 
 
+def test_code_behind_a_link_to_a_folder_elsewhere_counts(folder, tmp_path):
+    making.write(str(tmp_path / "shared" / "lib.py"), "1")
+    os.symlink(tmp_path / "shared", f"{folder}/lib")
+    os.symlink(tmp_path / "shared", f"{folder}/again")
+    before = digest.take(folder, every_file=False, before=None)
+    assert digest.take(folder, every_file=False, before=before) is before
+    making.write(str(tmp_path / "shared" / "lib.py"), "2")
+    assert digest.take(folder, every_file=False, before=before).digest != before.digest
+
+
 def test_links_to_folders_to_nothing_and_in_circles_are_taken_as_they_are(folder):
     os.symlink("/", f"{folder}/everything")
     os.symlink("nothing", f"{folder}/dangling")

@@ -27,7 +27,7 @@ def examples(tmp_path: Path) -> list[str]:
 def test_an_example_has_no_problems(name: str) -> None:
     plugin = checkup.examine(str(EXAMPLES / name))
     assert plugin.problems == ()
-    assert plugin.tools
+    assert plugin.tools or plugin.stays_up
 
 
 async def test_words_are_counted(examples: list[str]) -> None:
@@ -72,3 +72,18 @@ async def test_the_field_kit_works(examples: list[str]) -> None:
         assert report.structured["report"][0] == "looked around"
         assert [job.state for job in host.jobs()] == ["done"]
     assert not os.path.exists("/tmp/field-kit")
+
+
+async def test_the_extensions_offer_tools_and_commands(examples: list[str]) -> None:
+    async with Host(examples, roots=[], watch=False) as host:
+        assert {tool.plugin for tool in host.tools} >= {"echo-ext", "knot", "pomodoro", "sundial"}
+        assert {command.plugin for command in host.commands} >= {"echo-ext", "knot", "pomodoro", "sundial"}
+        assert {place.health for place in host.extensions.places} == {"running"}
+
+
+async def test_the_careful_guard_stops_a_dangerous_call_of_another_plugin(examples: list[str]) -> None:
+    async with Host(examples, roots=[], watch=False) as host:
+        refused = await host.call("word_count", {"text": "rm -rf /"})
+        assert refused.error.code == "denied"
+        assert "careful" in refused.text
+        assert not (await host.call("word_count", {"text": "rm a.txt"})).is_error

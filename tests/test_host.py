@@ -319,7 +319,7 @@ async def test_a_cancelled_call_kills_the_whole_group_and_is_recorded(format, ho
 
 
 async def test_a_call_that_waits_for_its_turn_can_be_cancelled(host, cyclop, monkeypatch):
-    monkeypatch.setattr("anyplug.host.AT_ONCE", 1)
+    monkeypatch.setattr("anyplug.runtime.runner.AT_ONCE", 1)
     async with host(cyclop("slow", WAIT), cyclop("quick")) as h:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(h.call, "slow")

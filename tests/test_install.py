@@ -565,3 +565,30 @@ def test_a_home_behind_a_link_works_too(repository, tmp_path):
 def test_the_plugins_folder_is_only_as_open_as_it_must_be(installer, repository):
     installer.install(Source(location=url(repository)))
     assert Path(using.home(), "plugins").stat().st_mode & 0o022 == 0
+
+
+def an_extension_as_its_author_has_it(folder):
+    """Make an extension whose program is built into a folder that git ignores."""
+    for name in ("dist/main.sh", "dist/main.o", "node_modules/a/b.js", ".venv/bin/python", "notes.txt", "trace.log"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    (folder / ".gitignore").write_text("dist/\nnode_modules/\n*.log\n")
+    (folder / "extension.json").write_text(json.dumps({"name": "built", "exec": "./dist/main.sh"}))
+    return folder
+
+
+def test_of_what_git_ignores_an_extension_takes_only_what_it_names(installer, tmp_path):
+    source = an_extension_as_its_author_has_it(tmp_path / "built")
+    plugin = installer.install(Source(location=str(source))).plugin
+    found = {path.relative_to(plugin.path).as_posix() for path in Path(plugin.path).rglob("*") if path.is_file()}
+    assert found == {".gitignore", "extension.json", "notes.txt", "dist/main.sh"}
+
+
+def test_an_extension_whose_program_is_not_there_is_not_installed(installer, tmp_path, home):
+    source = an_extension_as_its_author_has_it(tmp_path / "built")
+    (source / "dist" / "main.sh").unlink()
+    with pytest.raises(InstallError, match="is not in"):
+        installer.install(Source(location=str(source)))
+    assert os.listdir(home / "plugins") == []

@@ -16,9 +16,12 @@ LAYERS = {
     "ground": "model errors settings schema store names permissions environment liveness logs digest config",
     "runtime": "runtime",
     "formats": "formats policy",
-    "around": "discovery registry approval gate watch events jobs audit catalog shapes install sources checkup",
+    "around": (
+        "discovery registry approval gate watch jobs audit catalog shapes install sources checkup trail offers "
+        "extensions interception panels notices commands live surroundings job_runs"
+    ),
     "host": "host",
-    "frontends": "frontends __main__",
+    "frontends": "frontends __main__ ext",  # ext is for authors of extensions, and imports nothing of ours
 }
 RANKS = {name: rank for rank, words in enumerate(LAYERS.values()) for name in words.split()}
 EXEMPT = {PACKAGE}  # its names are imported on first use, for those who use the library

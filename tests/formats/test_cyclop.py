@@ -237,6 +237,12 @@ def test_an_unknown_permission_is_tier_2_with_a_warning(root):
     assert (plugin.tier, warnings(plugin)) == (2, ["unknown permission 'teleport'"])
 
 
+def test_a_manifest_cannot_ask_for_a_secret_of_the_environment(root):
+    plugin = load(making.cyclop(root, permissions=["env:API_TOKEN", "filesystem:read"]))
+    assert (plugin.permissions, plugin.tier) == (("filesystem:read",), 1)
+    assert warnings(plugin) == ["'env:API_TOKEN' cannot be asked for; it is ignored"]
+
+
 def test_shell_and_network_together_carry_a_warning():
     assert warning(("shell:exec", "network"))
     assert not warning(("shell:exec",))

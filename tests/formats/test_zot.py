@@ -1,0 +1,847 @@
+"""zot: manifests, the handshake, tools, commands, notes, panels, calls between extensions, and events."""
+
+import base64
+import json
+import os
+import shutil
+import sys
+import time
+
+import anyio
+import pytest
+
+import extending
+import making
+from anyplug.gate import Attachment
+from anyplug.model import Image, Text
+from anyplug.notices import Note, NotesCleared, PanelChanged, SlashSubmitted, Submitted
+from extending import heard
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 15.0
+LOOP = "\nfor frame in heard(): pass\n"
+QUICK = 'hello()\ntool("act")\nemit("ready")\n'  # then what it does with a call
+
+
+async def until(is_so):
+    with anyio.fail_after(PATIENCE_S):
+        while not is_so():
+            await anyio.sleep(0.01)
+
+
+def answering(*lines, up=QUICK):
+    """A script that runs these lines for each call."""
+    body = "\n".join(f"        {line}" for line in lines)
+    return f"{up}\nfor frame in heard():\n    if frame['type'] == 'tool_call':\n{body}\n"
+
+
+def responding(fields, extra=""):
+    """A script with the command `go` that answers with these fields."""
+    return (
+        f'hello()\ncommand("go")\nemit("ready")\nfor frame in heard():\n    if frame["type"] == "command_invoked":\n'
+        f"        {extra or 'pass'}\n        emit('command_response', id=frame['id'], **{fields!r})\n"
+    )
+
+
+def problems(h):
+    return [problem.message for problem in h.problems]
+
+
+# Manifests
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"name": ...}, "name is required"),
+        ({"name": ""}, "name is required"),
+        ({"name": 7}, "name is required"),
+        ({"name": "../up"}, "cannot be a folder's name"),
+        ({"name": "a/b"}, "cannot be a folder's name"),
+        ({"name": ".hidden"}, "cannot be a folder's name"),
+        ({"name": "two words"}, "cannot be a folder's name"),
+        ({"name": "a\nb"}, "cannot be a folder's name"),
+        ({"name": "-rf"}, "cannot be a folder's name"),
+        ({"exec": ...}, "exec is required"),
+        ({"exec": ""}, "exec is required"),
+        ({"exec": ["python3"]}, "exec is required"),
+        ({"exec": "./run\0"}, "must not hold NUL"),
+        ({"args": "--mode daemon"}, "'args' must be a list of strings"),
+        ({"args": [1]}, "'args' must be a list of strings"),
+        ({"args": ["a\0b"]}, "must not hold NUL"),
+        ({"enabled": "no"}, "'enabled' must be true or false"),
+    ],
+)
+async def test_a_manifest_that_cannot_be_used_is_a_broken_plugin_with_the_cure(changes, said, zot, host):
+    folder = zot("echo", **changes)
+    async with host(folder) as h:
+        (entry,) = h.plugins
+        assert entry.state == "broken"
+        assert said in entry.problems[0].message
+        assert entry.problems[0].hint
+        assert h.extensions.places == []
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'"x"', b'{"name": "\xff"}', b"\x00"])
+async def test_a_manifest_that_is_no_object_is_a_broken_plugin(text, zot, host):
+    folder = zot("echo")
+    making.write(os.path.join(folder, "extension.json"), text)
+    async with host(folder) as h:
+        assert [entry.state for entry in h.plugins] == ["broken"]
+
+
+async def test_a_byte_order_mark_unknown_fields_and_null_ones_are_no_fault(zot, host):
+    folder = zot("echo")
+    manifest = {"name": "echo", "exec": "./run.py", "version": None, "language": "python", "theme": {"a": 1}}
+    making.write(os.path.join(folder, "extension.json"), b"\xef\xbb\xbf" + json.dumps(manifest).encode())
+    async with host(folder) as h:
+        assert (await h.call("echo", {"a": 1})).text == '{"a": 1}'
+
+
+async def test_exec_may_be_absolute_beside_the_manifest_or_a_bare_name_from_the_path(zot, host, tmp_path, monkeypatch):
+    beside = zot("beside", exec="bin/run.py")
+    os.makedirs(os.path.join(beside, "bin"))
+    shutil.copy(os.path.join(beside, "run.py"), os.path.join(beside, "bin", "run.py"))
+    making.write(
+        os.path.join(beside, "bin", "run.py"), extending.PRELUDE + extending.ECHO.replace("NAME", '"beside"'), 0o755
+    )
+    absolute = zot("absolute", exec=sys.executable, args=["run.py"])
+    bare = zot("bare", exec="my-python", args=["-S", "run.py"])
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "my-python").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    async with host(beside, absolute, bare) as h:
+        for name in ("beside", "absolute", "bare"):
+            assert (await h.call(name)).text == "{}", problems(h)
+
+
+async def test_it_runs_in_its_own_folder_with_the_users_environment_less_secrets(zot, host, monkeypatch):
+    monkeypatch.setenv("FAVOURITE", "blue")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-012345678901234567890123")
+    folder = zot(
+        "where",
+        answering("say(frame, json.dumps([os.getcwd(), os.environ.get('FAVOURITE'), 'OPENAI_API_KEY' in os.environ]))"),
+    )
+    async with host(folder) as h:
+        assert json.loads((await h.call("act")).text) == [folder, "blue", False]
+
+
+@pytest.mark.parametrize("explicit", [True, False])
+async def test_enabled_false_switches_it_off_also_when_the_person_names_it(explicit, zot, host, root):
+    folder = zot("echo", enabled=False)
+    async with host(*([folder] if explicit else []), roots=() if explicit else (root,)) as h:
+        (entry,) = h.plugins
+        assert entry.state == "disabled"
+        assert "extension.json" in entry.standing.reason
+        assert (h.tools, h.extensions.places) == ([], [])
+    assert heard(folder) == []
+
+
+# The handshake
+
+
+async def test_the_ack_goes_out_at_once_and_nothing_before_it(zot, host, home, tmp_path):
+    script = (
+        "time.sleep(0.1)\nhello()\nfirst = json.loads(sys.stdin.readline())\n"
+        "json.dump(first, open('first.txt', 'w'))\n"  # it registers only when it has the ack
+        'tool("act", description=first["type"])\nemit("ready")\n' + LOOP
+    )
+    folder = zot("polite", script)
+    async with host(folder) as h:
+        assert [tool.description for tool in h.tools] == ["hello_ack"]
+    with open(os.path.join(folder, "first.txt"), encoding="utf-8") as file:
+        ack = json.load(file)
+    assert ack == {
+        "type": "hello_ack",
+        "protocol_version": 1,
+        "zot_version": ack["zot_version"],
+        "provider": "",
+        "model": "",
+        "cwd": str(tmp_path / "work"),
+        "extension_dir": folder,
+        "data_dir": folder,
+        "capabilities": ["call_tool"],
+    }
+    assert ack["zot_version"][0].isdigit()
+
+
+async def test_registrations_before_the_ack_and_before_ready_count(zot, host):
+    folder = zot("eager", 'hello(); tool("one"); sys.stdin.readline(); tool("two"); emit("ready")' + LOOP)
+    async with host(folder) as h:
+        assert [tool.name for tool in h.tools] == ["one", "two"]
+
+
+async def test_a_tool_registered_long_after_ready_appears_and_can_be_called(zot, host):
+    script = QUICK + (
+        "def later():\n    time.sleep(0.4)\n    tool('late')\n    command('late')\n"
+        "threading.Thread(target=later).start()\n"
+        "for frame in heard():\n    if frame['type'] == 'tool_call': say(frame, frame['name'])\n"
+    )
+    changes = []
+    async with host(zot("slow", script)) as h:
+        h.listen(lambda notice: changes.append(type(notice).__name__))
+        await until(lambda: len(h.tools) == 2 and h.commands)
+        assert (await h.call("late")).text == "late"
+    assert "SnapshotChanged" in changes
+
+
+async def test_without_ready_it_is_waited_for_until_it_is_quiet(zot, host):
+    script = 'hello()\nfor n in range(4):\n    time.sleep(0.15)\n    tool(f"t{n}")\n' + LOOP
+    async with host(zot("wordy", script)) as h:
+        assert [tool.name for tool in h.tools] == ["t0", "t1", "t2", "t3"]
+
+
+async def test_another_name_in_hello_is_a_warning_and_the_manifests_counts(zot, host):
+    folder = zot("given", 'hello(name="chosen"); tool("act"); emit("ready")' + LOOP)
+    async with host(folder) as h:
+        assert [tool.plugin for tool in h.tools] == ["given"]
+        assert problems(h) == ["given: it calls itself 'chosen'; its manifest says 'given'"]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        'emit("hello")',
+        'emit("hello", name="")',
+        'emit("hello", name=5)',
+        'emit("hello", name="bad", capabilities="tools")',
+        'emit("ready")',
+        "print('{}', flush=True)",
+    ],
+)
+async def test_a_first_frame_that_is_no_hello_ends_it_with_the_reason(first, zot, host):
+    folder = zot("bad", f"{first}\nhello()\ntool('act')\nemit('ready')" + LOOP)
+    async with host(folder) as h:
+        assert h.tools == []
+        assert "before it said hello" in problems(h)[0]
+        assert "hello" in problems(h)[0].partition("before it said hello: ")[2] or "frame" in problems(h)[0]
+    assert heard(folder, "hello_ack") == []
+
+
+async def test_lines_that_are_no_json_before_hello_are_survived_and_counted(zot, host):
+    async with host(zot("chatty", "print('npm WARN deprecated')\nprint()\n" + extending.ECHO)) as h:
+        assert (await h.call("chatty")).text == "{}"
+        assert h.extensions.up[0].session.counts.malformed == 2
+
+
+async def test_keys_in_any_order_and_case_unknown_fields_and_null_are_understood(zot, host):
+    script = (
+        'print(\'{"NAME": "odd", "Capabilities": null, "TYPE": "hello"}\', flush=True)\n'
+        'print(\'{"future": [1], "Name": "act", "schema": null, "type": "register_tool"}\', flush=True)\n'
+        "emit('invented', id='1')\nemit('ready', why='done')\n"
+        "for frame in heard():\n    if frame['type'] == 'tool_call':\n"
+        "        print(json.dumps({'CONTENT': [{'type': 'text', 'text': 'ok'}], 'Is_Error': None, 'ID': frame['id'],"
+        " 'type': 'tool_result', 'activate_tools': ['x']}), flush=True)\n"
+    )
+    async with host(zot("odd", script)) as h:
+        assert (await h.call("act")).text == "ok"
+        session = h.extensions.up[0].session
+        assert dict(session.counts.frames) == {"hello": 1, "register_tool": 1, "ready": 1, "tool_result": 1}
+        assert session.counts.malformed == 1  # the invented one
+
+
+async def test_what_could_not_be_understood_stands_in_its_log(zot, host, home):
+    script = QUICK + "emit('invented')\nprint('nonsense', flush=True)\nsys.stderr.write('on my own account\\n')" + LOOP
+    async with host(zot("odd", script)) as h:
+        await until(lambda: h.extensions.up[0].session.counts.malformed == 2)
+    log = (home / "logs" / "odd.log").read_text()
+    for said in ("starting odd 1.0.0", 'unknown frame type "invented"', "malformed JSON", "on my own account"):
+        assert said in log
+
+
+# Tools
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], (Text("a"), Text("b"))),
+        ([{"type": "text", "text": ""}, {"type": "text"}], (Text("(extension returned no content)"),)),
+        ([], (Text("(extension returned no content)"),)),
+        ([{"type": "video", "data": "x"}], (Text('[unknown block type "video" from extension blocks]'),)),
+        ([{}], (Text('[unknown block type "None" from extension blocks]'),)),
+        ([{"type": "image", "mime_type": "image/gif", "data": "R0lG"}], (Image("image/gif", "R0lG"),)),
+        ([{"type": "image", "data": ""}], (Image("image/png", ""),)),
+        ([{"type": "text", "text": "# a", "format": "markdown"}], (Text("# a"),)),
+    ],
+)
+async def test_the_blocks_of_a_result(content, expected, zot, host):
+    async with host(zot("blocks", answering(f"emit('tool_result', id=frame['id'], content={content!r})"))) as h:
+        result = await h.call("act")
+    assert (result.content, result.is_error, result.error) == (expected, False, None)
+
+
+@pytest.mark.parametrize("data", ["not base64!", "abc", 7])
+async def test_an_image_that_cannot_be_decoded_is_bad_output(data, zot, host):
+    content = [{"type": "text", "text": "a"}, {"type": "image", "data": data}]
+    async with host(zot("blocks", answering(f"emit('tool_result', id=frame['id'], content={content!r})"))) as h:
+        result = await h.call("act")
+    assert (result.error.code, result.error.message) == (
+        "bad_output",
+        "extension blocks/act returned undecodable image",
+    )
+
+
+async def test_a_large_image_arrives_whole(zot, host):
+    data = base64.b64encode(os.urandom(1_500_000)).decode()
+    lines = "emit('tool_result', id=frame['id'], content=[{'type': 'image', 'data': frame['args']['data']}])"
+    async with host(zot("blocks", answering(lines))) as h:
+        assert (await h.call("act", {"data": data})).content == (Image("image/png", data),)
+
+
+async def test_is_error_and_structured_content_are_passed_on(zot, host):
+    async with host(zot("both", answering("say(frame, 'no luck', is_error=True, structured_content={'n': [1]})"))) as h:
+        result = await h.call("act")
+    assert (result.is_error, result.error.code, result.error.message) == (True, "tool_error", "no luck")
+    assert result.structured == {"n": [1]}
+    assert (result.tool, result.plugin, result.format) == ("act", "both", "zot")
+
+
+async def test_args_is_always_an_object_and_a_broken_schema_only_warns(zot, host):
+    folder = zot("typed", extending.ECHO.replace("tool(NAME", "tool(schema={'required': ['a']}, name=NAME"))
+    async with host(folder) as h:
+        result = await h.call("typed")
+    assert result.text == "{}"
+    assert len(result.metadata["warnings"]) == 1
+    assert heard(folder, "tool_call")[0].keys() == {"type", "id", "name", "args"}
+
+
+async def test_a_timeout_is_passed_on_as_tool_cancel_only_where_that_was_advertised(zot, host, settings):
+    settings("[plugins.knows]\ntimeout_s = 0.2\n[plugins.simple]\ntimeout_s = 0.2\n")
+    quiet = answering("if 'ping' in frame['args']: say(frame, 'pong')")
+    knows = zot("knows", quiet.replace("hello()", "hello('tool_cancel')").replace('"act"', '"knows"'))
+    simple = zot("simple", quiet.replace('"act"', '"simple"'))
+    async with host(knows, simple) as h:
+        for name in ("knows", "simple"):
+            result = await h.call(name)
+            assert (result.error.code, "settings.toml" in result.error.hint) == ("timed_out", True)
+            assert (await h.call(name, {"ping": 1})).text == "pong"
+        assert all(extension.active == {} for extension in h.extensions.up)
+    (cancel,) = heard(knows, "tool_cancel")
+    assert cancel == {"type": "tool_cancel", "id": heard(knows, "tool_call")[0]["id"]}
+    assert heard(simple, "tool_cancel") == []
+
+
+async def test_a_cancelled_call_is_passed_on_and_a_late_answer_is_nobodys(zot, host):
+    folder = zot(
+        "cancels",
+        "hello('tool_cancel')\ntool('act')\nemit('ready')\nfor frame in heard():\n"
+        "    if frame['type'] == 'tool_cancel': say(frame, 'too late')\n"
+        "    if frame['type'] == 'tool_call' and frame['args']: say(frame, 'in time')\n",
+    )
+    async with host(folder) as h:
+        with anyio.move_on_after(0.2):
+            await h.call("act")
+        assert (await h.call("act", {"n": 1})).text == "in time"
+        session = h.extensions.up[0].session
+        assert (session._waiting, h.extensions.up[0].active) == ({}, {})
+    assert heard(folder, "tool_cancel")[0]["id"] == heard(folder, "tool_call")[0]["id"]
+
+
+async def test_an_interactive_tool_has_no_time_limit(zot, host, settings):
+    settings("[plugins.patient]\ntimeout_s = 0.1\n")
+    script = answering("time.sleep(0.5)", "say(frame, 'at last')").replace(
+        'tool("act")', 'tool("act", interactive=True)'
+    )
+    async with host(zot("patient", script)) as h:
+        assert (await h.call("act")).text == "at last"
+
+
+async def test_an_interactive_tool_ends_with_its_extension(zot, host):
+    script = answering("os._exit(3)").replace('tool("act")', 'tool("act", interactive=True)')
+    async with host(zot("patient", script)) as h:
+        result = await h.call("act")
+    assert (result.error.code, result.metadata["exit_code"]) == ("unavailable", 3)
+
+
+async def test_many_calls_in_flight_are_answered_in_any_order(zot, host):
+    script = (
+        QUICK + "calls = []\nfor frame in heard():\n    if frame['type'] == 'tool_call': calls.append(frame)\n"
+        "    if len(calls) == 32:\n        for call in reversed(calls): say(call, str(call['args']['n']))\n"
+    )
+    folder, results = zot("reverse", script), {}
+
+    async def call(n):
+        results[n] = (await h.call("act", {"n": n})).text
+
+    async with host(folder) as h, anyio.create_task_group() as tasks:
+        for n in range(32):
+            tasks.start_soon(call, n)
+    assert results == {n: str(n) for n in range(32)}
+    assert len({frame["id"] for frame in heard(folder, "tool_call")}) == 32
+
+
+@pytest.mark.parametrize(
+    "fields", [{"content": "text"}, {"content": ["text"]}, {"is_error": "yes"}, {"content": {"type": "text"}}]
+)
+async def test_a_malformed_result_fails_its_call_at_once_and_the_next_one_works(fields, zot, host):
+    script = answering(f"emit('tool_result', id=frame['id'], **({fields!r} if frame['args'] else {{}}))")
+    async with host(zot("mangled", script)) as h:
+        began = time.monotonic()
+        result = await h.call("act", {"n": 1})
+        assert time.monotonic() - began < PATIENCE_S
+        assert (result.error.code, "bad tool_result frame" in result.error.message) == ("bad_output", True)
+        assert (await h.call("act")).text == "(extension returned no content)"
+
+
+@pytest.mark.parametrize("id", ["7", "None", "{}", "''", "'unknown'"])
+async def test_answers_to_what_nobody_asked_are_ignored(id, zot, host):
+    script = answering(f"emit('tool_result', id={id}, content=[])", "say(frame, 'right')", "say(frame, 'again')")
+    async with host(zot("stray", script)) as h:
+        assert (await h.call("act")).text == "right"
+        assert (await h.call("act")).text == "right"
+
+
+async def test_a_result_that_comes_as_the_answer_to_a_command_is_nobodys(zot, host):
+    script = responding(
+        {"action": "noop"}, extra="say(frame, 'I am a tool'); emit('tool_result', id=frame['id'], content=7)"
+    )
+    async with host(zot("mixed", script)) as h:
+        outcome = await h.run_command("/go")
+    assert (outcome.action, outcome.error) == ("noop", None)
+
+
+# Commands
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"action": "prompt", "prompt": "Greet me.", "display": "not this"}, ("prompt", "Greet me.", "", "")),
+        ({"action": "insert", "insert": "git "}, ("insert", "", "git ", "")),
+        ({"action": "display", "display": "done"}, ("display", "", "", "done")),
+        ({"action": "noop", "prompt": "not this"}, ("noop", "", "", "")),
+        ({}, ("noop", "", "", "")),
+        ({"action": "open_panel"}, ("open_panel", "", "", "")),
+    ],
+)
+async def test_the_actions_of_a_command(fields, expected, zot, host):
+    async with host(zot("acts", responding(fields))) as h:
+        outcome = await h.run_command("/go")
+        assert [command.name for command in h.commands] == ["go"]
+    assert (outcome.action, outcome.prompt, outcome.insert, outcome.display) == expected
+    assert (outcome.command, outcome.plugin, outcome.error, outcome.panel) == ("/go", "acts", None, None)
+
+
+async def test_an_error_stands_above_every_action(zot, host):
+    async with host(zot("acts", responding({"action": "prompt", "prompt": "x", "error": "no key"}))) as h:
+        outcome = await h.run_command("/go")
+    assert (outcome.error.code, outcome.error.message) == ("tool_error", "extension /go: no key")
+    assert (outcome.action, outcome.prompt) == ("noop", "")
+
+
+async def test_an_unknown_action_is_bad_output(zot, host):
+    async with host(zot("acts", responding({"action": "explode"}))) as h:
+        outcome = await h.run_command("/go")
+    assert (outcome.error.code, outcome.error.message) == ("bad_output", "extension /go: unknown action explode")
+
+
+async def test_a_malformed_answer_fails_the_command_at_once(zot, host):
+    async with host(zot("acts", responding({"action": 5}))) as h:
+        outcome = await h.run_command("/go")
+    assert outcome.error.code == "bad_output"
+
+
+async def test_args_are_trimmed_keep_inner_space_and_are_left_out_when_empty(zot, host):
+    folder = zot("acts", responding({}))
+    async with host(folder) as h:
+        for line in ("/go", "go", "/go   ", "/go  a   b  ", "/go\ttab", "/go caf\u00e9 \udcff"):
+            assert (await h.run_command(line)).error is None
+    told = [frame.get("args") for frame in heard(folder, "command_invoked")]
+    assert told == [None, None, None, "a   b", "tab", "café \\udcff"]
+
+
+async def test_names_are_found_in_any_case_and_sent_as_they_were_registered(zot, host):
+    folder = zot("acts", responding({"action": "display", "display": "pong"}).replace('"go"', '"Ping"'))
+    async with host(folder) as h:
+        assert (await h.run_command("/pINg")).display == "pong"
+    assert heard(folder, "command_invoked")[0]["name"] == "Ping"
+
+
+async def test_a_name_of_zots_or_of_another_extension_is_shadowed_and_shown(zot, host):
+    first = zot("first", 'hello(); command("Help"); command("go"); command("GO"); tool("bash"); emit("ready")' + LOOP)
+    second = zot("second", 'hello(); command("gO"); command("own"); tool("read"); emit("ready")' + LOOP)
+    async with host(first, second) as h:
+        assert sorted((command.name, command.plugin) for command in h.commands) == [("go", "first"), ("own", "second")]
+        assert h.tools == []
+        said = "\n".join(problems(h))
+    for text in (
+        "'/Help' of plugin 'first' is shadowed: the name belongs to a built-in command of zot",
+        "it registered the command '/GO' twice",
+        "'/gO' of plugin 'second' is shadowed: the name belongs to plugin 'first'",
+        "'bash' from plugin 'first': the name belongs to a built-in tool of zot",
+    ):
+        assert text in said
+
+
+async def test_a_command_that_nobody_has_is_not_found_with_a_hint(zot, host):
+    async with host(zot("acts", responding({}))) as h:
+        outcome = await h.run_command("/goo")
+    assert (outcome.error.code, outcome.error.hint) == ("not_found", "did you mean /go?")
+
+
+async def test_commands_are_recorded(zot, host):
+    async with host(zot("acts", responding({"error": "no"}))) as h:
+        await h.run_command("/go secret words")
+        record = list(h._audit.records())[-1].record
+    assert (record.tool, record.plugin, record.outcome, record.verdict) == ("/go", "acts", "tool_error", "allowed")
+
+
+async def test_a_cancelled_command_is_recorded_and_nobody_waits_for_it(zot, host):
+    async with host(zot("acts", 'hello(); command("go"); emit("ready")' + LOOP)) as h:
+        with anyio.move_on_after(0.2):
+            await h.run_command("/go")
+        assert list(h._audit.records())[-1].record.outcome == "cancelled"
+        assert h.extensions.up[0].session._waiting == {}
+
+
+# What extensions say on their own account
+
+
+async def test_notes_and_texts_reach_whoever_listens(zot, host):
+    said = (
+        "emit('notify', level='warn', message='mind'); emit('notify', message='plain'); emit('notify', message='');"
+        "emit('clear_notes'); emit('submit', text='  do it '); emit('submit', text=' ');"
+        "emit('submit_slash', text='/model'); emit('submit_slash', text='model')"
+    )
+    notices = []
+    async with host(zot("talks", responding({}, extra=said))) as h:
+        stop = h.listen(notices.append)
+        outcome = await h.run_command("/go")
+        assert [note.message for note in outcome.notes] == ["mind", "plain"]
+        expected = [
+            Note("talks", "warn", "mind"),
+            Note("talks", "info", "plain"),
+            NotesCleared("talks"),
+            Submitted("talks", "do it"),
+            SlashSubmitted("talks", "/model"),
+        ]
+        assert [notice for notice in notices if type(notice).__name__ != "SnapshotChanged"] == expected
+        stop()
+        await h.run_command("/go")
+    assert len([notice for notice in notices if isinstance(notice, Note)]) == 2
+
+
+async def test_a_listener_that_fails_disturbs_nobody(zot, host):
+    heard_by_other = []
+
+    def fail(notice):
+        raise RuntimeError("not my day")
+
+    async with host(zot("talks", responding({}, extra="emit('notify', message='hi')"))) as h:
+        import asyncio  # only here
+
+        complaints = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: complaints.append(about))
+        h.listen(fail)
+        h.listen(heard_by_other.append)
+        assert (await h.run_command("/go")).error is None
+        asyncio.get_running_loop().set_exception_handler(None)
+    assert Note("talks", "info", "hi") in heard_by_other
+    assert complaints
+
+
+# Panels
+
+PANEL = """
+hello("panels")
+command("show")
+tool("wait")
+emit("ready")
+panel = {"id": "main", "title": "Todos", "lines": ["one", "two"], "footer": "esc close"}
+pending = None
+for frame in heard():
+    if frame["type"] == "command_invoked":
+        emit("command_response", id=frame["id"], action="open_panel", open_panel=panel)
+    elif frame["type"] == "tool_call":
+        pending = frame
+        emit("open_panel", panel={"id": "ask", "lines": ["?"]})
+    elif frame["type"] == "panel_key":
+        if pending and frame.get("text") == "y":
+            emit("panel_close", panel_id="ask")
+            say(pending, "yes")
+        elif frame.get("text") == "q":
+            emit("panel_close", panel_id="main")
+        elif frame.get("text") == "d":
+            os._exit(1)
+        else:
+            emit("panel_render", panel_id="main", lines=[json.dumps(frame.get("text", frame["key"]))])
+    elif frame["type"] == "panel_close":
+        emit("panel_render", panel_id="main", title="Too late", lines=[])
+        emit("panel_close", panel_id="main")
+"""
+
+
+async def test_a_command_opens_a_panel_that_keys_redraw_and_its_owner_closes(zot, host):
+    notices = []
+    async with host(zot("todos", PANEL)) as h:
+        h.listen(lambda notice: notices.append(notice.panel) if isinstance(notice, PanelChanged) else None)
+        outcome = await h.run_command("/show")
+        panel = outcome.panel
+        assert (panel.id, panel.owner, panel.title) == ("main", "todos", "Todos")
+        assert (panel.lines, panel.footer, panel.is_open) == (("one", "two"), "esc close", True)
+        assert h.panels.open == [panel]
+        h.panels.press(panel, "down")
+        await until(lambda: len(notices) == 2)
+        assert (notices[1].title, notices[1].lines, notices[1].footer) == ("Todos", ('"down"',), "")
+        h.panels.press(panel, "q")
+        await until(lambda: h.panels.open == [])
+        assert notices[-1].is_open is False
+        h.panels.press(panel, "x")  # nobody is there to hear it
+    assert notices[-1].is_open is False
+
+
+@pytest.mark.parametrize("key", ["esc", "Escape", "ctrl-c", "ctrl+c"])
+async def test_the_person_closes_a_panel_and_what_comes_after_is_ignored(key, zot, host):
+    folder = zot("todos", PANEL)
+    async with host(folder) as h:
+        panel = (await h.run_command("/show")).panel
+        notices = []
+        h.listen(notices.append)
+        h.panels.press(panel, key)
+        assert h.panels.open == []
+        await until(lambda: heard(folder, "panel_close"))
+        session = h.extensions.up[0].session
+        await until(lambda: session.counts.frames["panel_close"] == 1)
+        assert [notice.panel.is_open for notice in notices if isinstance(notice, PanelChanged)] == [False]
+    assert heard(folder, "panel_close") == [{"type": "panel_close", "panel_id": "main"}]
+    assert heard(folder, "panel_key") == []
+
+
+async def test_keys_have_the_guides_names_runes_their_text_and_pasted_text_arrives(zot, host):
+    folder = zot("todos", PANEL)
+    async with host(folder) as h:
+        panel = (await h.run_command("/show")).panel
+        for key in ("Up", "ArrowLeft", "return", "PgDn", "del", "f5", "shift-tab", "space", "é"):
+            h.panels.press(panel, key)
+        h.panels.press(panel, "rune", "7")
+        h.panels.paste(panel, "ab\r\n→")
+        await until(lambda: len(heard(folder, "panel_key")) == 14)
+    told = [(frame["key"], frame.get("text")) for frame in heard(folder, "panel_key")]
+    assert told == [
+        ("up", None), ("left", None), ("enter", None), ("pagedown", None), ("delete", None), ("unknown", None),
+        ("unknown", None), ("rune", " "), ("rune", "é"), ("rune", "7"),
+        ("rune", "a"), ("rune", "b"), ("enter", None), ("rune", "→"),
+    ]  # fmt: skip
+
+
+async def test_a_tool_may_open_a_panel_and_answer_when_the_person_has(zot, host):
+    async with host(zot("todos", PANEL)) as h:
+        results = []
+
+        async def call():
+            results.append(await h.call("wait"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await until(lambda: h.panels.open)
+            (panel,) = h.panels.open
+            assert (panel.id, panel.title, panel.lines) == ("ask", "todos", ("?",))
+            h.panels.press(panel, "y")
+        assert results[0].text == "yes"
+        assert h.panels.open == []
+
+
+@pytest.mark.parametrize("how", ["dies", "reload", "leave"])
+async def test_the_panels_of_an_extension_that_ended_close(how, zot, host):
+    closed = []
+    async with host(zot("todos", PANEL)) as h:
+        panel = (await h.run_command("/show")).panel
+        h.listen(lambda notice: closed.append(notice.panel) if isinstance(notice, PanelChanged) else None)
+        if how == "dies":
+            h.panels.press(panel, "d")
+        elif how == "reload":
+            await h.reload("todos")
+        if how != "leave":
+            await until(lambda: h.panels.open == [])
+    assert [(one.id, one.is_open) for one in closed] == [("main", False)]
+
+
+async def test_panels_of_two_extensions_with_one_id_are_two_panels(zot, host):
+    one, two = zot("one", PANEL), zot("two", PANEL.replace('"show"', '"other"').replace('"wait"', '"hold"'))
+    async with host(one, two) as h:
+        first, second = (await h.run_command("/show")).panel, (await h.run_command("/other")).panel
+        assert [panel.owner for panel in h.panels.open] == ["one", "two"]
+        h.panels.press(second, "q")
+        await until(lambda: h.panels.open == [first])
+    assert heard(one, "panel_key") == []
+
+
+# Extensions that call tools
+
+CALLER = """
+hello("call_tool")
+tool("ask")
+tool("relay")
+emit("ready")
+calls = {}
+for frame in heard():
+    if frame["type"] == "tool_call":
+        number = "c" + frame["id"]
+        calls[number] = frame
+        emit("call_tool", **({"id": number, "parent_id": frame["id"]} | frame["args"]))
+    elif frame["type"] == "tool_result" and frame["id"] in calls:
+        call = calls.pop(frame["id"])
+        say(call, json.dumps([frame["content"][0].get("text"), frame["is_error"]]))
+"""
+
+
+async def test_an_extension_calls_a_tool_of_another_format_on_the_path_of_every_call(zot, cyclop, host):
+    script = making.python("print(json.dumps({'result': f'got {given}'}))")
+    tool = cyclop("target", script)
+    async with host(zot("caller", CALLER), tool) as h:
+        result = await h.call("ask", {"name": "target", "args": {"n": 1}})
+        text, is_error = json.loads(result.text)
+        records = [item.record for item in h._audit.records()]
+    assert (is_error, '"n": 1' in text.replace("'", '"')) == (False, True), text
+    assert [record.tool for record in records] == ["target", "ask"]
+    assert records[0].attachment.startswith("extension-caller-")
+    assert records[0].verdict == "allowed"
+
+
+async def test_a_called_tools_answer_comes_with_its_images_and_within_bounds(zot, host):
+    image = {"type": "image", "mime_type": "image/png", "data": "R0lG"}
+    content = f"[{{'type': 'text', 'text': 'x' * 300_000}}] if frame['args'] else [{image!r}]"
+    target = zot("target", answering(f"emit('tool_result', id=frame['id'], content={content})"))
+    caller = zot("caller", CALLER)
+    async with host(caller, target) as h:
+        await h.call("relay", {"name": "act"})
+        await h.call("relay", {"name": "act", "args": {"much": True}})
+    small, large = heard(caller, "tool_result")
+    assert small.items() >= {"name": "act", "content": [image], "is_error": False}.items()
+    assert "truncated" not in small
+    assert (len(large["content"][0]["text"]), large["truncated"]) == (256 << 10, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "refusal"),
+    [
+        ({"name": "ask"}, "tool call cycle detected"),
+        ({"name": ""}, "call_tool requires a name and JSON object args"),
+        ({"name": "relay", "parent_id": "no-such-call"}, "unknown or expired parent tool call"),
+        ({"name": "relay", "parent_id": ""}, "parent_id is required while an extension tool is active"),
+        ({"name": "nobody"}, "no tool is named 'nobody'"),
+    ],
+)
+async def test_what_an_extension_may_not_call(fields, refusal, zot, host):
+    async with host(zot("caller", CALLER)) as h:
+        text, is_error = json.loads((await h.call("ask", fields)).text)
+    assert (text, is_error) == (refusal, True)
+
+
+async def test_without_the_capability_nothing_is_called(zot, host):
+    folder = zot("meek", CALLER.replace('hello("call_tool")', "hello()"))
+    async with host(folder) as h:
+        text, is_error = json.loads((await h.call("ask", {"name": "relay"})).text)
+    assert (text, is_error) == ("extension did not opt in to call_tool", True)
+
+
+async def test_tools_that_call_tools_go_four_deep_and_no_deeper(zot, host):
+    folders = [
+        zot(f"deep{n}", CALLER.replace('tool("ask")', f'tool("t{n}")').replace('tool("relay")', "")) for n in range(5)
+    ]
+    args = {"name": "end"}
+    for n in (4, 3, 2, 1):
+        args = {"name": f"t{n}", "args": args}
+    async with host(*folders) as h:
+        result = await h.call("t0", args)
+    assert "tool call depth limit reached" in result.text
+
+
+async def test_a_call_for_an_extension_that_needs_a_person_is_denied_without_one(zot, cyclop, host, root):
+    cyclop("target", permissions=["network"])
+    async with host(zot("caller", CALLER), roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("target").plugin)
+        text, is_error = json.loads((await h.call("ask", {"name": "target"})).text)
+        record = next(iter(h._audit.records())).record
+    assert is_error
+    assert "nobody to ask" in text
+    assert (record.tool, record.verdict) == ("target", "denied")
+
+
+async def test_a_call_that_an_extension_takes_back_is_cancelled(zot, host):
+    script = CALLER + (
+        "    elif frame['type'] == 'command_invoked':\n"
+        "        for number in calls: emit('call_tool_cancel', id=number)\n"
+        "        emit('command_response', id=frame['id'])\n"
+    )
+    slow = zot("slow", 'hello("tool_cancel"); tool("slow"); emit("ready")' + LOOP)
+    caller = zot("caller", script.replace('tool("ask")', 'tool("ask"); command("stop")'))
+    async with host(caller, slow) as h, anyio.create_task_group() as tasks:
+        tasks.start_soon(h.call, "ask", {"name": "slow"})
+        await until(lambda: heard(slow, "tool_call"))
+        await h.run_command("/stop")
+        await until(lambda: heard(slow, "tool_cancel"))
+        tasks.cancel_scope.cancel()
+
+
+async def test_calls_of_an_extension_that_died_are_cancelled_and_its_ids_are_free_again(zot, host):
+    caller = zot("caller", CALLER.replace('tool("ask")', 'tool("ask"); command("die")') + (
+        "    elif frame['type'] == 'command_invoked':\n        os._exit(1)\n"
+    ))  # fmt: skip
+    slow = zot("slow", 'hello("tool_cancel"); tool("slow"); emit("ready")' + LOOP)
+    async with host(caller, slow) as h, anyio.create_task_group() as tasks:
+        tasks.start_soon(h.call, "ask", {"name": "slow", "id": "same"})
+        await until(lambda: heard(slow, "tool_call"))
+        await h.run_command("/die")
+        await until(lambda: heard(slow, "tool_cancel"))
+        await until(lambda: h._live._asked == {})
+        text, _ = json.loads((await h.call("ask", {"name": "nobody"})).text)
+        assert text == "no tool is named 'nobody'"
+
+
+# Events
+
+
+async def test_events_reach_only_who_subscribed_and_in_order(zot, host):
+    subscribe = "emit('subscribe', events={})\n"
+    some = zot("some", "hello()\n" + subscribe.format(["turn_start", "turn_end"]) + "emit('ready')" + LOOP)
+    other = zot("other", "hello()\n" + subscribe.format(["session_start", "tool_result"]) + "emit('ready')" + LOOP)
+    none = zot("none", "hello()\nemit('ready')" + LOOP)
+    async with host(some, other, none) as h:
+        for step in range(500):
+            h.emit("turn_start", step=step)
+            h.emit("turn_end", stop="end", error=None)
+        h.emit("tool_result", status="completed", tool_id="x")
+        await until(lambda: len(heard(some, "event")) == 1000 and len(heard(other, "event")) == 2)
+    assert heard(some, "event")[:2] == [
+        {"type": "event", "event": "turn_start", "step": 0},
+        {"type": "event", "event": "turn_end", "stop": "end"},
+    ]
+    assert [frame["step"] for frame in heard(some, "event")[::2]] == list(range(500))
+    assert [frame["event"] for frame in heard(other, "event")] == ["session_start", "tool_result"]
+    assert heard(none, "event") == []
+
+
+async def test_a_tool_call_of_any_format_is_an_event(zot, cyclop, host):
+    watcher = zot("watcher", "hello()\nemit('subscribe', events=['tool_call'])\nemit('ready')" + LOOP)
+    async with host(watcher, cyclop("target")) as h:
+        await h.call("target", {"n": 1})
+        await until(lambda: heard(watcher, "event"))
+    (event,) = heard(watcher, "event")
+    assert (event["event"], event["tool_name"], event["tool_args"]) == ("tool_call", "target", {"n": 1})
+    assert event["tool_id"]
+
+
+async def test_subscriptions_add_up_at_any_time(zot, host):
+    script = "hello()\nemit('subscribe', events=['a'], intercept=['anything', 'turn_start'])\nemit('ready')\n" + (
+        "time.sleep(0.3)\nemit('subscribe', events=['b'])" + LOOP
+    )
+    folder = zot("adds", script)
+    async with host(folder) as h:
+        (extension,) = h.extensions.up
+        assert extension.intercepts == {"turn_start"}
+        await until(lambda: extension.events == {"a", "b"})
+        h.emit("a")
+        h.emit("b")
+        await until(lambda: len(heard(folder, "event")) == 2)
+
+
+async def test_who_attaches_with_yes_is_not_asked(zot, host, root):
+    zot("echo")
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("echo").plugin)
+        assert (await h.call("echo")).error.code == "denied"
+        assert (await h.call("echo", attachment=Attachment(yes=True))).text == "{}"
+        assert (await h.run_command("/echo", attachment=Attachment(yes=True))).error.code == "not_found"

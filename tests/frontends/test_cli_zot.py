@@ -1,0 +1,330 @@
+"""The command line with extensions: what it lists without starting them, runs, shows and manages."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+import extending
+import looking
+import making
+from using import at_terminal, fails, finish, home, last_record, listed, ok, read, run, start
+
+LOOP = "\nfor frame in heard(): pass\n"
+COUNTED = 'open("starts.txt", "a").write("x")\n'
+FULL = (
+    COUNTED
+    + """
+hello("commands", "tools")
+tool("weather", description="Current weather. For any city.", schema={"type": "object", "properties": {
+    "city": {"type": "string", "description": "Which."}}, "required": ["city"]})
+tool("bash")
+for name in ("prompt", "insert", "display", "panel", "noop", "fails", "odd", "notes", "help"):
+    command(name, f"Does {name}.")
+emit("ready")
+sys.stderr.write("up and running\\n")
+sys.stderr.flush()
+ANSWERS = {
+    "prompt": {"action": "prompt", "prompt": "Greet me."},
+    "insert": {"action": "insert", "insert": "git "},
+    "display": {"action": "display", "display": "all\\nwell"},
+    "panel": {"action": "open_panel", "open_panel": {"id": "p", "title": "T", "lines": ["a", "b"], "footer": "f"}},
+    "noop": {"action": "noop"},
+    "fails": {"action": "display", "error": "no key"},
+    "odd": {"action": "explode"},
+    "notes": {"action": "noop"},
+}
+for frame in heard():
+    if frame["type"] == "tool_call":
+        say(frame, f"{frame['args'].get('city')}: sunny")
+    elif frame["type"] == "command_invoked":
+        if frame["name"] == "notes":
+            emit("notify", level="warn", message="before")
+        emit("command_response", id=frame["id"], **ANSWERS[frame["name"]])
+        if frame["name"] == "notes":
+            emit("notify", message=f"after {frame.get('args')}")
+"""
+)
+
+
+def starts(folder):
+    return len(looking.read(os.path.join(folder, "starts.txt")))
+
+
+@pytest.fixture
+def extension(tmp_path):
+    """Write the extension `full` somewhere."""
+    return extending.extension(tmp_path / "somewhere", "full", FULL)
+
+
+@pytest.fixture
+def installed(extension):
+    """Install and approve it; give where it lies."""
+    ok("install", extension, "--yes", "--always")
+    return os.path.join(home(), "plugins", "full")
+
+
+# Looking
+
+
+def test_a_new_extension_is_listed_without_being_started(extension):
+    ok("install", extension)
+    entry = listed("full")
+    assert (entry["format"], entry["state"], entry["health"], entry["tier"]) == ("zot", "new", "idle", 2)
+    assert (entry["tools"], entry["commands"]) == ([], [])
+    table = ok("list").out
+    assert "zot" in table
+    assert "What full does." in table
+    assert starts(os.path.join(home(), "plugins", "full")) == 0
+
+
+def test_an_approved_one_is_listed_with_what_it_offers_and_not_started_again(installed):
+    known = starts(installed)
+    entry = listed("full")
+    assert (entry["state"], entry["tools"]) == ("approved", ["weather"])
+    assert entry["commands"] == ["prompt", "insert", "display", "panel", "noop", "fails", "odd", "notes"]
+    assert {problem["code"] for problem in entry["problems"]} == {"name_taken"}
+    (tool,) = ok("tools", "--json").json
+    assert (tool["name"], tool["model_name"], tool["plugin"], tool["format"]) == ("weather", "weather", "full", "zot")
+    assert tool["input_schema"]["required"] == ["city"]
+    assert "city (string, required)  Which." in ok("tools", "weather").out
+    assert starts(installed) == known
+
+
+def test_an_explicit_one_is_started_to_see_what_it_offers(extension):
+    (tool,) = ok("--ext", extension, "--no-discover", "tools", "--json").json
+    assert tool["name"] == "weather"
+    assert ok("-e", extension, "--no-discover", "list", "--json").json[0]["commands"][0] == "prompt"
+    assert starts(extension) == 2
+
+
+def test_one_that_does_not_start_is_listed_with_the_reason(tmp_path):
+    folder = extending.extension(tmp_path, "doomed", "sys.exit('no database')")
+    entry = listed("doomed", "--plugin", folder, "--no-discover")
+    assert [problem["code"] for problem in entry["problems"]] == ["not_running"]
+    assert "it exited with 1: no database" in entry["problems"][0]["message"]
+    done = run("--plugin", folder, "--no-discover", "tools")
+    assert "No tools can be called." in done.out
+
+
+def test_show_says_everything_that_someone_debugging_needs(installed):
+    shape = ok("show", "full", "--json").json
+    process = shape["process"]
+    assert (shape["health"], process["health"], process["restarts"], process["malformed"]) == (
+        "running",
+        "running",
+        0,
+        0,
+    )
+    assert process["pid"] > 0
+    assert process["uptime_s"] >= 0
+    assert process["frames"]["register_command"] == 9
+    assert {"hello", "register_tool", "ready"} <= process["frames"].keys()
+    registrations = {(one["kind"], one["name"]): one for one in shape["registrations"]}
+    assert registrations["tool", "weather"] == {
+        "kind": "tool", "name": "weather", "active": True, "shadowed": None,
+    }  # fmt: skip
+    assert "a built-in tool of zot" in registrations["tool", "bash"]["shadowed"]
+    assert "a built-in command of zot" in registrations["command", "help"]["shadowed"]
+    assert registrations["command", "prompt"]["active"]
+    assert shape["permissions"]["asked"] == ["filesystem:read", "filesystem:write", "network", "shell:exec"]
+    assert shape["digest"]
+    text = ok("show", "full").out
+    for said in ("running, pid", "/prompt: Does prompt.", "weather: Current weather.", "frames: ", "malformed: 0"):
+        assert said in text
+    assert not looking.is_running(process["pid"])
+
+
+def test_show_of_one_that_does_not_start_says_why(tmp_path):
+    folder = extending.extension(tmp_path, "doomed", "sys.exit('no database')")
+    shape = ok("--plugin", folder, "--no-discover", "show", "doomed", "--json").json
+    assert (shape["process"]["pid"], shape["process"]["health"]) == (None, "restarting")
+    assert "no database" in shape["process"]["reason"]
+    assert "no database" in ok("--plugin", folder, "--no-discover", "show", "doomed").out
+
+
+# Calling
+
+
+def test_a_tool_is_called_like_any_other(installed):
+    done = ok("call", "weather", "city=Berlin")
+    assert done.out == "Berlin: sunny\n"
+    shape = ok("call", "full/weather", "--json", "--args", '{"city": "Bonn"}').json
+    assert (shape["text"], shape["format"], shape["error"]) == ("Bonn: sunny", "zot", None)
+    assert last_record()["tool"] == "weather"
+
+
+# Running commands
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("prompt", {"action": "prompt", "prompt": "Greet me."}),
+        ("insert", {"action": "insert", "insert": "git "}),
+        ("display", {"action": "display", "display": "all\nwell"}),
+        ("noop", {"action": "noop"}),
+    ],
+)
+def test_the_shapes_of_run(name, fields, extension):
+    shape = ok("--plugin", extension, "--no-discover", "run", f"/{name}", "--json").json
+    nothing = {"prompt": "", "insert": "", "display": "", "panel": None, "error": None, "notes": []}
+    assert shape == {"command": f"/{name}", "plugin": "full", **nothing, **fields}
+
+
+def test_run_shows_a_panel_as_its_lines(extension):
+    shape = ok("--plugin", extension, "--no-discover", "run", "/panel", "--json").json
+    assert (shape["action"], shape["error"]) == ("open_panel", None)
+    assert shape["panel"] == {
+        "id": "p", "owner": "full", "title": "T", "lines": ["a", "b"], "footer": "f", "is_open": True,
+    }  # fmt: skip
+    assert ok("--plugin", extension, "--no-discover", "run", "/panel").out == "open_panel: a\nb\n"
+
+
+def test_run_prints_the_action_and_its_text(extension):
+    options = ("--plugin", extension, "--no-discover", "run")
+    assert ok(*options, "/prompt").out == "prompt: Greet me.\n"
+    assert ok(*options, "NOOP").out == "noop\n"
+
+
+def test_the_exit_codes_of_run(extension):
+    options = ("--plugin", extension, "--no-discover", "run")
+    for line, code, error in (("/fails", 1, "tool_error"), ("/odd", 1, "bad_output"), ("/nobody", 4, "not_found")):
+        done = run(*options, line, "--json")
+        assert (done.code, done.json["error"]["code"]) == (code, error)
+    plain = run(*options, "/fails")
+    assert (plain.code, plain.out, "extension /fails: no key" in plain.err) == (1, "", True)
+    assert run("run").code == 2
+
+
+def test_notes_go_to_stderr_also_those_right_behind_the_answer(extension):
+    done = ok("--plugin", extension, "--no-discover", "run", "/notes x y")
+    assert done.err.splitlines() == ["[full] warn: before", "[full] info: after x y"]
+    assert done.out == "noop\n"
+    shape = ok("--plugin", extension, "--no-discover", "run", "/notes", "--json").json
+    assert [note["message"] for note in shape["notes"]] == ["before", "after None"]
+
+
+def test_a_word_that_is_no_text_is_no_traceback(extension):
+    words = ["--plugin", extension, "--no-discover", "run"]
+    assert ok(*words, os.fsdecode(b"/noop \xff")).out == "noop\n"
+    assert run(*words, os.fsdecode(b"/\xff")).code == 4
+
+
+def test_a_command_of_tier_2_needs_a_persons_word(extension):
+    ok("install", extension, "--yes")
+    done = fails(3, "run", "/noop")
+    assert "nobody to ask" in done.err
+    assert ok("run", "/noop", "--yes").out == "noop\n"
+    assert "prompt: Greet me." in at_terminal("run", "/prompt", answers=[("Allow?", "y")]).seen
+    assert last_record()["tool"] == "/prompt"
+
+
+def test_a_command_of_what_nobody_approved_is_not_found_and_never_started(extension):
+    ok("install", extension)
+    assert run("run", "/noop", "--yes").code == 4
+    assert starts(os.path.join(home(), "plugins", "full")) == 0
+
+
+# Reloading
+
+
+def test_reload_says_that_no_host_stays_up(installed):
+    for words in (("reload",), ("reload", "full")):
+        assert "no host stays up" in fails(1, *words).err
+    assert run("reload", "nobody").code == 4
+    assert run("reload", "--json").json["error"]["code"] == "unavailable"
+
+
+# Managing
+
+
+def test_an_extension_is_installed_approved_disabled_enabled_and_removed(extension):
+    ok("install", extension)
+    assert fails(3, "approve", "full").err
+    done = ok("approve", "full", "--yes")
+    assert "full is approved" in done.out
+    for said in ("network", "shell:exec", "warning: "):
+        assert said in done.err
+    ok("disable", "full")
+    assert listed("full")["state"] == "disabled"
+    assert run("call", "weather", "city=x", "--yes").code in {3, 4}
+    ok("enable", "full")
+    assert ok("call", "weather", "city=x", "--yes").out == "x: sunny\n"
+    ok("remove", "full", "--yes")
+    assert ok("list", "--json").json == []
+    assert not os.path.exists(os.path.join(home(), "plugins", "full"))
+    assert os.path.exists(extension)
+
+
+def test_the_switch_in_the_manifest_is_honoured_and_enable_says_where_it_is(installed):
+    path = os.path.join(installed, "extension.json")
+    manifest = json.loads(read(path))
+    making.write(path, json.dumps(manifest | {"enabled": False}))
+    assert listed("full")["state"] == "disabled"
+    assert "extension.json" in ok("enable", "full").err
+    making.write(path, json.dumps(manifest | {"enabled": True}))
+    assert listed("full")["state"] == "approved"  # the switch is no part of the digest
+
+
+def test_a_change_of_its_code_asks_for_approval_again(installed):
+    known = starts(installed)
+    making.write(os.path.join(installed, "run.py"), extending.PRELUDE + FULL + "# changed\n", 0o755)
+    assert listed("full")["state"] == "changed"
+    assert "run.py changed" in ok("show", "full").out
+    done = run("call", "weather", "city=x", "--yes", "--json")
+    assert done.code in {3, 4}
+    assert starts(installed) == known
+
+
+def test_state_beside_the_extension_asks_for_nothing(installed):
+    making.write(os.path.join(installed, "todos.json"), "[]")
+    assert listed("full")["state"] == "approved"
+
+
+def test_an_extension_from_git_is_installed(extension):
+    making.write(os.path.join(extension, ".venv", "lib", "x.py"), "")
+    git = ["git", "-C", extension, "-c", "user.name=x", "-c", "user.email=x@y"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "extension.json", "run.py"], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "x"], check=True)
+    ok("install", f"file://{extension}", "--yes", "--always")
+    folder = os.path.join(home(), "plugins", "full")
+    assert ok("call", "weather", "city=x").out == "x: sunny\n"
+    assert not os.path.exists(os.path.join(folder, ".venv"))
+    assert not os.path.exists(os.path.join(folder, ".git"))
+
+
+def test_an_extension_that_cannot_be_used_is_not_installed(tmp_path):
+    folder = extending.extension(tmp_path, "bad", exec=...)
+    assert "exec is required" in fails(1, "install", folder).err
+    assert os.listdir(os.path.join(home(), "plugins")) == []
+
+
+def test_logs_hold_its_stderr_and_what_could_not_be_understood(installed):
+    ok("call", "weather", "city=x")
+    lines = ok("logs", "full").out
+    assert "starting full 1.0.0" in lines
+    assert "up and running" in lines
+    assert ok("logs", "full", "-n", "1", "--json").json["lines"] == ["up and running"]
+    following = start("logs", "full", "-f")
+    ok("call", "weather", "city=y")
+    following.terminate()
+    assert "up and running" in finish(following).out
+
+
+# Roots
+
+
+def test_extensions_are_found_where_zot_has_them_and_the_first_wins(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZOT_HOME", str(tmp_path / "zot"))
+    project = extending.extension(os.path.join(os.getcwd(), ".zot", "extensions"), "same", extending.ECHO)
+    shared = extending.extension(tmp_path / "zot" / "extensions", "same", extending.ECHO)
+    extending.extension(tmp_path / "zot" / "extensions", "other", extending.ECHO)
+    found = {(entry["path"], entry["state"], entry["shadowed_by"]) for entry in ok("list", "--json").json}
+    assert (project, "new", None) in found
+    assert (shared, "shadowed", project) in found
+    assert len(found) == 3
+    ok("approve", "other", "--yes", "--always")
+    assert ok("call", "other").out == "{}\n"

@@ -1,0 +1,486 @@
+"""Sessions: lines become frames, answers find who waits, and a peer's misbehaviour is its own problem."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import looking
+from anyplug import logs
+from anyplug.runtime import session as sessions
+from anyplug.runtime.program import Program
+from anyplug.runtime.runner import Runner
+from anyplug.runtime.session import PeerGone, Session
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 20.0  # for what happens in a moment, on a machine that has much else to do
+PRELUDE = """
+import json, os, signal, sys, time
+def out(text):
+    data = text if isinstance(text, bytes) else text.encode()
+    while data:
+        data = data[os.write(1, data):]
+def emit(**frame): out(json.dumps(frame) + "\\n")
+def heard():
+    for line in sys.stdin: yield json.loads(line)
+"""
+ECHO = "for frame in heard(): emit(id=frame['id'])"
+
+
+class Peer:
+    """A session with a Python script, and all that was heard of it."""
+
+    def __init__(self, runner, script, **changes):
+        fields = {"argv": (sys.executable, "-I", "-S", "-c", PRELUDE + script), "cwd": "/"}
+        program = Program(**(fields | changes), env={"PATH": os.environ["PATH"]} | runner.environment)
+        self.frames = []
+        self.ends = []
+        self.logged = b""
+        self.session = Session(program, runner.spawn, receive=self.receive, ended=self.ends.append, log=self.log)
+
+    def receive(self, frame):
+        self.frames.append(frame)
+        if "id" in frame:
+            self.session.answer(frame["id"], frame)
+
+    def log(self, chunk):
+        self.logged += chunk
+
+    async def ask(self, name, **more):
+        future = self.session.expect(name)
+        self.session.send({"id": name} | more)
+        return await future
+
+    async def until(self, is_so):
+        with anyio.fail_after(PATIENCE_S):
+            while not is_so():
+                await anyio.sleep(0.005)
+
+    async def frames_to(self, count):
+        await self.until(lambda: len(self.frames) >= count)
+        return self.frames
+
+    async def end(self):
+        """Wait until it has ended."""
+        await self.until(lambda: self.ends)
+        return self.ends[0]
+
+
+@pytest.fixture
+async def start(tmp_path):
+    """Start peers; see to it that neither processes nor files nor tasks are left of them."""
+    runner = Runner(str(tmp_path / "locks"))
+    runner.spawn._guard._ensure()
+    files, tasks = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
+    peers = []
+
+    def start_it(script, **changes):
+        peers.append(Peer(runner, script, **changes))
+        return peers[-1]
+
+    yield start_it
+    for peer in peers:
+        peer.session.give_up("the test is over")
+        await peer.session.stop()
+        assert len(peer.ends) == 1
+        assert peer.session._waiting == {}
+    assert len(os.listdir("/proc/self/fd")) == files
+    assert len(asyncio.all_tasks()) == tasks
+    await anyio.to_thread.run_sync(runner.close)
+    assert looking.tagged(runner._guard._tag) == {}
+
+
+# Framing
+
+
+async def test_a_line_that_comes_in_pieces_is_one_frame(start):
+    peer = start("for piece in ('{\"a\"', ': [1,', ' 2]}', '\\n{\"b\": 3}\\n'): out(piece); time.sleep(0.02)")
+    assert await peer.frames_to(2) == [{"a": [1, 2]}, {"b": 3}]
+
+
+async def test_a_character_that_is_split_over_two_pieces_stays_whole(start):
+    peer = start("out('{\"a\": \"'); out(b'\\xc3'); time.sleep(0.05); out(b'\\xa9\"}\\n')")
+    assert await peer.frames_to(1) == [{"a": "é"}]
+
+
+async def test_many_frames_in_one_piece_come_in_order(start):
+    peer = start("out(''.join(json.dumps({'n': n}) + '\\n' for n in range(10_000)))")
+    assert await peer.frames_to(10_000) == [{"n": n} for n in range(10_000)]
+
+
+async def test_the_last_line_needs_no_newline(start):
+    peer = start('out(\'{"a": 1}\\n{"b": 2}\')')
+    await peer.end()
+    assert peer.frames == [{"a": 1}, {"b": 2}]
+
+
+async def test_windows_line_breaks_are_as_good(start):
+    peer = start('out(\'{"a": 1}\\r\\n{"b": 2}\\r\\n\')')
+    assert await peer.frames_to(2) == [{"a": 1}, {"b": 2}]
+    assert peer.session.counts.malformed == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "  ", "[1]", '"text"', "3", "null", "{", '{"a": NaN}', "{}{}", b"\xff\xfe", '{"a": "\\ud800"}', "[" * 5000],
+)
+async def test_what_is_no_object_is_counted_logged_and_survived(line, start):
+    data = line if isinstance(line, bytes) else line.encode()
+    peer = start(f"out({data!r} + b'\\n'); emit(good=1)")
+    assert await peer.frames_to(1) == [{"good": 1}]
+    assert peer.session.counts.malformed == 1
+    assert peer.logged.startswith(b"[anyplug] ")
+
+
+async def test_of_very_many_bad_lines_only_some_are_logged(start):
+    peer = start("out('\\n' * 50_000); emit(good=1)")
+    assert await peer.frames_to(1) == [{"good": 1}]
+    assert peer.session.counts.malformed == 50_000
+    assert peer.logged.count(b"\n") == sessions.LOGGED_FAULTS
+    assert b"only counted" in peer.logged
+
+
+async def test_a_line_of_just_the_limit_is_read_and_one_byte_more_is_skipped(start):
+    peer = start(
+        "room = 4 * 1024 * 1024 - len('{\"a\": \"\"}')\n"
+        "emit(a='x' * room)\nemit(a='x' * (room + 1))\nemit(good=1)"
+    )  # fmt: skip
+    frames = await peer.frames_to(2)
+    assert (len(frames[0]["a"]) > 4_000_000, frames[1]) == (True, {"good": 1})
+    assert (peer.session.counts.too_long, peer.session.counts.malformed) == (1, 0)
+    assert b"skipped a line of more than 4,194,304 bytes" in peer.logged
+
+
+async def test_a_line_of_64_mb_is_skipped_without_being_kept(start):
+    peer = start("for _ in range(1024): out(b'x' * 65_536)\nout('\\n')\nemit(good=1)")
+    most = 0
+    while not peer.frames:
+        most = max(most, len(peer.session._line))
+        await anyio.lowlevel.checkpoint()
+    assert peer.frames == [{"good": 1}]
+    assert most <= sessions.LONGEST_LINE + sessions.CHUNK
+    assert peer.session.counts.too_long == 1
+
+
+async def test_a_line_that_never_ends_is_skipped_once(start):
+    peer = start("out(b'x' * (5 << 20))")
+    await peer.end()
+    assert (peer.frames, peer.session.counts.too_long) == ([], 1)
+
+
+# Questions and answers
+
+
+async def test_many_questions_in_flight_are_answered_in_any_order(start):
+    peer = start(
+        "asked = []\nfor frame in heard():\n  asked.append(frame)\n"
+        "  if len(asked) == 500:\n    for one in reversed(asked): emit(id=one['id'], twice=one['n'] * 2)"
+    )
+    answers = {}
+
+    async def ask(n):
+        answers[n] = (await peer.ask(f"q{n}", n=n))["twice"]
+
+    async with anyio.create_task_group() as tasks:
+        for n in range(500):
+            tasks.start_soon(ask, n)
+    assert answers == {n: 2 * n for n in range(500)}
+    assert peer.session._waiting == {}
+
+
+async def test_frames_reach_the_peer_in_the_order_in_which_they_were_sent(start):
+    peer = start("for frame in heard(): emit(**frame)")
+    for n in range(5_000):
+        peer.session.send({"n": n})
+    assert await peer.frames_to(5_000) == [{"n": n} for n in range(5_000)]
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_not_taken(start):
+    peer = start(ECHO)
+    peer.session.expect("a")
+    peer.session.forget("a")
+    assert peer.session.answer("a", 1) is False
+    assert peer.session.answer("unknown", 1) is False
+    future = peer.session.expect("b")
+    assert peer.session.answer("b", 1) is True
+    assert peer.session.answer("b", 2) is False
+    assert await future == 1
+
+
+async def test_a_frame_larger_than_the_pipe_arrives_whole(start):
+    peer = start("for frame in heard(): emit(size=len(frame['text']))")
+    peer.session.send({"text": "x" * 3_000_000})
+    assert await peer.frames_to(1) == [{"size": 3_000_000}]
+
+
+# Back-pressure
+
+
+async def test_a_peer_that_stops_reading_is_given_up_and_never_blocks_another(start):
+    stuck, good = start("time.sleep(600)"), start(ECHO)
+    waiting = stuck.session.expect("never")
+    began = time.monotonic()
+    stuck.session.send({"text": "x" * 1_000_000})
+    count = 0
+    while not stuck.ends:
+        await good.ask(f"q{count}")
+        count += 1
+    assert time.monotonic() - began >= sessions.STALL_S - 0.5
+    assert count > 100
+    with pytest.raises(PeerGone, match=r"it has read nothing for 5s"):
+        await waiting
+    with pytest.raises(PeerGone):
+        stuck.session.send({"more": 1})
+
+
+async def test_a_peer_that_reads_slowly_gets_everything(start):
+    peer = start(
+        "got = b''\nwhile not got.endswith(b'!\"}\\n'):\n  time.sleep(0.005); got += os.read(0, 65_536)\n"
+        "emit(size=len(got)); time.sleep(600)"
+    )
+    peer.session.send({"text": "x" * 4_000_000 + "!"})
+    assert (await peer.frames_to(1))[0]["size"] > 4_000_000
+
+
+async def test_what_waits_for_a_peer_is_bounded(start):
+    peer = start("time.sleep(600)")
+    for _ in range(16):
+        peer.session.send({"text": "x" * 1_000_000})
+    with pytest.raises(PeerGone, match="more than 16 MiB wait for it"):
+        peer.session.send({"text": "x" * 1_000_000})
+    assert "16 MiB" in (await peer.end()).reason
+
+
+async def test_a_peer_that_closed_its_stdin_cannot_be_asked_and_is_given_up(start):
+    peer = start("os.close(0); emit(ok=1); time.sleep(600)")
+    await peer.frames_to(1)
+    with anyio.fail_after(PATIENCE_S), pytest.raises(PeerGone, match="it closed its stdin"):
+        await peer.ask("a")
+
+
+async def test_a_peer_that_closed_its_stdout_cannot_answer_and_is_given_up(start):
+    peer = start("os.close(1); time.sleep(600)")
+    with anyio.fail_after(PATIENCE_S), pytest.raises(PeerGone, match="it closed its stdout"):
+        await peer.ask("a")
+
+
+# The end of a peer
+
+
+async def test_when_a_peer_dies_everyone_who_waits_fails_at_once_with_what_it_said(start):
+    peer = start(
+        "for n, frame in enumerate(heard()):\n"
+        "  if n == 49: os.write(2, b'out of cheese\\n'); emit(id='q0'); os._exit(7)"
+    )
+    outcomes = []
+
+    async def ask(n):
+        try:
+            outcomes.append(await peer.ask(f"q{n}"))
+        except PeerGone as gone:
+            outcomes.append((gone.reason, gone.exit_code, gone.stderr))
+
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            for n in range(50):
+                tasks.start_soon(ask, n)
+    assert outcomes.count({"id": "q0"}) == 1
+    assert outcomes.count(("it exited with 7", 7, "out of cheese")) == 49
+
+
+async def test_a_death_in_the_middle_of_a_frame_is_a_death_and_half_a_frame_is_none(start):
+    peer = start("emit(a=1); out('{\"b\": '); os.kill(os.getpid(), signal.SIGKILL)")
+    gone = await peer.end()
+    assert peer.frames == [{"a": 1}]
+    assert (gone.reason, gone.exit_code) == ("it was killed by SIGKILL", -9)
+    assert peer.session.counts.malformed == 1
+
+
+async def test_nobody_can_ask_or_wait_for_a_peer_that_is_gone(start):
+    peer = start("")
+    gone = await peer.end()
+    assert peer.session.gone is gone
+    with pytest.raises(PeerGone, match="it exited with 0"):
+        peer.session.expect("a")
+    with pytest.raises(PeerGone, match="it exited with 0"):
+        peer.session.send({})
+
+
+async def test_what_it_said_just_before_its_end_is_delivered_first(start):
+    peer = start("for n in range(1000): emit(n=n)\nos._exit(0)")
+    await peer.end()
+    assert [frame["n"] for frame in peer.frames] == list(range(1000))
+
+
+async def test_who_gave_up_waiting_is_not_told_of_the_end(start):
+    peer = start("for frame in heard(): os._exit(1)")
+    with anyio.move_on_after(0.01):
+        await peer.ask("a")
+    assert (await peer.end()).exit_code == 1
+
+
+async def test_a_program_that_cannot_be_started_leaves_nothing_open(start):
+    with pytest.raises(FileNotFoundError):
+        start("", argv=("/no/such/program",))
+
+
+async def test_a_grandchild_that_keeps_the_pipes_keeps_nobody(start):
+    peer = start("import subprocess; subprocess.Popen(['sleep', '600']); os.write(2, b'bye'); os._exit(0)")
+    assert (await peer.end()).stderr == "bye"
+
+
+# An orderly end
+
+
+async def test_a_stop_says_goodbye_and_closes_stdin(start):
+    peer = start("for frame in heard(): emit(got=frame)\nemit(got='end'); os._exit(0)")
+    await peer.session.stop({"type": "shutdown"})
+    assert peer.frames == [{"got": {"type": "shutdown"}}, {"got": "end"}]
+    assert (peer.session.gone.reason, peer.session.gone.exit_code) == ("it exited with 0", 0)
+
+
+async def test_a_peer_that_does_not_leave_gets_sigterm_and_may_still_speak(start):
+    peer = start(
+        "def bye(*_): emit(got='term'); os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, bye); emit(up=1)\nwhile True: time.sleep(1)"
+    )
+    await peer.frames_to(1)
+    await peer.session.stop({"type": "shutdown"})
+    assert peer.frames == [{"up": 1}, {"got": "term"}]
+
+
+async def test_a_peer_that_ignores_sigterm_is_killed_and_several_stop_at_the_same_time(start):
+    script = "signal.signal(signal.SIGTERM, signal.SIG_IGN); emit(up=1)\nwhile True: time.sleep(1)"
+    peers = [start(script) for _ in range(4)]
+    for peer in peers:
+        await peer.frames_to(1)
+    began = time.monotonic()
+    async with anyio.create_task_group() as tasks:
+        for peer in peers:
+            tasks.start_soon(peer.session.stop, {"type": "shutdown"})
+    assert time.monotonic() - began + 0.1 >= sessions.STOP_S + sessions.TERM_S
+    assert [peer.session.gone.exit_code for peer in peers] == [-signal.SIGKILL] * 4
+
+
+async def test_a_peer_that_dies_during_its_shutdown_has_ended(start):
+    peer = start("for frame in heard(): os.kill(os.getpid(), signal.SIGSEGV)")
+    await peer.session.stop({"type": "shutdown"})
+    assert peer.session.gone.exit_code == -signal.SIGSEGV
+
+
+async def test_a_peer_that_reads_nothing_can_still_be_stopped(start):
+    peer = start("time.sleep(600)")
+    peer.session.send({"text": "x" * 1_000_000})
+    await peer.session.stop({"type": "shutdown"})
+    assert peer.session.gone.exit_code == -signal.SIGTERM
+
+
+async def test_whoever_waits_while_a_peer_is_stopped_is_told(start):
+    peer = start("for frame in heard(): pass")
+    future = peer.session.expect("a")
+    await peer.session.stop()
+    with pytest.raises(PeerGone, match="it exited with 0"):
+        await future
+
+
+async def test_stopping_twice_at_the_same_time_is_stopping_once(start):
+    peer = start(ECHO)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(peer.session.stop)
+        tasks.start_soon(peer.session.stop)
+    assert len(peer.ends) == 1
+
+
+async def test_after_it_was_given_up_nothing_of_it_is_heard(start):
+    peer = start("emit(a=1); emit(b=2); time.sleep(600)")
+    peer.receive = peer.frames.append
+    peer.session._receive = lambda frame: (peer.frames.append(frame), peer.session.give_up("enough"))
+    assert (await peer.end()).reason == "enough"
+    assert peer.frames == [{"a": 1}]
+
+
+# Noise
+
+
+async def test_a_flood_on_stderr_goes_to_a_log_that_rotates_and_its_end_is_kept(start, tmp_path):
+    path = str(tmp_path / "logs" / "noisy.log")
+    peer = start(
+        "os.read(0, 1)\nfor n in range(60): os.write(2, b'x' * 99_999 + b'\\n')\nos.write(2, b'the end'); os._exit(1)"
+    )
+    peer.session._log = lambda chunk: logs.append_raw(path, chunk)
+    peer.session.send({})
+    gone = await peer.end()
+    assert gone.stderr.endswith("the end")
+    assert len(gone.stderr) <= sessions.STDERR_KEPT
+    files = sorted(os.listdir(tmp_path / "logs"))
+    assert files[0] == "noisy.log" or files == [f"noisy.log.{n}" for n in range(1, logs.KEPT + 1)]
+    assert len(files) <= logs.KEPT + 1
+    for name in files:
+        found = os.stat(tmp_path / "logs" / name)
+        assert found.st_size <= logs.LARGEST + sessions.CHUNK
+        assert found.st_mode & 0o777 == 0o600
+
+
+async def test_a_log_that_cannot_be_written_keeps_nobody_from_working(start, tmp_path):
+    os.symlink("/dev/full", tmp_path / "full.log")
+    peer = start("os.write(2, b'noise'); emit(ok=1); sys.stdin.read()")
+    peer.session._log = lambda chunk: logs.append_raw(str(tmp_path / "full.log"), chunk)
+    assert await peer.frames_to(1) == [{"ok": 1}]
+
+
+async def test_100_000_frames_a_second_from_one_peer_do_not_starve_another(start):
+    loud = start("block = ''.join(json.dumps({'n': n}) + '\\n' for n in range(1000))\nwhile True: out(block)")
+    good = start(ECHO)
+    await loud.frames_to(1)
+    before, began = len(loud.frames), time.monotonic()
+    for n in range(200):
+        await good.ask(f"q{n}")
+    took = time.monotonic() - began
+    assert len(loud.frames) > before
+    assert took < PATIENCE_S
+
+
+# Anything at all
+
+
+def _lines():
+    names = st.sampled_from(["a", "b", "c", "", "unknown"])
+    answers = st.builds(lambda name, value: json.dumps({"id": name, "v": value}).encode(), names, st.integers())
+    mutated = st.builds(lambda line, at: line[:at] + line[at + 1 :], answers, st.integers(0, 20))
+    return st.one_of(answers, mutated, st.binary(max_size=60), st.just(b""), st.just(b"x" * 2_000))
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(lines=st.lists(_lines(), max_size=12), cut=st.integers(0, 40), code=st.sampled_from([0, 1, -9]))
+def test_no_sequence_of_bytes_hangs_a_session_or_leaves_a_waiter(lines, cut, code):
+    data = b"\n".join(lines)
+    data = data[: len(data) - cut] if cut < len(data) else data
+
+    async def work():
+        runner = Runner("/nonexistent")
+        try:
+            end = f"os._exit({code})" if code >= 0 else "os.kill(os.getpid(), 9)"
+            good, bad = Peer(runner, ECHO), Peer(runner, f"out({data!r}); {end}")
+            waiting = [bad.session.expect(name) for name in ("a", "b", "c")]
+            assert await good.ask("still") == {"id": "still"}
+            with anyio.fail_after(PATIENCE_S):
+                await asyncio.wait(waiting)
+            assert bad.session._waiting == {}
+            await bad.end()
+            assert await good.ask("there") == {"id": "there"}
+            await good.session.stop()
+            assert good.frames == [{"id": "still"}, {"id": "there"}]
+        finally:
+            runner.close()
+        assert looking.tagged(runner._guard._tag) == {}
+
+    anyio.run(work)

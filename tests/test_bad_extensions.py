@@ -1,0 +1,185 @@
+"""Every bad habit that an extension can have: a clear answer, no process left, and others go on."""
+
+import os
+import re
+
+import anyio
+import pytest
+
+import looking
+from anyplug.notices import Note
+from conftest import HABITS
+
+pytestmark = pytest.mark.anyio
+
+FOLDER = os.path.join(HABITS, "zot")
+NEVER_UP = "not_found"
+SETTINGS = {
+    "silent-at-start": "hello_s = 0.3",
+    "never-answers": "timeout_s = 0.3",
+    "answers-late": "timeout_s = 0.3",
+    "never-reads": "timeout_s = 0.5",
+}
+
+# The code of a call's answer (empty: it succeeded), what stands in its text, and what `problems` says of it.
+EXPECTED = {
+    "well-behaved": ("", "^done$", ""),
+    "silent-at-start": (NEVER_UP, "", r"sent no hello within 0\.3s .*first line on stdout"),
+    "garbage-first": ("", "^done$", ""),
+    "another-frame-first": (NEVER_UP, "", "the first frame must be a hello with a name"),
+    "hello-twice": ("", "^done$", ""),
+    "no-ready": ("", "^done$", ""),
+    "registers-after-ready": ("", "^done$", ""),
+    "registers-badly": ("", "^done$", "a tool without a usable name was skipped"),
+    "answers-twice": ("", "^first$", ""),
+    "answers-late": ("timed_out", r"timeout waiting for answers-late/answers_late after 0\.3s", ""),
+    "answers-unknown-id": ("", r"^\d+$", ""),
+    "never-answers": ("timed_out", r"timeout waiting for never-answers/never_answers after 0\.3s", ""),
+    "answers-nonsense": ("bad_output", "bad tool_result frame: Expected `array`", ""),
+    "never-reads": ("timed_out", r"after 0\.5s", ""),
+    "long-line": ("", "^done$", ""),
+    "floods-frames": ("", "^done$", ""),
+    "floods-registrations": ("", "^done$", ""),
+    "floods-stderr": ("", "^done$", ""),
+    "dies-in-a-frame": ("unavailable", "ended while 'dies_in_a_frame' was under way: it was killed by SIGKILL", ""),
+    "dies-with-calls": ("unavailable", "it exited with 1: fifty is too much", ""),
+    "dies-at-shutdown": ("", "^done$", ""),
+    "dies-at-every-start": (NEVER_UP, "", "ended before it said hello: it exited with 1: no database"),
+    "dies-before-ready": (NEVER_UP, "", "ended before it was ready: it exited with 1: no database"),
+    "ignores-sigterm": ("", "^done$", ""),
+    "closes-stdout": ("unavailable", "it closed its stdout", ""),
+    "child-keeps-pipes": ("", "^done$", ""),
+    "setsid-daemon": ("", "^done$", ""),
+    "intercepts-nonsense": (NEVER_UP, "", ""),
+    "no-x-bit": (NEVER_UP, "", "it has no execute permission.*chmod [+]x"),
+    "no-shebang": (NEVER_UP, "", "no shebang line.*begin the file with"),
+    "crlf-shebang": (NEVER_UP, "", "CRLF.*Unix line breaks"),
+    "missing-interpreter": (NEVER_UP, "", "interpreter /no/such/interpreter does not exist.*install it"),
+    "missing-program": (NEVER_UP, "", "there is no program 'no-such-program-anywhere' on the PATH.*install no-such"),
+}
+
+
+@pytest.fixture
+def habits(host, settings):
+    """Make a host of some habits, each with the settings that keep the test short."""
+
+    def make(*names, **others):
+        settings("".join(f"[plugins.{name}]\n{text}\n" for name, text in SETTINGS.items()))
+        return host(*(os.path.join(FOLDER, name) for name in names), **others)
+
+    return make
+
+
+async def calls(h, habit, count=1):
+    results = []
+
+    async def call():
+        results.append(await h.call(habit.replace("-", "_")))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(count):
+            tasks.start_soon(call)
+    return results
+
+
+async def appears(h, tool):
+    with anyio.move_on_after(10):
+        while all(tool != known.name for known in h.tools):
+            await anyio.sleep(0.01)
+
+
+def check(result, habit, h):
+    code, text, problem = EXPECTED[habit]
+    assert (result.error.code if result.error else "") == code, result
+    assert re.search(text, result.error.message if result.error else result.text, re.DOTALL), result
+    said = "\n".join(f"{entry.name}: {one.message} ({one.hint})" for entry in h.plugins for one in entry.problems)
+    assert re.search(f"{habit}: .*{problem}" if problem else "", said, re.DOTALL), said
+
+
+def test_every_habit_has_a_folder_and_an_expectation():
+    assert set(os.listdir(FOLDER)) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("habit", [habit for habit in EXPECTED if habit != "well-behaved"])
+async def test_a_bad_extension_gets_a_clear_answer_and_others_go_on(habit, habits):
+    with anyio.fail_after(30):
+        async with habits(habit, "well-behaved") as h:
+            tag = h._runner._guard._tag
+            if habit == "registers-after-ready":
+                assert "registers_after_ready" not in [tool.name for tool in h.tools]
+                await appears(h, "registers_after_ready")
+            for result in await calls(h, habit, 50 if habit == "dies-with-calls" else 1):
+                check(result, habit, h)
+            assert (await h.call("well_behaved")).text == "done"
+            place = h.extensions.place(h.snapshot.plugin(habit).plugin)
+            if EXPECTED[habit][0] == NEVER_UP and habit != "intercepts-nonsense":
+                assert (place.extension, place.health) == (None, "restarting")
+    assert looking.tagged(tag) == {}
+
+
+async def test_all_bad_extensions_at_once_do_not_disturb_each_other(habits):
+    some = [habit for habit in EXPECTED if habit not in {"ignores-sigterm", "registers-after-ready"}]
+    results = {}
+
+    async def call(habit):
+        results[habit] = await calls(h, habit, 50 if habit == "dies-with-calls" else 1)
+
+    with anyio.fail_after(60):
+        async with habits(*some) as h:
+            tag = h._runner._guard._tag
+            async with anyio.create_task_group() as tasks:
+                for habit in some:
+                    tasks.start_soon(call, habit)
+            for habit in some:
+                check(results[habit][0], habit, h)
+    assert looking.tagged(tag) == {}
+
+
+async def test_bad_registrations_are_said_once_and_the_first_of_a_name_counts(habits):
+    async with habits("registers-badly") as h:
+        tools = {tool.name: tool for tool in h.tools}
+        assert set(tools) == {"registers_badly", "broken_schema", "no_schema"}
+        assert tools["registers_badly"].description == "the first"
+        assert tools["registers_badly"].input_schema == {"type": "object"}
+        assert h.commands == []
+        assert sorted(problem.message for problem in h.problems) == [
+            "registers-badly: a command without a usable name was skipped",
+            "registers-badly: a tool without a usable name was skipped",
+            "registers-badly: it registered the tool 'registers_badly' twice; the first counts",
+        ]
+        assert h.extensions.up[0].session.counts.malformed == 2  # no name at all, and one that is a number
+        assert (await h.call("broken_schema", {"any": 1})).text == "done"
+
+
+async def test_a_flood_of_frames_is_counted_and_reaches_who_listens(habits):
+    heard = []
+    async with habits("floods-frames") as h:
+        h.listen(heard.append)
+        assert (await h.call("floods_frames")).text == "done"
+        counts = h.extensions.up[0].session.counts
+    assert counts.frames["notify"] == 25_000
+    assert counts.malformed == 75_000  # an unknown type, half an object and an empty line, each time
+    assert sum(isinstance(notice, Note) for notice in heard) == 25_000
+
+
+async def test_registrations_have_a_bound(habits):
+    async with habits("floods-registrations") as h:
+        await h.call("floods_registrations")
+        await appears(h, "tool998")
+        assert len(h.tools) == 1000
+        assert [problem.message for problem in h.problems] == [
+            "floods-registrations: it registered more than 1000 tools; the others do not count"
+        ]
+
+
+async def test_a_late_answer_does_not_answer_the_next_call(habits):
+    async with habits("answers-late") as h:
+        assert (await h.call("answers_late", {"after_s": 0.4})).error.code == "timed_out"
+        assert (await h.call("answers_late", {"after_s": 0, "n": 2})).text == "{'after_s': 0, 'n': 2}"
+
+
+async def test_a_child_in_a_session_of_its_own_ends_with_the_host(habits):
+    async with habits("setsid-daemon") as h:
+        tag = h._runner._guard._tag
+        assert looking.until(lambda: any("sleep" in command for command in looking.tagged(tag).values()))
+    assert looking.tagged(tag) == {}

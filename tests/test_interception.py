@@ -1,0 +1,378 @@
+"""Interception: guards block, rewrite and note calls of every format; silence and absence mean what the person set."""
+
+import os
+import signal
+
+import anyio
+import pytest
+
+import extending
+import making
+from anyplug import extensions
+from anyplug.audit import digest_of
+from anyplug.gate import Attachment
+from conftest import HABITS
+from extending import heard
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 20.0
+SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}, "additionalProperties": False}
+
+
+async def until(is_so):
+    with anyio.fail_after(PATIENCE_S):
+        while not is_so():
+            await anyio.sleep(0.01)
+
+
+def guarding(answer, *, events=("tool_call",), before=""):
+    """A guard that gives each question the answer of an expression over `frame` and `args`."""
+    return (
+        f"{before}\nhello()\nemit('subscribe', intercept={list(events)!r})\nemit('ready')\nfor frame in heard():\n"
+        "    if frame['type'] == 'event_intercept':\n"
+        "        args = frame.get('tool_args')\n"
+        f"        emit('event_intercept_response', **({{'id': frame['id']}} | ({answer})))\n"
+    )
+
+
+def record(h):
+    return list(h._audit.records())[-1].record
+
+
+@pytest.fixture
+def target(zot):
+    """Write an extension whose tool `run` gives back its arguments."""
+    return zot("target", extending.ECHO.replace('tool(NAME.replace("-", "_"))', f"tool('run', schema={SCHEMA!r})"))
+
+
+# Decisions
+
+
+async def test_a_block_refuses_the_call_with_the_reason_and_the_tool_hears_nothing(zot, host, target):
+    guard = zot("guard", guarding("{'block': True, 'reason': 'too dangerous', 'modified_args': {'command': 'x'}}"))
+    async with host(guard, target) as h:
+        result = await h.call("run", {"command": "rm -rf /"})
+        kept = record(h)
+    assert (result.error.code, result.error.message, result.text) == ("denied", "too dangerous", "too dangerous")
+    assert (kept.verdict, kept.by, kept.reason, kept.outcome) == ("denied", "guard:guard", "too dangerous", "denied")
+    assert heard(target, "tool_call") == []
+
+
+async def test_a_block_without_a_reason_has_one_all_the_same(zot, host, target):
+    async with host(zot("guard", guarding("{'block': True}")), target) as h:
+        assert (await h.call("run")).text == "refused by extension guard"
+
+
+async def test_a_guard_sees_the_call_as_the_guide_says(zot, host, target):
+    guard = zot("guard", guarding("{}"))
+    async with host(guard, target) as h:
+        await h.call("run", {"command": "ls"})
+        kept = record(h)
+    (frame,) = heard(guard, "event_intercept")
+    assert frame == {
+        "type": "event_intercept",
+        "id": frame["id"],
+        "event": "tool_call",
+        "tool_id": kept.call,
+        "tool_name": "run",
+        "tool_args": {"command": "ls"},
+    }
+    assert (kept.verdict, kept.notes) == ("allowed", ())
+
+
+async def test_a_rewrite_is_what_the_tool_gets_and_the_record_says_who_did_it(zot, host, target):
+    guard = zot("guard", guarding("{'modified_args': {'command': 'echo ' + args['command']}, 'reason': 'safer'}"))
+    async with host(guard, target) as h:
+        result = await h.call("run", {"command": "ls"})
+        kept = record(h)
+    assert result.text == '{"command": "echo ls"}'
+    assert kept.notes == ("guard rewrote it: safer",)
+    assert (kept.arguments, kept.verdict) == (digest_of({"command": "echo ls"}), "allowed")
+
+
+async def test_rewrites_chain_in_load_order_and_a_later_guard_sees_the_earlier_one(zot, host, target):
+    chain = [
+        zot(name, guarding(f"{{'modified_args': {{'command': args['command'] + '{name}'}}}}"))
+        for name in ("b", "a", "c")
+    ]
+    async with host(*chain, target) as h:
+        assert (await h.call("run", {"command": "="})).text == '{"command": "=bac"}'
+        assert record(h).notes == ("b rewrote it", "a rewrote it", "c rewrote it")
+    assert heard(chain[2], "event_intercept")[0]["tool_args"] == {"command": "=ba"}
+
+
+async def test_the_first_block_wins_and_the_next_guard_is_not_asked(zot, host, target):
+    first = zot("first", guarding("{'modified_args': {'command': 'x'}, 'reason': 'just so'}"))
+    second = zot("second", guarding("{'block': True, 'reason': 'second says no'}"))
+    third = zot("third", guarding("{'block': True, 'reason': 'third says no'}"))
+    async with host(first, second, third, target) as h:
+        assert (await h.call("run", {"command": "ls"})).text == "second says no"
+        kept = record(h)
+    assert (kept.by, kept.notes) == ("guard:second", ("first rewrote it: just so",))
+    assert heard(third, "event_intercept") == []
+
+
+async def test_a_reason_without_a_block_is_a_note(zot, host, target):
+    async with host(zot("guard", guarding("{'reason': 'looks fine'}")), target) as h:
+        assert not (await h.call("run")).is_error
+        assert record(h).notes == ("guard noted: looks fine",)
+
+
+async def test_a_rewrite_to_the_same_is_none(zot, host, target):
+    async with host(zot("guard", guarding("{'modified_args': args}")), target) as h:
+        await h.call("run", {"command": "ls"})
+        assert record(h).notes == ()
+
+
+# Answers that are none
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("{'modified_args': [1]}", "modified_args is not an object"),
+        ("{'modified_args': 'x'}", "modified_args is not an object"),
+        ("{'modified_args': {'command': 7}}", "modified_args break the tool's schema: command: 7 is not of type"),
+        ("{'modified_args': {'other': 1}}", "modified_args break the tool's schema"),
+        ("{'block': 'yes'}", "bad event_intercept_response frame: Expected `bool`"),
+        ("{'block': True, 'reason': 5}", "bad event_intercept_response frame: Expected `str`"),
+    ],
+)
+@pytest.mark.parametrize("on_silence", ["open", "closed"])
+async def test_an_answer_that_is_none_passes_or_refuses_as_the_person_set_it(
+    answer, why, on_silence, zot, host, target, settings
+):
+    settings(f'[plugins.guard]\non_silence = "{on_silence}"\n' if on_silence == "closed" else "")
+    async with host(zot("guard", guarding(answer)), target) as h:
+        with anyio.fail_after(4.0):  # nobody waits for an answer that has come
+            result = await h.call("run", {"command": "ls"})
+        kept = record(h)
+    if on_silence == "open":
+        assert result.text == '{"command": "ls"}'
+        assert kept.notes[0].startswith(f"guard gave no usable answer and was passed over: {why}")
+    else:
+        assert result.error.code == "denied"
+        assert result.text.startswith(f"the guard 'guard' gave no usable answer: {why}")
+        assert kept.by == "guard:guard"
+
+
+@pytest.mark.parametrize("on_silence", ["open", "closed"])
+async def test_a_silent_guard_is_waited_for_five_seconds(on_silence, zot, host, target, settings, monkeypatch):
+    from anyplug.formats.zot import extension  # only here
+
+    if on_silence == "closed":
+        monkeypatch.setattr(extension, "INTERCEPT_S", 0.3)  # the real one is waited for once
+    settings(f'[plugins.guard]\non_silence = "{on_silence}"\n')
+    silent = "hello()\nemit('subscribe', intercept=['tool_call'])\nemit('ready')\nfor frame in heard(): pass\n"
+    guard = zot("guard", silent)
+    async with host(guard, target) as h:
+        result = await h.call("run", {"command": "ls"})
+        kept = record(h)
+    if on_silence == "open":
+        assert (result.is_error, kept.duration_ms >= 4900) == (False, True)
+        assert kept.notes == ("guard gave no usable answer and was passed over: it did not answer in time",)
+    else:
+        assert result.text == "the guard 'guard' gave no usable answer: it did not answer in time"
+
+
+@pytest.mark.parametrize("setting", ["", 'on_silence = "closed"', 'guard = "required"'])
+async def test_a_guard_that_dies_while_it_is_asked(setting, zot, host, target, settings):
+    settings(f"[plugins.guard]\n{setting}\n")
+    guard = zot("guard", guarding("os._exit(9)"))
+    async with host(guard, target) as h:
+        with anyio.fail_after(4.0):
+            result = await h.call("run", {"command": "ls"})
+        kept = record(h)
+    if not setting:
+        assert result.text == '{"command": "ls"}'
+        assert kept.notes == ("guard gave no usable answer and was passed over: it exited with 9",)
+    else:
+        assert (result.error.code, "it exited with 9" in result.text) == ("denied", True)
+
+
+async def test_answers_twice_late_or_to_nothing_decide_nothing(zot, host, target):
+    script = guarding("{}").replace(
+        "        args =",
+        "        emit('event_intercept_response', id='unknown', block=True)\n"
+        "        emit('tool_result', id=frame['id'], content=[])\n        args =",
+    ) + "        emit('event_intercept_response', id=frame['id'], block=True)\n"  # fmt: skip
+    async with host(zot("guard", script), target) as h:
+        for _ in range(3):
+            assert not (await h.call("run", {"command": "ls"})).is_error
+
+
+async def test_the_habit_of_answering_with_wrong_types_is_passed_over(host, target):
+    async with host(os.path.join(HABITS, "zot", "intercepts-nonsense"), target) as h:
+        assert (await h.call("run", {"command": "ls"})).text == '{"command": "ls"}'
+        assert "Expected `bool`, got `str`" in record(h).notes[0]
+
+
+# Required guards
+
+REQUIRED = '[plugins.guard]\nguard = "required"\n'
+
+
+async def test_while_a_required_guard_is_down_what_it_guards_is_refused(zot, host, target, settings, monkeypatch):
+    monkeypatch.setattr(extensions, "PAUSES_S", (0.5, 60.0))
+    settings(REQUIRED)
+    guard = zot("guard", guarding("{}"))
+    async with host(guard, target) as h:
+        assert not (await h.call("run")).is_error
+        os.killpg(h.extensions.up[0].session.pid, signal.SIGKILL)
+        await until(lambda: len(h.extensions.up) == 1)
+        result = await h.call("run")
+        assert (result.error.code, "the required guard 'guard' is down" in result.text) == ("denied", True)
+        assert "SIGKILL" in result.text
+        assert record(h).by == "guard:guard"
+        await until(lambda: len(h.extensions.up) == 2)
+        assert not (await h.call("run")).is_error
+
+
+async def test_a_required_guard_that_comes_back_only_half_way_still_guards(zot, host, target, settings, monkeypatch):
+    monkeypatch.setattr(extensions, "PAUSES_S", (0.01, 0.01))
+    settings(REQUIRED)
+    half = "if os.path.exists('half'):\n    hello()\n    sys.exit('no subscription')\nopen('half', 'w')\n"
+    async with host(zot("guard", guarding("{}", before=half)), target) as h:
+        assert not (await h.call("run")).is_error
+        os.killpg(h.extensions.up[0].session.pid, signal.SIGKILL)
+        await until(lambda: h.extensions.places[0].health == "given_up")
+        assert (await h.call("run")).error.code == "denied"
+
+
+@pytest.mark.parametrize("guard", ["never-up", "not-approved", "switched-off", "absent"])
+async def test_a_required_guard_that_never_came_up_refuses_too(guard, zot, host, target, settings, root):
+    settings(REQUIRED)
+    if guard != "absent":
+        script = "sys.exit(1)" if guard == "never-up" else guarding("{}")
+        folder = zot("guard", script, **({"enabled": False} if guard == "switched-off" else {}))
+    plugins = [target] if guard in {"absent", "not-approved"} else [folder, target]
+    async with host(*plugins, roots=(root,)) as h:
+        result = await h.call("run")
+        assert (result.error.code, "the required guard 'guard'" in result.text) == ("denied", True)
+        assert (await h.guards.turn_start(1)).blocked_by == "guard"
+        assert (await h.guards.before_agent_start("Be kind.")).value == "Be kind."
+    assert heard(target, "tool_call") == []
+
+
+async def test_a_required_guard_that_was_changed_is_stopped_and_missed(zot, host, target, settings, root):
+    settings(REQUIRED)
+    folder = zot("guard", guarding("{}"))
+    async with host(target, roots=(root,), watch=True) as h:
+        await h.approve(h.snapshot.plugin("guard").plugin)
+        assert not (await h.call("run")).is_error
+        making.write(os.path.join(folder, "run.py"), extending.PRELUDE + guarding("{'block': False}"), 0o755)
+        await until(lambda: len(h.extensions.places) == 1)
+        assert (await h.call("run")).error.code == "denied"
+
+
+async def test_a_required_guard_of_other_events_does_not_stop_calls_when_it_is_down(zot, host, target, settings):
+    settings(REQUIRED)
+    guard = zot("guard", guarding("{}", events=["turn_start"]))
+    async with host(guard, target) as h:
+        os.killpg(h.extensions.up[0].session.pid, signal.SIGKILL)
+        await until(lambda: len(h.extensions.up) == 1)
+        assert not (await h.call("run")).is_error
+        assert (await h.guards.turn_start(1)).blocked_by == "guard"
+
+
+async def test_a_required_guard_that_has_not_subscribed_yet_guards_everything(zot, host, target, settings):
+    settings(REQUIRED)
+    slow = guarding("{}").replace("emit('subscribe'", "time.sleep(0.8)\nemit('subscribe'")
+    async with host(zot("guard", slow), target) as h:
+        result = await h.call("run")
+        assert (result.error.code, "has not said yet what it guards" in result.text) == ("denied", True)
+        await until(lambda: h.extensions.up[0].intercepts)
+        assert not (await h.call("run")).is_error
+
+
+async def test_a_guard_that_nobody_requires_is_not_missed(zot, host, target):
+    async with host(zot("guard", "sys.exit(1)"), target) as h:
+        assert not (await h.call("run")).is_error
+
+
+# Every format
+
+
+async def test_a_call_of_another_format_that_is_blocked_never_spawns(zot, cyclop, stavrobot, host, tmp_path):
+    mark = tmp_path / "ran"
+    one = cyclop("one", f"#!/bin/sh\ntouch {mark}\necho '{{\"result\": 1}}'\n")
+    two = stavrobot("two", f"#!/bin/sh\ntouch {mark}\necho '{{}}'\n")
+    async with host(zot("guard", guarding("{'block': True, 'reason': 'no'}")), one, two) as h:
+        for name in ("one", "two.act"):
+            assert (await h.call(name, {"text": "x"})).text == "no"
+    assert not mark.exists()
+
+
+async def test_a_call_of_another_format_is_rewritten(zot, cyclop, host):
+    script = making.python("print(json.dumps({'result': json.dumps(given, sort_keys=True)}))")
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    one = cyclop("one", script, tools=[{"name": "one", "description": "Does it.", "input_schema": schema}])
+    async with host(zot("guard", guarding("{'modified_args': {'n': args['n'] + 1}}")), one) as h:
+        assert '"n": 2' in (await h.call("one", {"n": 1})).text
+
+
+async def test_the_person_is_asked_about_what_will_really_run(zot, host, root):
+    zot("target", extending.ECHO)
+    questions = []
+
+    async def ask(question):
+        questions.append(question.arguments)
+        return "once"
+
+    guard = zot("guard", guarding("{'modified_args': {'command': 'safe'}}"))
+    async with host(guard, roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("target").plugin)
+        result = await h.call("target", {"command": "risky"}, attachment=Attachment(ask=ask))
+    assert questions == [{"command": "safe"}]
+    assert result.text == '{"command": "safe"}'
+
+
+# What an agent asks
+
+
+async def test_turn_start_may_be_blocked_by_an_agents_guards(zot, host):
+    guard = zot("guard", guarding("{'block': frame['step'] > 1, 'reason': 'after hours'}", events=["turn_start"]))
+    async with host(guard) as h:
+        assert (await h.guards.turn_start(1)).blocked_by == ""
+        ruling = await h.guards.turn_start(2)
+    assert (ruling.blocked_by, ruling.reason) == ("guard", "after hours")
+    assert heard(guard, "event_intercept")[0].keys() == {"type", "id", "event", "step"}
+
+
+async def test_an_assistants_message_is_replaced_in_a_chain_or_blocked(zot, host):
+    events = ["assistant_message"]
+    one = zot("one", guarding("{'replace_text': frame['text'].replace('SECRET', '[redacted]')}", events=events))
+    two = zot("two", guarding("{'block': 'drop' in frame['text'], 'replace_text': ''}", events=events))
+    async with host(one, two) as h:
+        ruling = await h.guards.assistant_message("my SECRET")
+        assert (ruling.value, ruling.blocked_by, ruling.notes) == ("my [redacted]", "", ("one rewrote it",))
+        assert (await h.guards.assistant_message("clean")).notes == ()
+        assert (await h.guards.assistant_message("drop it")).blocked_by == "two"
+
+
+@pytest.mark.parametrize(
+    ("answer", "prompt", "note"),
+    [
+        ("{}", "Be kind.", ""),
+        ("{'system_prompt': frame['system_prompt'] + ' Always.'}", "Be kind. Always.", "guard rewrote it"),
+        ("{'system_prompt': '  '}", "  ", "guard rewrote it"),
+        ("{'system_prompt': ''}", "", "guard rewrote it"),
+        ("{'system_prompt': 5}", "Be kind.", "bad event_intercept_response frame"),
+        ("{'system_prompt': 'x' * 1_100_000}", "Be kind.", "system_prompt exceeds 1 MiB"),
+        ("{'block': True}", "Be kind.", "startup hooks cannot block"),
+    ],
+)
+async def test_before_an_agent_starts_its_prompt_may_be_rewritten_and_nothing_blocked(answer, prompt, note, zot, host):
+    async with host(zot("guard", guarding(answer, events=["before_agent_start"]))) as h:
+        ruling = await h.guards.before_agent_start("Be kind.")
+    assert (ruling.value, ruling.blocked_by) == (prompt, "")
+    assert note in " ".join(ruling.notes)
+
+
+async def test_guards_are_asked_only_about_what_they_subscribed_to(zot, host, target):
+    guard = zot("guard", guarding("{'block': True}", events=["turn_start"]))
+    async with host(guard, target) as h:
+        assert not (await h.call("run")).is_error
+        assert (await h.guards.assistant_message("hi")).blocked_by == ""
+    assert heard(guard, "event_intercept") == []
