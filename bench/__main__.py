@@ -7,10 +7,10 @@ import tempfile
 
 import anyio
 
-from bench import calls, discovery, memory, report, startup
+from bench import calls, discovery, memory, report, sessions, startup
 from bench.measure import NORMAL, QUICK, Plan, Row
 
-PARTS = {"calls": calls, "discovery": discovery, "start": startup, "memory": memory}
+PARTS = {"calls": calls, "sessions": sessions, "discovery": discovery, "start": startup, "memory": memory}
 UNSET = (
     "ANYPLUG_HOME", "ZOT_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",  # where a person's own plugins may be
     "PYTHONDONTWRITEBYTECODE",  # an installed package has its bytecode

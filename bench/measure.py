@@ -31,19 +31,19 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     against: str
     measured: float
-    baseline: float
+    baseline: float | None  # None where what it would be compared to is not here
     unit: str = "ms"
     aim: float | None = None  # the largest ratio that is good; None where the row only informs
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
         """How many times the baseline it is."""
-        return self.measured / self.baseline
+        return None if self.baseline is None else self.measured / self.baseline
 
     @property
     def met(self) -> bool | None:
         """Whether the aim is met; None where there is none."""
-        return None if self.aim is None else self.ratio <= self.aim
+        return None if self.aim is None or self.ratio is None else self.ratio <= self.aim
 
 
 async def medians(rounds: int, *acts: Act) -> list[float]:

@@ -17,29 +17,34 @@ SETTLE_S = 0.5  # until the watcher is up
 
 
 async def rows(folder: str, plan: Plan) -> list[Row]:
-    """Measure a host with a thousand plugins, against one with none. Only Linux says what is shared."""
-    if not os.path.exists(ROLLUP):
-        return []
-    none, some = os.path.join(folder, "none"), os.path.join(folder, "some")
+    """Measure a host with a thousand plugins, against one with none."""
+    none, some, home = (os.path.join(folder, name) for name in ("none", "some", "home"))
     os.makedirs(none)
     plugins.write_many(some, SOME)
-    idle, full = _held(folder, none), _held(folder, some)
+    return compare(f"idle host, {SOME:,} plugins", full=(home, some), idle=(home, none))
+
+
+def compare(what: str, *, full: tuple[str, str], idle: tuple[str, str]) -> list[Row]:
+    """Compare two idle hosts, each given by its home and its root. Only Linux says what is shared."""
+    if not os.path.exists(ROLLUP):
+        return []
+    held, nothing = _held(*full), _held(*idle)
     return [
         Row(
-            what=f"idle host, {SOME:,} plugins, {kind.rstrip(':').upper()}",
+            what=f"{what}, {kind.rstrip(':').upper()}",
             against="with none",
-            measured=full[kind] / 1024,
-            baseline=idle[kind] / 1024,
+            measured=held[kind] / 1024,
+            baseline=nothing[kind] / 1024,
             unit="MB",
         )
         for kind in KINDS
     ]
 
 
-def _held(folder: str, root: str) -> dict[str, int]:
+def _held(home: str, root: str) -> dict[str, int]:
     """Start an idle host in a process of its own; give what it holds, in KB."""
     said = subprocess.run(
-        [sys.executable, "-m", "bench.memory", os.path.join(folder, "home"), root],
+        [sys.executable, "-m", "bench.memory", home, root],
         check=True,
         capture_output=True,
         text=True,

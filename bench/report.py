@@ -24,8 +24,8 @@ def show(rows: list[Row]) -> None:
             row.what,
             f"{row.measured:,.2f} {row.unit}",
             row.against,
-            f"{row.baseline:,.2f} {row.unit}",
-            f"{row.ratio:.2f}",
+            "" if row.baseline is None else f"{row.baseline:,.2f} {row.unit}",
+            "" if row.ratio is None else f"{row.ratio:.2f}",
             "" if row.aim is None else f"≤ {row.aim:g}",
             VERDICTS[row.met],
         )
@@ -41,7 +41,9 @@ def keep(rows: list[Row], plan: Plan) -> str:
         "system": platform.platform(),
         "cpus": os.cpu_count(),
         "quick": plan.quick,
-        "rows": [{**msgspec.structs.asdict(row), "ratio": round(row.ratio, 3), "met": row.met} for row in rows],
+        "rows": [
+            {**msgspec.structs.asdict(row), "ratio": row.ratio and round(row.ratio, 3), "met": row.met} for row in rows
+        ],
     }
     os.makedirs(os.path.dirname(RESULTS), exist_ok=True)
     with open(RESULTS, "wb") as file:
