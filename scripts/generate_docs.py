@@ -52,7 +52,7 @@ ABOUT_SETTINGS = (
 )
 ABOUT_ROOTS = (
     "In this order; of several plugins of one name the first wins, and the others are listed as `shadowed`. "
-    "Folders given with `--plugin` come before all of these; `--no-discover` leaves all of these out."
+    "Folders given with `--plugin`, `--ext` or `-e` come before all of these; `--no-discover` leaves all of these out."
 )
 ABOUT_RESERVED = "`overloaded`, `not_enforceable` and `needs_answer` are reserved: nothing gives them yet."
 
@@ -62,12 +62,18 @@ MEANINGS = {
     "`false`, calls of one plugin take turns on the real `/tmp/NAME`.",
     "Settings.plugins": "A table for each plugin, `[plugins.NAME]`; see below.",
     "PluginSettings.arguments": "What a violation of a tool's schema does: `strict` refuses the call, `warn` lets the "
-    "plugin decide and puts a warning into the metadata, `off` does not check. By default Cyclop One warns and "
+    "plugin decide and puts a warning into the metadata, `off` does not check. By default Cyclop One and zot warn, and "
     "Stavrobot is strict.",
     "PluginSettings.timeout_s": "Seconds that a call of this plugin's tools may take. By default 30; 300 for "
-    "Stavrobot's asynchronous tools.",
+    "Stavrobot's asynchronous tools, 60 for zot's. zot's interactive tools have no limit.",
     "PluginSettings.max_output_bytes": "Bytes that a tool may write to stdout before it is ended. By default 1 MiB for "
-    "Cyclop One and 16 MiB for Stavrobot.",
+    "Cyclop One and 16 MiB for Stavrobot. zot's extensions have a limit for each line in its place, 4 MiB.",
+    "PluginSettings.hello_s": "Seconds that a zot extension may take from its start to its `hello`. By default 10.",
+    "PluginSettings.guard": "`required` refuses every call while this extension is not there to be asked: down, given "
+    "up, not approved, switched off, not installed. `optional` lets calls pass then.",
+    "PluginSettings.on_silence": "What it means if this extension, asked about a call, gives no usable answer: none "
+    "within 5 seconds, or one that breaks the rules. `open` lets the call pass, as zot does, and notes it in the audit "
+    "trail; `closed` refuses it.",
 }
 
 
@@ -151,6 +157,8 @@ def errors() -> str:
                 ("`not_executable`", "A program cannot be started as it is: mode, shebang line, interpreter."),
                 ("`name_taken`", "A tool's name belongs to another plugin or is reserved; the tool is left out."),
                 ("`bad_schema`", "A tool's input schema is not valid JSON Schema, so arguments are not checked."),
+                ("`bad_registration`", "An extension registered something unusable, or twice, or has another name."),
+                ("`not_running`", "An extension should be up and is not; the message says why."),
             ],
         ),
     ]
