@@ -121,6 +121,24 @@ async def test_the_person_is_asked_as_often_as_they_want(answer, asked_in_three_
     assert "everything you can do" in questions[0].warning
 
 
+async def test_a_call_that_is_cancelled_while_the_person_thinks_is_on_record_and_never_runs(host, cyclop, root):
+    cyclop(**NEEDS_NETWORK)
+    asked = anyio.Event()
+
+    async def ask(question):
+        asked.set()
+        await anyio.sleep_forever()
+
+    async with host(roots=(root,), ask=ask) as h:
+        approve(h, "hello")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(h.call, "hello")
+            await asked.wait()
+            tasks.cancel_scope.cancel()
+        assert outcomes(h) == ["cancelled"]
+        assert h._runner._guard._process is None
+
+
 async def test_an_answer_for_one_attachment_holds_for_no_other(host, cyclop, root):
     cyclop(**NEEDS_NETWORK)
     one, other = Attachment(yes=True), Attachment()

@@ -214,6 +214,9 @@ class Host:
             self._note(trail)
         except CallError as error:
             return self._record(trail, failed(error))
+        except anyio.get_cancelled_exc_class():  # while somebody was asked
+            self._record(trail, failed(Cancelled("the call was cancelled before it ran")))
+            raise
         if not tool.is_async:
             return await self._run(call, standing, trail, warnings)
         try:
