@@ -1,8 +1,7 @@
 """What is loaded now: an immutable snapshot of plugins, their standing, and every name by which a tool is called."""
 
 from collections import Counter
-from collections.abc import Callable
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -69,14 +68,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         found = self.owners.get(name) or self.owners.get(self.aliases.get(name, ""))
         if found is None:
             known = {**self.owners, **self.aliases}
-            raise ToolNotFound(printable(name), get_close_matches(name, known, n=3), self._why_not(name))
+            raise ToolNotFound(printable(name), _similar(name, known), self._why_not(name))
         return found
 
     def command(self, name: str) -> tuple[Command, Entry]:
         """Find a slash command, whatever its case; raises CommandNotFound."""
         found = self.commands.get(name.removeprefix("/").lower())
         if found is None:
-            raise CommandNotFound(name, get_close_matches(name, self.commands, n=3))
+            raise CommandNotFound(name, _similar(name, self.commands))
         return found
 
     def plugin(self, name: str) -> Entry:
@@ -87,7 +86,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         for entry in self.entries:
             if name.rstrip("/") in {entry.plugin.path, entry.plugin.found_at}:
                 return entry
-        raise PluginNotFound(name, get_close_matches(name, [entry.plugin.name for entry in self.entries], n=3))
+        raise PluginNotFound(name, _similar(name, [entry.plugin.name for entry in self.entries]))
 
     def _why_not(self, name: str) -> str:
         """Say why a name that people may expect leads nowhere."""
@@ -96,6 +95,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             return f"several plugins have one: {', '.join(f'{plugin}/{name}' for plugin in plugins)}"
         broken = [entry.plugin.name for entry in self.entries if entry.state == "broken" or entry.is_down]
         return f"these plugins could not be loaded: {', '.join(broken)}" if broken else ""
+
+
+def _similar(name: str, known: Iterable[str]) -> list[str]:
+    """Find what somebody may have meant."""
+    from difflib import get_close_matches  # only for those who mistype
+
+    return get_close_matches(name, list(known), n=3)
 
 
 def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> Snapshot:

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from anyplug import environment, permissions
-from anyplug.audit import Numbered
-from anyplug.jobs import Job
+from anyplug import permissions
 from anyplug.model import Plugin, Problem, Result, Tool
 from anyplug.registry import Entry, Snapshot
 
-if TYPE_CHECKING:  # these need an event loop, which looking at plugins does not
+if TYPE_CHECKING:  # some need an event loop, all cost start-up, and looking at plugins needs none of them
+    from anyplug.audit import Numbered
     from anyplug.commands import CommandOutcome
     from anyplug.extensions import Running
+    from anyplug.jobs import Job
     from anyplug.notices import Note
 
 
@@ -133,6 +133,8 @@ def show_shape(
 ) -> dict[str, Any]:
     """Give everything about one plugin."""
     plugin = entry.plugin
+    from anyplug import environment  # its patterns take milliseconds to compile, and only `show` needs them
+
     names = permissions.environment_names(entry.standing.granted)
     return {
         **entry_shape(entry),
@@ -149,11 +151,11 @@ def show_shape(
     }
 
 
-def job_shape(job: Job) -> dict[str, Any]:
+def job_shape(job: "Job") -> dict[str, Any]:
     """Give a job."""
     return {"id": job.id, "tool": job.tool, "state": job.state, "started": job.started, "result": job.result}
 
 
-def audit_shape(item: Numbered) -> dict[str, Any]:
+def audit_shape(item: "Numbered") -> dict[str, Any]:
     """Give an audit record."""
     return {"number": item.number, **msgspec.to_builtins(item.record)}

@@ -1,8 +1,6 @@
 """Files that go into a call and come out of it, through the call's own /tmp/NAME."""
 
-import base64
 import os
-import shutil
 import stat
 import time
 from typing import Any
@@ -35,6 +33,8 @@ def is_file(value: Any) -> bool:
 
 def put(folder: str, call: Call) -> Inputs:
     """Write the call's files into its folder; raises InvalidArguments."""
+    import base64  # 6 ms, and only calls need it
+
     arguments, stamps, total = dict(call.arguments), {}, 0
     for name, value in call.arguments.items():
         if not is_file(value):
@@ -70,7 +70,8 @@ def put(folder: str, call: Call) -> Inputs:
 
 def take(folder: str, inputs: Inputs, keep: str, call_id: str) -> tuple[File, ...]:
     """Move what the tool wrote to where it stays for a week. Inputs that it left alone do not come back."""
-    import mimetypes  # 5 ms, and most calls give no files
+    import mimetypes  # 5 ms, as shutil 3 ms, and only calls need them
+    import shutil
 
     try:
         names = sorted(os.listdir(folder))
@@ -96,10 +97,12 @@ def _stamp(found: os.stat_result) -> tuple[int, int]:
 
 
 def _forget_old(keep: str) -> None:
+    from shutil import rmtree  # as above
+
     try:
         with os.scandir(keep) as entries:
             old = [entry.path for entry in entries if entry.stat().st_mtime < time.time() - KEPT_S]
     except FileNotFoundError:
         return
     for path in old:
-        shutil.rmtree(path, ignore_errors=True)
+        rmtree(path, ignore_errors=True)

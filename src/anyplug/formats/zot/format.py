@@ -3,7 +3,6 @@
 What it offers is not in the manifest: it registers tools and commands while it runs.
 """
 
-import base64
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,12 @@ from anyplug import permissions, schema
 from anyplug.errors import BadOutput
 from anyplug.formats import manifest
 from anyplug.formats.contract import Folder, Surroundings
-from anyplug.formats.zot import frames
 from anyplug.model import Block, Call, Failure, Image, Launch, Plugin, Result, Text, Tool
 from anyplug.settings import Arguments, Home
 
-if TYPE_CHECKING:
-    from anyplug.formats.zot.extension import Extension  # needs an event loop, which listing plugins does not
+if TYPE_CHECKING:  # what only a running extension needs
+    from anyplug.formats.zot import frames
+    from anyplug.formats.zot.extension import Extension
 
 NAME = "zot"
 MANIFEST = "extension.json"
@@ -136,7 +135,7 @@ def _launch(raw: dict[str, Any], folder: str, report: manifest.Report, where: st
     return Launch(program, tuple(arguments))
 
 
-def _result(call: Call, answer: frames.ToolResult) -> Result:
+def _result(call: Call, answer: "frames.ToolResult") -> Result:
     blocks: list[Block] = []
     for raw in answer.content:
         block = _block(call, raw)
@@ -171,6 +170,8 @@ def _block(call: Call, raw: dict[str, Any]) -> Block | None:
 
 
 def _is_base64(data: str) -> bool:
+    import base64  # 6 ms, and few tools give images
+
     try:
         base64.b64decode(data, validate=True)
     except ValueError:

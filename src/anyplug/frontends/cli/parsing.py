@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from anyplug.errors import DONE, USAGE
+from anyplug.frontends.cli import render
 from anyplug.frontends.cli.commands import COMMANDS
 
 if TYPE_CHECKING:
@@ -16,7 +17,15 @@ Command = Callable[["Session"], int]
 
 TAKES_A_VALUE = frozenset({"--plugin", "--ext", "-e", "--home"})
 BEFORE_COMMAND = TAKES_A_VALUE | {"--no-discover", "--quiet", "--debug"}
+MARGIN = 2  # columns that argparse leaves free
 DESCRIPTION = "One host for the plugins of every agent: find, check, approve, run and record them."
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=render.terminal_width() - MARGIN)
 
 
 class Parser(argparse.ArgumentParser):
@@ -68,8 +77,8 @@ def program_parser() -> Parser:
         prog="anyplug",
         description=DESCRIPTION,
         epilog=f"commands:\n{listing}\n\n`anyplug COMMAND --help` says more about one.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="anyplug [OPTIONS] COMMAND ...",
+        formatter_class=Help,
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -96,7 +105,12 @@ def command_parser(name: str) -> tuple[Parser, Command]:
     """Make one command's parser, and find what runs it."""
     module, summary = COMMANDS[name]
     room = import_module(f"anyplug.frontends.cli.{module}")
-    parser = Parser(prog=f"anyplug {name}", description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False)
+    parser = Parser(
+        prog=f"anyplug {name}",
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        formatter_class=Help,
+        allow_abbrev=False,
+    )
     run: Command = room.COMMANDS[name](parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser, run

@@ -2,13 +2,13 @@
 
 import os
 import re
-import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
 
 GAP = 2  # spaces between columns
 NARROWEST = 24  # characters that the last column keeps on a narrow terminal
+USUAL_WIDTH = 80  # where a terminal does not say
 WIDE_IF_PIPED = 200  # programs that read text lines want them whole
 
 # What moves the cursor, changes colours or turns the writing's direction: a manifest could forge our words with it.
@@ -86,12 +86,24 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def terminal_width() -> int:
+    """Give the terminal's width, as `shutil` does without the 3 ms that its import takes."""
+    try:
+        return int(os.environ["COLUMNS"]) or USUAL_WIDTH
+    except (KeyError, ValueError):
+        pass
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or USUAL_WIDTH
+    except (OSError, ValueError):
+        return USUAL_WIDTH
+
+
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return (" " * GAP).join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE_IF_PIPED
+    return terminal_width() if sys.stdout.isatty() else WIDE_IF_PIPED
 
 
 def _colours(stream: object) -> bool:
