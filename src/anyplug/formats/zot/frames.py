@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 PROTOCOL_VERSION = 1
-SPOKEN_VERSION = "0.2.60"  # the zot release whose protocol this is
+SPOKEN_VERSION = "0.0.7"  # the zot release that the authors' guide names, whose protocol this is
 
 
 class Hello(msgspec.Struct, frozen=True):
