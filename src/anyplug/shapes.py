@@ -147,7 +147,7 @@ def show_shape(
         "environment_withheld": list(environment.divide(variables, names).withheld),
         "digest": digest,
         "process": process,
-        "registrations": registration_shapes(entry),
+        "registrations": registration_shapes(entry) if plugin.stays_up else [],
     }
 
 
