@@ -26,7 +26,7 @@ def discover(explicit: list[str], roots: list[str]) -> list[Plugin]:
 
 def read(folder: Folder) -> Plugin | None:
     """Read one folder; a fault of any kind is a problem of that plugin and of no other."""
-    escaped = printable(folder.found_at)
+    escaped = folder.found_at if folder.found_at.isascii() else printable(folder.found_at)
     if escaped != folder.found_at:
         folder = Folder(escaped, escaped, folder.explicit)
         return table.broken(folder, f"{escaped} is not a name in UTF-8", "rename the folder")
@@ -56,7 +56,7 @@ def _folders(explicit: list[str], roots: list[str]) -> Iterator[Folder]:
         found_at = os.path.abspath(os.path.expanduser(path))
         yield Folder(os.path.realpath(found_at), found_at, explicit=True)
     for root in roots:
-        yield from _folders_in(os.path.realpath(root), root)
+        yield from _folders_in(os.path.realpath(root).rstrip("/"), root)
 
 
 def _folders_in(real_root: str, root: str) -> Iterator[Folder]:
@@ -73,4 +73,4 @@ def _folders_in(real_root: str, root: str) -> Iterator[Folder]:
             if not os.path.exists(real) or os.path.isdir(real):
                 yield Folder(real, entry.path)
         elif entry.is_dir(follow_symlinks=False):
-            yield Folder(os.path.join(real_root, entry.name), entry.path)
+            yield Folder(f"{real_root}/{entry.name}", entry.path)

@@ -46,7 +46,7 @@ _SEMVER = re.compile(r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
 def load(folder: Folder) -> Plugin:
     """Read `plugin.json`."""
     report = manifest.Report()
-    where = os.path.join(folder.path, MANIFEST)
+    where = f"{folder.path}/{MANIFEST}"
     raw = manifest.read_object(where, report)
     if raw is None:
         raw = {}

@@ -14,7 +14,7 @@ BY_NAME = {format.NAME: format for format in FORMATS}
 def load(folder: Folder) -> Plugin | None:
     """Read a folder as what it is; None if it is no plugin."""
     for format in FORMATS:
-        if os.path.lexists(os.path.join(folder.path, format.MANIFEST)):
+        if os.path.lexists(f"{folder.path}/{format.MANIFEST}"):
             plugin = format.load(folder)
             if plugin is not None:
                 return plugin
