@@ -103,7 +103,8 @@ def test_a_job_whose_host_was_killed_is_lost_and_so_is_its_process():
     (job,) = using.ok("jobs", "--json").json
     assert job["state"] == "lost"
     assert "it is lost" in using.fails(2, "jobs", job["id"], "--cancel").err
-    using.run("call", "nobody")  # the next host finds what the last one left
+    assert [record["outcome"] for record in using.ok("audit", "--json").json] == ["lost"]  # from the first look on
+    using.run("call", "nobody")
     outcomes = [record["outcome"] for record in using.ok("audit", "--json").json]
     assert outcomes == ["lost", "not_found"]
     assert using.ok("audit", "--verify").code == 0

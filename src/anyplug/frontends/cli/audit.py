@@ -26,6 +26,7 @@ COMMANDS = {"audit": _audit}
 def audit(session: Session) -> int:
     """Show the trail, or verify it."""
     trail = Audit(session.catalog.store)
+    trail.recover()  # what a killed host had under way is on record from the first look on
     if session.options.verify:
         return _verify(session, trail)
     options = session.options
