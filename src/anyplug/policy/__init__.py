@@ -1,0 +1,1 @@
+"""Policies: what an agent's tools may do, said in Rego."""

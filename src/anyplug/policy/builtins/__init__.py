@@ -1,0 +1,181 @@
+"""Builtins: rules that a rulebook switches on by name, ours in Rego beside this file.
+
+Those of the original's names, keys and rule ids. What a check has to run becomes signals, and only for the events
+that it is about.
+"""
+
+import os
+import shlex
+from typing import Any, Final
+
+import msgspec
+
+from anyplug.policy.events import Event
+from anyplug.policy.rulebook import BadRulebook, Signal
+
+SHARED: Final = "shared.rego"
+CHECK_TIMEOUT_S: Final = 30.0  # test suites and linters take their time
+LARGEST_FILE: Final = 8 << 20  # bytes that are looked through to count lines
+PREFIXES: Final = ("claude_code_", "opencode_", "factory_", "anyplug_")
+COMMITS: Final = frozenset({"commit", "push"})
+
+
+class Builtin(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set of one, with what holds if nobody does."""
+
+    defaults: dict[str, Any] = {}
+    required: str = ""  # a list that must not be empty
+
+
+TABLE: Final[dict[str, Builtin]] = {
+    "git_block_no_verify": Builtin(
+        defaults={
+            "message": "Git operations with --no-verify are not permitted. Commit hooks must run for code quality and "
+            "security checks.",
+            "exceptions": [],
+        }
+    ),
+    "git_pre_check": Builtin(defaults={"checks": []}, required="checks"),
+    "post_edit_check": Builtin(defaults={"by_extension": {}}, required="by_extension"),
+    "protected_paths": Builtin(
+        defaults={"message": "This path is read-only and cannot be modified", "paths": []}, required="paths"
+    ),
+    "rulebook_security_guardrails": Builtin(
+        defaults={
+            "message": "Cupcake configuration files are protected from modification",
+            "protected_paths": [".cupcake/"],
+        }
+    ),
+    "always_inject_on_prompt": Builtin(defaults={"context": []}, required="context"),
+    "enforce_full_file_read": Builtin(
+        defaults={"max_lines": 2000, "message": "Please read the whole file: it is short enough to be read at once."}
+    ),
+    "system_protection": Builtin(
+        defaults={"message": "Access to critical system path blocked", "additional_paths": []}
+    ),
+    "sensitive_data_protection": Builtin(
+        defaults={"message": "Blocked access to potentially sensitive file", "additional_patterns": []}
+    ),
+    "cupcake_exec_protection": Builtin(
+        defaults={"message": "The policy gate cannot be run or changed by an agent", "allowed_commands": []}
+    ),
+}
+
+
+class Enabled(msgspec.Struct, frozen=True, kw_only=True):
+    """The builtins that a rulebook switched on: their texts by file, and their settings as policies see them."""
+
+    texts: dict[str, str] = {}
+    config: dict[str, dict[str, Any]] = {}
+    own: frozenset[str] = frozenset()  # builtins that the project has files for, and we have not
+
+
+def plain_name(name: str) -> str:
+    """Give a builtin's name without the agent's name before it."""
+    for prefix in PREFIXES:
+        if name.startswith(prefix) and name.removeprefix(prefix) in TABLE:
+            return name.removeprefix(prefix)
+    return name
+
+
+def enable(wanted: dict[str, dict[str, Any]]) -> Enabled:
+    """Give what a rulebook's builtins are made of. Raises BadRulebook for one without the list that it needs."""
+    texts: dict[str, str] = {}
+    config: dict[str, dict[str, Any]] = {}
+    own: set[str] = set()
+    for given, keys in wanted.items():
+        name = plain_name(given)
+        builtin = TABLE.get(name)
+        if builtin is None:
+            own.add(given)
+            config[given] = keys
+            continue
+        settings = {**builtin.defaults, **keys}
+        if builtin.required and not isinstance(settings[builtin.required], type(builtin.defaults[builtin.required])):
+            raise BadRulebook(f"`{builtin.required}` of the builtin `{given}` is of the wrong kind")
+        if builtin.required and not settings[builtin.required]:
+            raise BadRulebook(f"the builtin `{given}` is enabled without `{builtin.required}`")
+        for key, default in builtin.defaults.items():
+            if type(settings[key]) is not type(default):
+                raise BadRulebook(f"`{key}` of the builtin `{given}` is of the wrong kind")
+        config[name] = config[given] = _completed(name, settings)
+        texts[f"builtin/{name}.rego"] = _text(f"{name}.rego")
+    if texts:
+        texts[f"builtin/{SHARED}"] = _text(SHARED)
+    return Enabled(texts=texts, config=config, own=frozenset(own))
+
+
+def signals(config: dict[str, dict[str, Any]], event: Event) -> list[Signal]:
+    """Give the commands that enabled builtins want to run for an event."""
+    found: list[Signal] = []
+    document = event.document
+    if event.name == "UserPromptSubmit":
+        for number, (kind, value) in enumerate(config.get("always_inject_on_prompt", {}).get("dynamic", [])):
+            command = value if kind == "command" else f"cat -- {shlex.quote(value)}"
+            found.append(Signal(f"__builtin_prompt_context_{number}", command))
+    elif event.name == "PreToolUse" and event.tool == "Bash" and "git_pre_check" in config:
+        if any(_commits(command["words"]) for command in document.get("commands", [])):
+            for number, check in enumerate(config["git_pre_check"]["checks"]):
+                found.append(Signal(f"__builtin_git_pre_check_{number}", check["command"], CHECK_TIMEOUT_S))
+    elif event.name == "PostToolUse" and "post_edit_check" in config:
+        path = document.get("resolved_file_path")
+        extension = path.rpartition(".")[2] if isinstance(path, str) and "." in os.path.basename(path) else ""
+        check = config["post_edit_check"]["by_extension"].get(extension)
+        if check is not None and event.tool in {"Edit", "Write", "MultiEdit", "NotebookEdit"}:
+            found.append(Signal(f"__builtin_post_edit_{extension}", check["command"], CHECK_TIMEOUT_S))
+    return found
+
+
+def look(config: dict[str, dict[str, Any]], event: Event) -> dict[str, Any]:
+    """Give what enabled builtins have to know of files."""
+    if "enforce_full_file_read" not in config or event.tool != "Read":
+        return {}
+    path = event.document.get("resolved_file_path")
+    try:
+        with open(path if isinstance(path, str) else "", "rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except (OSError, ValueError):
+        return {}
+    return {} if len(content) > LARGEST_FILE else {"file_line_count": len(content.splitlines())}
+
+
+def _commits(words: list[str]) -> bool:
+    gits = [at for at, word in enumerate(words) if word.rpartition("/")[2] == "git"]
+    return bool(gits) and not COMMITS.isdisjoint(words[gits[0] :])
+
+
+def _completed(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Bring lists into the shape that the rules read."""
+    if name == "git_pre_check":
+        settings["checks"] = [_check(name, entry) for entry in settings["checks"]]
+    elif name == "post_edit_check":
+        settings["by_extension"] = {
+            str(extension).removeprefix("."): _check(name, entry)
+            for extension, entry in settings["by_extension"].items()
+        }
+    elif name == "always_inject_on_prompt":
+        texts = [entry for entry in settings["context"] if isinstance(entry, str)]
+        others = [entry for entry in settings["context"] if isinstance(entry, dict)]
+        settings["static_contexts"] = texts
+        settings["dynamic"] = [
+            [kind, entry[kind]] for entry in others for kind in ("command", "file") if isinstance(entry.get(kind), str)
+        ]
+    else:
+        for key, value in settings.items():
+            if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+                raise BadRulebook(f"`{key}` of the builtin `{name}` must be a list of texts")
+    return settings
+
+
+def _check(name: str, entry: Any) -> dict[str, str]:
+    if isinstance(entry, str):
+        entry = {"command": entry}
+    if not isinstance(entry, dict) or not isinstance(entry.get("command"), str):
+        raise BadRulebook(f"each check of the builtin `{name}` must have a command")
+    message = entry.get("message")
+    return {"command": entry["command"], "message": message if isinstance(message, str) else entry["command"]}
+
+
+def _text(file: str) -> str:
+    with open(os.path.join(os.path.dirname(__file__), file), encoding="utf-8") as opened:
+        return opened.read()

@@ -1,0 +1,92 @@
+# METADATA
+# scope: package
+# title: Git hooks are not passed over
+# custom:
+#   severity: HIGH
+#   id: BUILTIN-GIT-BLOCK-NO-VERIFY
+#   routing:
+#     required_events: ["PreToolUse"]
+#     required_tools: ["Bash"]
+package cupcake.policies.builtins.git_block_no_verify
+
+import rego.v1
+
+config := input.builtin_config.git_block_no_verify
+
+deny contains decision(config.message) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some words in gits
+	skips_hooks(words)
+	not excepted
+}
+
+deny contains decision("Disabling git hooks is not permitted. Hooks are required for code quality and security.") if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some command in input.commands
+	disables_hooks(command)
+	not excepted
+}
+
+# The words of each git command, from `git` on: also behind sudo, env and the like.
+gits contains array.slice(command.words, at, count(command.words)) if {
+	some command in input.commands
+	some at, word in command.words
+	regex.match(`(^|/)git$`, word)
+}
+
+skips_hooks(words) if {
+	some subcommand in {"commit", "push", "merge", "rebase", "am", "pull", "cherry-pick"}
+	subcommand in words
+	some word in words
+	word in {"--no-verify", "--no-veri", "--no-verif"}
+}
+
+# -n means the same to commit only; of letters in one word it is one before the first that takes a value.
+skips_hooks(words) if {
+	"commit" in words
+	some word in words
+	regex.match(`^-[aepqsvz]*n`, word)
+}
+
+skips_hooks(words) if {
+	some at, word in words
+	word in {"-c", "--config-env"}
+	startswith(lower(words[at + 1]), "core.hookspath")
+}
+
+skips_hooks(words) if {
+	some word in words
+	regex.match(`(?i)^--config-env=core\.hookspath`, word)
+}
+
+disables_hooks(command) if {
+	some words in gits
+	"config" in words
+	some word in words
+	lower(word) == "core.hookspath"
+	some value in words
+	regex.match(`^(/dev/null|/tmp.*|/nonexistent.*|)$`, value)
+}
+
+disables_hooks(command) if {
+	command.name in {"rm", "unlink", "trash", "mv", "truncate"}
+	some path in command.paths
+	contains(concat("", [path, "/"]), "/.git/hooks/")
+}
+
+disables_hooks(command) if {
+	command.name == "chmod"
+	some path in command.paths
+	contains(concat("", [path, "/"]), "/.git/hooks/")
+	some word in command.words
+	regex.match(`^([ugoa]*-[rw]*x|[ugoa]*=[rw]*|0?[0-7]*[0246][0-7]{2})$`, word)
+}
+
+excepted if {
+	some exception in config.exceptions
+	contains(input.tool_input.command, exception)
+}
+
+decision(reason) := {"rule_id": "BUILTIN-GIT-BLOCK-NO-VERIFY", "reason": reason, "severity": "HIGH"}

@@ -1,0 +1,84 @@
+# What our builtins share. Paths are compared without regard to case, as some file systems do.
+package cupcake.helpers.anyplug
+
+import rego.v1
+
+editing_tools := {"Edit", "Write", "MultiEdit", "NotebookEdit", "Patch"}
+
+readers := {
+	"awk", "cat", "cmp", "diff", "echo", "egrep", "fgrep", "file", "find", "grep", "head", "hexdump", "less", "ls",
+	"md5sum", "more", "od", "pwd", "rg", "sed", "sha256sum", "sort", "stat", "strings", "tail", "test", "tree", "true",
+	"uniq", "wc", "zgrep", "[",
+}
+
+# Every file that the event names, where it really is.
+files contains input.resolved_file_path
+
+files contains edit.resolved_file_path if some edit in input.tool_input.edits
+
+# A command that reads, and only that.
+reads_only(command) if {
+	command.name in readers
+	count(command.writes) == 0
+	not changes_files(command)
+}
+
+changes_files(command) if {
+	command.name == "sed"
+	some word in command.words
+	regex.match(`^(-[a-zA-Z]*i|--in-place)`, word)
+}
+
+changes_files(command) if {
+	command.name == "find"
+	some word in command.words
+	word in {"-delete", "-exec", "-execdir", "-ok", "-okdir", "-fprint", "-fprintf", "-fls"}
+}
+
+changes_files(command) if {
+	command.name in {"awk", "sort"}
+	some word in command.words
+	regex.match(`>|system\(|^-o|^--output|inplace`, word)
+}
+
+# Whether a path is what a pattern names: a name, a folder, or a pattern with *.
+named(path, pattern) if {
+	not contains(pattern, "*")
+	startswith(pattern, "/")
+	startswith(concat("", [lower(path), "/"]), concat("", [lower(trim_right(pattern, "/")), "/"]))
+}
+
+named(path, pattern) if {
+	not contains(pattern, "*")
+	not startswith(pattern, "/")
+	bare := trim_right(trim_prefix(pattern, "./"), "/")
+	contains(concat("", [lower(path), "/"]), concat("", ["/", lower(bare), "/"]))
+}
+
+named(path, pattern) if {
+	contains(pattern, "*")
+	glob.match(lower(pattern), null, lower(path))
+}
+
+named(path, pattern) if {
+	contains(pattern, "*")
+	not startswith(pattern, "/")
+	glob.match(concat("", ["*/", lower(pattern)]), null, lower(path))
+}
+
+# Whether a command names it: by one of its paths, by a file that it writes, or in one of its words.
+mentions(command, pattern) if {
+	some path in array.concat(command.paths, command.writes)
+	named(path, pattern)
+}
+
+mentions(command, pattern) if {
+	some word in command.words
+	contains(lower(word), lower(trim_right(pattern, "/")))
+}
+
+# Whether a command's path is a folder in which it lies: who removes that removes it, too.
+holds(command, folder) if {
+	some path in command.paths
+	startswith(folder, concat("", [trim_right(path, "/"), "/"]))
+}

@@ -1,0 +1,58 @@
+# METADATA
+# scope: package
+# title: The system's own folders are left alone
+# custom:
+#   severity: CRITICAL
+#   id: GLOBAL-BUILTIN-SYSTEM-PROTECTION
+#   routing:
+#     required_events: ["PreToolUse"]
+package cupcake.policies.builtins.system_protection
+
+import data.cupcake.helpers.anyplug as shared
+import rego.v1
+
+config := input.builtin_config.system_protection
+
+folders := {
+	"/bin/", "/boot/", "/dev/", "/etc/", "/lib/", "/lib64/", "/proc/", "/root/", "/sbin/", "/sys/", "/system/",
+	"/usr/bin/", "/usr/sbin/", "/var/log/auth", "/var/log/secure", "/library/launchagents/",
+	"/library/launchdaemons/", "/library/preferences/", "/private/etc/", "c:\\windows\\", "c:\\program files",
+}
+
+harmless := {"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/urandom"}
+
+halt contains decision(concat("", [config.message, ": ", file])) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name != "Bash"
+	some file in shared.files
+	of_the_system(file)
+}
+
+halt contains decision(concat("", [config.message, ": ", place])) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some command in input.commands
+	some place in array.concat(command.paths, command.writes)
+	of_the_system(place)
+}
+
+halt contains decision(concat("", [config.message, ": ", word])) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some command in input.commands
+	some word in command.words
+	word in {"sudo", "doas"}
+}
+
+of_the_system(path) if {
+	some folder in folders
+	startswith(lower(path), folder)
+	not path in harmless
+}
+
+of_the_system(path) if {
+	some pattern in config.additional_paths
+	shared.named(path, pattern)
+}
+
+decision(reason) := {"rule_id": "GLOBAL-BUILTIN-SYSTEM-PROTECTION", "reason": reason, "severity": "CRITICAL"}

@@ -1,0 +1,188 @@
+"""The engine: finds the policies that an event is subject to, keeps them compiled, and decides.
+
+    engine = Engine(home)
+    outcome = await engine.evaluate("opencode", event)
+
+Policies are read once and looked at again when their files changed. A broken edit keeps the last good set and says
+so; where there was no good set, nothing can be decided, and `NoPolicies` is raised: whoever asked must refuse.
+"""
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from anyplug.policy import sources
+from anyplug.policy.events import HARNESSES, BadEvent
+from anyplug.policy.events import read as read_event
+from anyplug.policy.inquiry import Inquiry, Kept, Loaded, Options, Outcome
+from anyplug.policy.policy_set import PolicySet
+from anyplug.policy.rego.errors import Fault, Location, RegoErrors
+from anyplug.policy.sources import Source
+
+if TYPE_CHECKING:
+    from anyplug.runtime.program import Finished, Program, Run
+
+LOOK_S: Final = 0.25  # between two looks at the files: a stat for each, and nobody edits faster
+MOST_KEPT: Final = 16  # places
+MOST_FOLDERS: Final = 256  # whose places are remembered for a moment
+USUAL: Final = Options()
+NO_FILE: Final = "policy_missing"
+OURS: Final = "anyplug"  # the events of our own host
+HOME_FOLDER: Final = "policy"  # in our home: policies of the person for every tool, in every project
+
+
+class NoPolicies(Exception):
+    """There is nothing to decide by: no policies, or none that can be used. `lines` say why, with file and line."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = tuple(lines)
+
+
+class Engine:
+    """Decides about events. Holds policies of several projects; safe to use from one event loop."""
+
+    def __init__(
+        self,
+        home: str = "",
+        *,
+        look_s: float = LOOK_S,
+        clock: Callable[[], float] = time.monotonic,
+        run: "Run | None" = None,
+        self_protection: bool = True,
+        signals: bool = True,
+    ) -> None:
+        """`home` is our own folder, which self-protection keeps from agents; `run` runs signals, if these may run."""
+        self._home = os.path.realpath(home) if home else ""
+        self._look_s = look_s
+        self._clock = clock
+        self._run = run
+        self._self_protection = self_protection
+        self._signals = signals
+        self._roots: dict[str, tuple[str | None, float]] = {}  # by folder: where its policies are, and since when
+        self._protected: dict[str, list[str]] = {}  # by place, with its links followed
+        self._kept: OrderedDict[tuple[str, str, str], Kept] = OrderedDict()
+
+    async def evaluate(self, harness: str, given: Any, options: Options = USUAL) -> Outcome:
+        """Decide about an event. Raises BadEvent for what is none, NoPolicies where nothing can be decided."""
+        inquiry = self.inquire(harness, given, options)
+        return inquiry.decided(await inquiry.ask_signals() if inquiry.signals else None)
+
+    def inquire(self, harness: str, given: Any, options: Options = USUAL) -> Inquiry:
+        """Find out what an event is about; raises as `evaluate` does."""
+        if harness not in HARNESSES:
+            raise BadEvent(f"events of {harness!r} are not answered here; there are {', '.join(HARNESSES)}")
+        event = read_event(harness, given)
+        root = self.root_of(event.cwd, harness, options)
+        kept = self.place(harness, root, options)
+        return Inquiry(event, kept, options, self.protected(root), self._run if self._signals else _refuse_to_run)
+
+    def root_of(self, cwd: str, harness: str, options: Options = USUAL) -> str:
+        """Find the folder whose policies hold for an event."""
+        if options.policy_dir:
+            return sources.of_policy_dir(os.path.join(options.cwd or os.getcwd(), options.policy_dir))
+        found = self._found(cwd) if os.path.isabs(cwd) else None
+        found = found or self._found(options.cwd or os.getcwd())
+        if found is None and harness == OURS:
+            return os.path.join(cwd, sources.FOLDER)  # there may be policies in our home
+        if found is None:
+            raise NoPolicies(
+                [f"there is no {sources.FOLDER} in {cwd or '.'} nor above it", "`anyplug policy init` makes one"]
+            )
+        return found
+
+    def _found(self, cwd: str) -> str | None:
+        """Look upwards from a folder, no more often than at the files."""
+        now = self._clock()
+        known = self._roots.get(cwd)
+        if known is None or now - known[1] >= self._look_s:
+            if len(self._roots) >= MOST_FOLDERS:
+                self._roots.clear()
+            known = self._roots[cwd] = (sources.find(cwd), now)
+        return known[0]
+
+    def place(self, harness: str, root: str, options: Options = USUAL) -> Kept:
+        """Give the policies of a place, as they are now. Raises NoPolicies."""
+        whole = self.global_root(options, harness)
+        key = (root, harness, whole)
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = self._kept[key] = Kept()
+            if len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        now = self._clock()
+        if not kept.stamps or now - kept.looked >= self._look_s:
+            kept.looked = now
+            if not kept.stamps or not all(source.is_fresh for source in kept.stamps):
+                _load(kept, root, harness, whole)
+        if kept.loaded is None:
+            raise NoPolicies(kept.trouble)
+        return kept
+
+    def protected(self, root: str) -> list[str] | None:
+        """Give the folders that agents may not change; None if they may."""
+        if not self._self_protection:
+            return None
+        known = self._protected.get(root)
+        if known is None:
+            if len(self._protected) >= MOST_KEPT:
+                self._protected.clear()
+            known = self._protected[root] = [os.path.realpath(root), *([self._home] if self._home else [])]
+        return known
+
+    def global_root(self, options: Options, harness: str) -> str:
+        """Find the folder of the person's own policies. Raises NoPolicies if there is none where it was said to be."""
+        if options.global_config:
+            if not os.path.isabs(options.global_config) or not os.path.isdir(options.global_config):
+                raise NoPolicies([f"--global-config {options.global_config}: there is no such folder"])
+            return options.global_config
+        return os.path.join(self._home, HOME_FOLDER) if harness == OURS and self._home else sources.global_folder()
+
+
+def _load(kept: Kept, root: str, harness: str, whole_root: str) -> None:
+    """Read a place; keep what there was if what there is now cannot be used."""
+    source = sources.read(root, harness)
+    whole = sources.read(whole_root, harness, is_global=True, flat=harness == OURS)
+    kept.stamps = [source, whole]
+    try:
+        loaded = build(source, whole, harness)
+    except RegoErrors as error:
+        kept.trouble = tuple(map(str, error.faults))
+        return
+    kept.trouble = ()
+    kept.loaded = loaded
+    kept.decisions.clear()
+
+
+def build(source: Source, whole: Source | None, harness: str) -> Loaded:
+    """Compile what was read. Raises RegoErrors with every fault."""
+    faults = list(source.faults)
+    if harness != OURS and source.stamps.get(os.path.join(source.root, "policies", harness), 0) is None:
+        where = Location(os.path.join(sources.FOLDER, "policies", harness), 1, 1)
+        faults.append(Fault(where, NO_FILE, "there is no such folder"))
+    needs_evaluate = harness != OURS
+    project = PolicySet(source.policies, source.shared, needs_evaluate=needs_evaluate, faults=faults)
+    outer = None
+    if whole is not None and (whole.policies or whole.faults):
+        outer = PolicySet(
+            whole.policies, whole.shared, is_global=True, needs_evaluate=needs_evaluate, faults=whole.faults
+        )
+    config = {**source.builtin_config, **(whole.builtin_config if whole else {})}
+    return Loaded(
+        source=source,
+        project=project,
+        whole=outer,
+        whole_source=whole,
+        builtin_config=config,
+        warnings=(*source.warnings, *(whole.warnings if whole else ())),
+    )
+
+
+async def _refuse_to_run(program: "Program") -> "Finished":
+    from anyplug.runtime.program import Finished  # as above: only where there are signals
+
+    return Finished(ending="not_started", reason="signals are switched off in settings.toml")

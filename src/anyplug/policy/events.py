@@ -1,0 +1,259 @@
+"""Events: what an agent's hooks send becomes a typed value, and the `input` that policies read.
+
+OpenCode, one JSON object:   hook_event_name PreToolUse | PostToolUse, session_id, cwd, tool, args,
+                             and of PostToolUse result {success, output?, error?, exit_code?};
+                             PermissionRequest with permission_type and metadata; UserPromptSubmit with prompt
+Claude Code:                 hook_event_name, session_id, cwd, and of tools tool_name, tool_input (, tool_response)
+Our own host (`anyplug`):    as OpenCode's, with plugin, format, tier, grants, caller, chain
+
+Unknown keys are kept and policies see them. What policies find beside them: tool_name, tool_input, tool_response;
+of a shell command affected_parent_directories, and commands: each simple command in it with its name, words, paths
+and the files that it writes; of a file resolved_file_path, original_file_path, is_symlink. A patch
+is also seen as the edits that it consists of: `views` are further inputs for one event.
+"""
+
+import os
+from typing import Any, Final, Literal
+
+import msgspec
+
+from anyplug.policy import patches, shell
+from anyplug.policy.paths import expanded, is_link, resolved
+
+Harness = Literal["opencode", "claude", "anyplug"]
+
+HARNESSES: Final = ("opencode", "claude", "anyplug")
+ELSEWHERE: Final = ("cursor", "factory")  # the original answers these, too
+LARGEST: Final = 32 << 20  # bytes of an event; what a tool wrote can be long
+LONGEST_COMMAND: Final = 131_072  # characters: Linux takes no longer argument, and so no longer `sh -c`
+MOST_PATCHED: Final = 500  # files: each is decided about
+DEEPEST: Final = 120  # levels: fewer than the evaluator refuses
+TOOL_NAMES: Final = {
+    "bash": "Bash", "edit": "Edit", "write": "Write", "read": "Read", "grep": "Grep", "glob": "Glob", "list": "List",
+    "patch": "Patch", "todowrite": "TodoWrite", "todoread": "TodoRead", "webfetch": "WebFetch", "task": "Task",
+}  # fmt: skip
+EVENTS: Final = {
+    "opencode": frozenset({"PreToolUse", "PostToolUse", "PermissionRequest", "UserPromptSubmit"}),
+    "anyplug": frozenset({"PreToolUse", "PostToolUse"}),
+    "claude": frozenset(
+        {
+            "PreToolUse", "PostToolUse", "Notification", "Stop", "SubagentStop", "PreCompact", "UserPromptSubmit",
+            "SessionStart", "SessionEnd", "PermissionRequest",
+        }
+    ),
+}  # fmt: skip
+ALL_EVENTS: Final = frozenset().union(*EVENTS.values())
+WITH_TOOLS: Final = frozenset({"PreToolUse", "PostToolUse", "PermissionRequest"})
+PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
+PATCH_TOOLS: Final = frozenset({"apply_patch", "Patch"})
+PATCH_KEYS: Final = ("patchText", "patch", "input")
+
+
+class BadEvent(ValueError):
+    """What came is no event; the text says why."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One event, read."""
+
+    harness: str
+    name: str
+    tool: str  # as policies call it; empty if the event is not about one
+    cwd: str
+    session: str
+    document: dict[str, Any]
+    given_input: Any = None  # the tool's arguments as they came
+    views: tuple[tuple[str, dict[str, Any]], ...] = ()  # tools and inputs that are parts of it
+
+
+def parse(raw: bytes | str) -> Any:
+    """Read JSON. Raises BadEvent."""
+    if len(raw) > LARGEST:
+        raise BadEvent(f"the event is longer than {LARGEST >> 20} MiB")
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeError, ValueError, RecursionError) as error:
+        raise BadEvent(f"the event is no JSON: {error}") from None
+
+
+def read(harness: str, given: Any) -> Event:
+    """Make an event of what was sent. Raises BadEvent."""
+    if not isinstance(given, dict):
+        raise BadEvent("the event must be a JSON object")
+    if _depth(given) > DEEPEST:
+        raise BadEvent(f"the event is nested more than {DEEPEST} levels deep")
+    name = given.get("hook_event_name")
+    if not isinstance(name, str) or name not in EVENTS[harness]:
+        known = ", ".join(sorted(EVENTS[harness]))
+        raise BadEvent(f"hook_event_name must be one of {known}, and is {name!r}")
+    for key in ("session_id", "cwd"):
+        if not isinstance(given.get(key), str):
+            raise BadEvent(f"{key} must be a string")
+    document = dict(given)
+    if harness == "claude":
+        tool = _read_claude(name, document)
+    elif name == "PermissionRequest":
+        tool = _read_permission(document)
+    elif name == "UserPromptSubmit":
+        tool = ""
+    else:
+        tool = _read_tool(name, document, harness)
+    given_input = document.get("tool_input")
+    _enrich(tool, document, harness)
+    return Event(
+        harness=harness,
+        name=name,
+        tool=tool,
+        cwd=given["cwd"],
+        session=given["session_id"],
+        document=document,
+        given_input=given_input,
+        views=tuple(_views(tool, document)) if name != "PermissionRequest" else (),
+    )
+
+
+def _read_tool(name: str, document: dict[str, Any], harness: str) -> str:
+    tool = document.get("tool")
+    if not isinstance(tool, str):
+        raise BadEvent("tool must be a string")
+    if "args" not in document:
+        raise BadEvent("args is missing")
+    if name == "PostToolUse":
+        result = document.get("result")
+        if not isinstance(result, dict) or not isinstance(result.get("success"), bool):
+            raise BadEvent("result must be an object whose `success` is true or false")
+        document["tool_response"] = result
+    named = TOOL_NAMES.get(tool, tool) if harness == "opencode" else tool
+    document["tool_name"] = named
+    document["tool_input"] = document["args"]
+    return named
+
+
+def _read_claude(name: str, document: dict[str, Any]) -> str:
+    if name not in WITH_TOOLS:
+        return ""
+    if not isinstance(document.get("tool_name"), str):
+        raise BadEvent("tool_name must be a string")
+    if "tool_input" not in document:
+        raise BadEvent("tool_input is missing")
+    return str(document["tool_name"])
+
+
+def _read_permission(document: dict[str, Any]) -> str:
+    """Read a request for a permission as the tool that it is about."""
+    kind = document.get("permission_type", document.get("tool", ""))
+    if not isinstance(kind, str):
+        raise BadEvent("permission_type must be a string")
+    metadata = document.get("metadata")
+    document["tool_name"] = TOOL_NAMES.get(kind, kind)
+    document["tool_input"] = dict(metadata) if isinstance(metadata, dict) else {}
+    return str(document["tool_name"])
+
+
+def _enrich(tool: str, document: dict[str, Any], harness: str) -> None:
+    """Add what policies would otherwise have to find out for themselves."""
+    given = document.get("tool_input")
+    if not isinstance(given, dict):
+        return
+    arguments = dict(given)
+    command = arguments.get("command")
+    if tool == "Bash" and isinstance(command, str):
+        if len(command) > LONGEST_COMMAND:
+            raise BadEvent(f"the command is longer than {LONGEST_COMMAND} characters")
+        arguments["command"] = shell.normalised(command)
+        base = _folder(document, arguments)
+        document["affected_parent_directories"] = [
+            resolved(word, base) for word in shell.path_words(arguments["command"])
+        ]
+        document["commands"] = [_simple(simple, base) for simple in shell.simple_commands(command)]
+    elif tool != "Bash":
+        _enrich_file(tool, document, arguments, harness)
+    document["tool_input"] = arguments
+
+
+def _simple(simple: shell.Simple, base: str) -> dict[str, Any]:
+    words = simple.words
+    return {
+        "name": words[0].rpartition("/")[2] if words else "",
+        "words": list(words),
+        "paths": [resolved(expanded(word, base), base) for word in words[1:] if shell.is_path(word)],
+        "writes": [resolved(expanded(word, base), base) for word in simple.writes],
+    }
+
+
+def _enrich_file(tool: str, document: dict[str, Any], arguments: dict[str, Any], harness: str) -> None:
+    path = next((value for key in PATH_KEYS if isinstance(value := arguments.get(key), str)), None)
+    if path is not None:
+        _say_where(document, path)
+    if harness == "opencode":
+        for theirs, ours in (("filePath", "file_path"), ("oldString", "old_string"), ("newString", "new_string")):
+            if theirs in arguments:
+                arguments.setdefault(ours, arguments[theirs])
+    if tool == "Write" and "content" in arguments:
+        arguments.setdefault("new_string", arguments["content"])
+    edits = arguments.get("edits")
+    if tool == "MultiEdit" and isinstance(edits, list):
+        arguments["edits"] = [_enrich_edit(edit, path, document["cwd"]) for edit in edits]
+
+
+def _enrich_edit(edit: Any, path: str | None, cwd: str) -> Any:
+    if not isinstance(edit, dict):
+        return edit
+    own = edit.get("file_path", path)
+    return {**edit, "resolved_file_path": resolved(own, cwd)} if isinstance(own, str) else edit
+
+
+def _say_where(document: dict[str, Any], path: str) -> None:
+    cwd = document["cwd"]
+    document["original_file_path"] = path
+    document["resolved_file_path"] = resolved(path, cwd)
+    document["is_symlink"] = is_link(path, cwd)
+
+
+def _folder(document: dict[str, Any], arguments: dict[str, Any]) -> str:
+    """Give the folder in which a command runs."""
+    workdir = arguments.get("workdir")
+    return os.path.join(document["cwd"], workdir) if isinstance(workdir, str) else str(document["cwd"])
+
+
+def _views(tool: str, document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Give what a patch does as the edits and writes that policies know."""
+    arguments = document.get("tool_input")
+    if tool not in PATCH_TOOLS or not isinstance(arguments, dict):
+        return []
+    text = next((value for key in PATCH_KEYS if isinstance(value := arguments.get(key), str)), "")
+    touched = patches.touches(text)
+    if len(touched) > MOST_PATCHED:
+        raise BadEvent(f"the patch touches more than {MOST_PATCHED} files")
+    document["patched_files"] = [
+        {"path": touch.path, "action": touch.action, "resolved_file_path": resolved(touch.path, document["cwd"])}
+        for touch in touched
+    ]
+    found: list[tuple[str, dict[str, Any]]] = []
+    for touch in touched:
+        kind = "Write" if touch.action in {"add", "move"} else "Edit"
+        view = {key: value for key, value in document.items() if key != "patched_files"}
+        view["tool_name"] = kind
+        view["part_of"] = tool
+        view["tool_input"] = {
+            "filePath": touch.path, "file_path": touch.path, "oldString": touch.before, "old_string": touch.before,
+            "newString": touch.after, "new_string": touch.after, "content": touch.after, "action": touch.action,
+        }  # fmt: skip
+        _say_where(view, touch.path)
+        found.append((kind, view))
+    return found
+
+
+def _depth(value: Any) -> int:
+    """Say how deeply a value is nested, without going deeper than matters."""
+    level: list[Any] = [value]
+    depth = 0
+    while level and depth <= DEEPEST:
+        depth += 1
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+    return depth

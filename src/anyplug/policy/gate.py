@@ -1,0 +1,280 @@
+"""The gate of our own host: policies decide about every tool of every plugin, before it runs and after.
+
+Policies lie in the project's `.cupcake/policies/anyplug` and, for all projects, in `<home>/policy`. Where there are
+none, the gate costs a look at two folders a second, and imports nothing. What cannot decide refuses, unless the
+person set `fail_mode = "open"`. A `cupcake` program can decide in place of our engine.
+"""
+
+import hashlib
+import os
+import time
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from anyplug.policy.paths import may_be_there
+from anyplug.settings import PolicySettings
+
+if TYPE_CHECKING:
+    from anyplug.mask import Mask
+    from anyplug.policy.engine import Engine
+    from anyplug.policy.inquiry import Outcome
+    from anyplug.policy.recording import Recordings
+    from anyplug.runtime.runner import Runner
+
+LOOK_S: Final = 1.0  # between two looks whether there are policies at all
+ANSWERS_FILE: Final = "policy-answers.json"  # questions that a person answered with always
+LARGEST_ANSWER: Final = 4 << 20  # bytes of an external program's answer
+KEPT_STDERR: Final = 4096  # bytes
+FOLDER: Final = ".cupcake"
+MOST_FOLDERS: Final = 256  # that are remembered between two looks
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What policies are told of a call."""
+
+    call: str
+    tool: str
+    arguments: dict[str, Any]
+    plugin: str
+    format: str
+    tier: int
+    grants: tuple[str, ...]
+    caller: str
+    cwd: str
+    chain: tuple[str, ...] = ()
+
+
+class Ruling(msgspec.Struct, frozen=True, kw_only=True):
+    """What policies make of a call."""
+
+    verb: Literal["allow", "deny", "ask", "modify"] = "allow"
+    reason: str = ""
+    rule: str = ""
+    place: str = ""  # file:line
+    arguments: dict[str, Any] | None = None  # of modify: all of them
+    context: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what went wrong and was let pass
+    question: str = ""  # of ask: stands for the question, whenever it is asked again
+
+    @property
+    def by(self) -> str:
+        """Who decided, for the audit."""
+        return f"policy:{self.rule} {self.place}".strip()
+
+
+ALLOWED: Final = Ruling()
+
+
+class PolicyGate:
+    """Decides about calls."""
+
+    def __init__(self, home: str, settings: PolicySettings, run: "Runner | None" = None) -> None:
+        """`run` runs signals and an external program."""
+        self._home = home
+        self._settings = settings
+        self._run = run
+        self._looks: dict[str, tuple[bool, float]] = {}  # by folder: whether there are policies, and when that was seen
+        self._engine: Engine | None = None
+        self._recordings: Recordings | None = None
+
+    def is_on(self, cwd: str) -> bool:
+        """Whether there is anything that could decide about calls in a folder."""
+        now = time.monotonic()
+        seen = self._looks.get(cwd)
+        if seen is None or now - seen[1] >= LOOK_S:
+            if len(self._looks) >= MOST_FOLDERS:
+                self._looks.clear()
+            seen = self._looks[cwd] = (bool(self._settings.program) or self._has_policies(cwd), now)
+        return seen[0]
+
+    def _has_policies(self, cwd: str) -> bool:
+        if may_be_there(os.path.join(self._home, "policy")):
+            return True
+        folder = cwd
+        while not os.path.isdir(os.path.join(folder, FOLDER)):
+            above = os.path.dirname(folder)
+            if above == folder:
+                return False
+            folder = above
+        return may_be_there(os.path.join(folder, FOLDER, "policies", "anyplug"))
+
+    async def before(self, facts: Facts, mask: "Mask | None" = None) -> Ruling:
+        """Decide about a call that is to run."""
+        return await self._decide(_event("PreToolUse", facts), mask)
+
+    async def after(
+        self,
+        facts: Facts,
+        *,
+        success: bool,
+        output: str,
+        error: str = "",
+        structured: Any = None,
+        mask: "Mask | None" = None,
+    ) -> Ruling:
+        """Decide about a call that has run: whether its result may be seen, and what is to be said of it."""
+        result: dict[str, Any] = {"success": success, "output": output}
+        if error:
+            result["error"] = error
+        if structured is not None:
+            result["structured"] = structured
+        return await self._decide({**_event("PostToolUse", facts), "result": result}, mask)
+
+    async def _decide(self, event: dict[str, Any], mask: "Mask | None") -> Ruling:
+        if self._settings.program:
+            return await self._by_program(event)
+        # 50 ms, and only those who have policies need it.
+        from anyplug.policy.engine import NoPolicies
+        from anyplug.policy.events import BadEvent
+        from anyplug.policy.inquiry import Options
+
+        trusted = frozenset(os.path.realpath(os.path.expanduser(folder)) for folder in self._settings.trusted)
+        options = Options(cwd=event["cwd"], is_open=self._settings.fail_mode == "open", trusted=trusted)
+        try:
+            inquiry = self._the_engine().inquire("anyplug", event, options)
+            answered = await inquiry.ask_signals() if inquiry.signals else None
+            outcome = inquiry.decided(answered)
+        except (NoPolicies, BadEvent) as error:
+            return self._undecided(str(error))
+        if self._recordings is not None:
+            self._recordings.add(
+                "anyplug", event, outcome.decision, None if answered is None else answered.values, mask
+            )
+        return _ruling(outcome, inquiry.loaded.digest, event)
+
+    def _the_engine(self) -> "Engine":
+        if self._engine is None:
+            # As above.
+            from anyplug.policy.engine import Engine
+            from anyplug.policy.recording import Recordings
+
+            self._engine = Engine(
+                self._home,
+                run=self._run,
+                self_protection=self._settings.self_protection,
+                signals=self._settings.signals,
+            )
+            self._recordings = Recordings(self._home, self._settings.record_days)
+        return self._engine
+
+    def _undecided(self, why: str) -> Ruling:
+        """Say what it means that nothing could be decided."""
+        if self._settings.fail_mode == "open":
+            return Ruling(notes=(f"policies could not decide, and it was let pass: {why}",))
+        return Ruling(verb="deny", reason=f"policies could not decide: {why}", rule="POLICY_ERROR")
+
+    async def _by_program(self, event: dict[str, Any]) -> Ruling:
+        """Let another program decide, in the words of OpenCode's plugin."""
+        from anyplug.runtime.program import Program  # only for those who have one
+
+        assert self._run is not None
+        program = os.path.expanduser(self._settings.program)
+        finished = await self._run(
+            Program(
+                argv=(program, "eval", "--harness", "opencode"),
+                cwd=event["cwd"],
+                env={**os.environ, **self._run.environment},
+                stdin=msgspec.json.encode(event),
+                timeout_s=self._settings.timeout_s,
+                max_stdout=LARGEST_ANSWER,
+                max_stderr=KEPT_STDERR,
+            )
+        )
+        if finished.ending != "exited" or finished.exit_code != 0:
+            said = finished.stderr.decode(errors="replace").strip()
+            how = {
+                "timed_out": f"it did not answer within {self._settings.timeout_s:g} s",
+                "exited": f"it exited with {finished.exit_code}",
+            }.get(finished.ending, finished.reason or finished.ending)
+            return self._undecided(f"{program}: {how}" + (f": {said}" if said else ""))
+        return self._read_answer(program, finished.stdout, event)
+
+    def _read_answer(self, program: str, output: bytes, event: dict[str, Any]) -> Ruling:
+        try:
+            answer = msgspec.json.decode(output, type=_Answer)
+        except (msgspec.DecodeError, ValueError):
+            return self._undecided(f"{program}: its answer is none: {output[:200].decode(errors='replace')}")
+        context = tuple(answer.context)
+        if answer.decision == "allow":
+            return Ruling(context=context)
+        rule = answer.rule_id or "CUPCAKE"
+        verb: Literal["deny", "ask"] = "ask" if answer.decision == "ask" else "deny"
+        question = _question(program, event, (rule,), answer.reason)
+        return Ruling(
+            verb=verb, reason=answer.reason or "refused by policy", rule=rule, place=program, question=question
+        )
+
+    # What a person answered once and for all.
+
+    def is_answered(self, question: str) -> bool:
+        """Whether a person answered a question with always."""
+        try:
+            with open(os.path.join(self._home, ANSWERS_FILE), "rb") as file:
+                return question in msgspec.json.decode(file.read(), type=list[str])
+        except (OSError, msgspec.DecodeError):
+            return False
+
+    def answer_always(self, question: str) -> None:
+        """Keep an answer, as long as neither the policies nor what is asked about change."""
+        path = os.path.join(self._home, ANSWERS_FILE)
+        try:
+            with open(path, "rb") as file:
+                known = msgspec.json.decode(file.read(), type=list[str])
+        except (OSError, msgspec.DecodeError):
+            known = []
+        os.makedirs(self._home, mode=0o700, exist_ok=True)
+        beside = f"{path}.{os.getpid()}"
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(msgspec.json.encode([*known, question]))
+        os.replace(beside, path)
+
+
+class _Answer(msgspec.Struct):
+    """What a `cupcake` program prints."""
+
+    decision: Literal["allow", "deny", "block", "ask"]
+    reason: str = ""
+    context: list[str] = []
+    rule_id: str = ""
+
+
+def _event(name: str, facts: Facts) -> dict[str, Any]:
+    return {
+        "hook_event_name": name,
+        "session_id": facts.caller,
+        "cwd": facts.cwd,
+        "tool": facts.tool,
+        "args": facts.arguments,
+        "call_id": facts.call,
+        "plugin": facts.plugin,
+        "format": facts.format,
+        "tier": facts.tier,
+        "grants": list(facts.grants),
+        "caller": facts.caller,
+        "chain": list(facts.chain),
+    }
+
+
+def _ruling(outcome: "Outcome", digest: str, event: dict[str, Any]) -> Ruling:
+    decision = outcome.decision
+    if decision.verb == "allow":
+        return Ruling(context=decision.context, notes=outcome.said) if decision.context or outcome.said else ALLOWED
+    first = decision.findings[0] if decision.findings else None
+    rules = tuple(finding.rule_id for finding in decision.findings)
+    return Ruling(
+        verb="modify" if decision.verb == "modify" else "ask" if decision.verb == "ask" else "deny",
+        reason=decision.reason,
+        rule=",".join(dict.fromkeys(rules)),
+        place=f"{first.file}:{first.row}" if first is not None and first.file else "",
+        arguments=decision.updated_input,
+        context=decision.context,
+        notes=outcome.said,
+        question=_question(digest, event, rules, decision.reason) if decision.verb == "ask" else "",
+    )
+
+
+def _question(policies: str, event: dict[str, Any], rules: tuple[str, ...], reason: str) -> str:
+    """Give what stands for a question: a yes to one reason is none to another, though one rule gives both."""
+    told = msgspec.json.encode([policies, event["plugin"], event["tool"], rules, reason])
+    return hashlib.sha256(told).hexdigest()

@@ -1,0 +1,1 @@
+"""The policy gate for OpenCode's own tools: a plugin of OpenCode, and its installation."""

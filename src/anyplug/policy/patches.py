@@ -1,0 +1,116 @@
+"""apply_patch: which files a patch touches, and what it does to each.
+
+Models of one family get this tool in place of edit and write; policies about files have to see it as these.
+
+    *** Begin Patch
+    *** Add File: PATH | *** Update File: PATH | *** Delete File: PATH
+    *** Move to: PATH
+    @@ ... lines that begin with a blank, + or -
+    *** End Patch
+
+A unified diff (`--- a/PATH`, `+++ b/PATH`) is read, too.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+Action = Literal["add", "update", "delete", "move"]
+
+HEADS: Final[dict[str, Action]] = {
+    "*** Add File:": "add",
+    "*** Update File:": "update",
+    "*** Delete File:": "delete",
+}
+MOVE: Final = "*** Move to:"
+NOTHING: Final = "/dev/null"
+# What JavaScript trims, as the tool does: other than Python's with \ufeff, and without \x1c to \x1f and \x85.
+BLANKS: Final = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
+
+
+class Touch(msgspec.Struct, frozen=True):
+    """What a patch does to one file."""
+
+    path: str
+    action: Action
+    before: str = ""  # the lines that go
+    after: str = ""  # the lines that come
+
+
+def touches(patch: str) -> list[Touch]:
+    """List the files that a patch touches. It is read both ways: a line of one kind could hide what the other says."""
+    lines = [line.removesuffix("\r") for line in patch.split("\n")]  # what else Python takes for an end of line is none
+    return [*_marked(lines), *_unified(lines)]
+
+
+class _Open:
+    """The file that the lines of a patch are about, until the next one comes."""
+
+    def __init__(self) -> None:
+        self.found: list[Touch] = []
+        self.path = ""
+        self._action: Action = "update"
+        self._gone: list[str] = []
+        self._come: list[str] = []
+
+    def next(self, path: str, action: Action) -> None:
+        if self.path:
+            self.found.append(Touch(self.path, self._action, "\n".join(self._gone), "\n".join(self._come)))
+        self.path, self._action, self._gone, self._come = path, action, [], []
+
+    def becomes(self, action: Action) -> None:
+        self._action = action
+
+    def take(self, line: str) -> None:
+        if line.startswith("-"):
+            self._gone.append(line[1:])
+        elif line.startswith("+"):
+            self._come.append(line[1:])
+
+    def end(self) -> list[Touch]:
+        self.next("", "update")
+        return self.found
+
+
+def _marked(lines: list[str]) -> list[Touch]:
+    open_ = _Open()
+    for line in lines:
+        head = next((head for head in HEADS if line.startswith(head)), "")
+        if head:
+            open_.next(_path(line[len(head) :]), HEADS[head])
+        elif line.startswith(MOVE):
+            open_.found.append(Touch(_path(line[len(MOVE) :]), "move"))
+        else:
+            open_.take(line)
+    return [each for touch in open_.end() for each in _as_read(touch)]
+
+
+def _as_read(touch: Touch) -> list[Touch]:
+    """Give a file by each name that it may be found under: there are tools that read a path up to a colon."""
+    short = _path(touch.path.partition(":")[0])
+    return [touch] if short in {"", touch.path} else [touch, msgspec.structs.replace(touch, path=short)]
+
+
+def _unified(lines: list[str]) -> list[Touch]:
+    open_ = _Open()
+    for line in lines:
+        if line.startswith("--- "):
+            open_.next("" if line.startswith(f"--- {NOTHING}") else _of_diff(line[4:], "a/"), "update")
+        elif line.startswith("+++ "):
+            target = _of_diff(line[4:], "b/")
+            if target == NOTHING:
+                open_.becomes("delete")
+            elif target != open_.path:
+                open_.next(target, "add")
+        else:
+            open_.take(line)
+    return open_.end()
+
+
+def _path(text: str) -> str:
+    return text.strip(BLANKS)
+
+
+def _of_diff(text: str, prefix: str) -> str:
+    """Give the path of a diff's header, without git's prefix and without a time stamp."""
+    return _path(text.partition("\t")[0]).removeprefix(prefix)

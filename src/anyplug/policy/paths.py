@@ -1,0 +1,45 @@
+"""Paths as they are on disk: where a path that a tool is given really leads."""
+
+import os
+
+
+def resolved(path: str, base: str) -> str:
+    """Give where a path leads, seen from a folder: links are followed as far as there is something to follow."""
+    joined = os.path.join(base, path)
+    try:
+        return os.path.realpath(joined)
+    except (OSError, ValueError):  # a zero byte, a name that is too long
+        return os.path.normpath(joined)
+
+
+def expanded(word: str, base: str) -> str:
+    """Give a word of a command with what a shell certainly puts in its place at its beginning."""
+    for name, value in (("PWD", base), ("HOME", os.path.expanduser("~"))):
+        for form in (f"${{{name}}}", f"${name}"):
+            if word == form or word.startswith(form + os.sep):
+                return value + word[len(form) :]
+    return os.path.expanduser(word) if word.startswith("~") else word
+
+
+def is_link(path: str, base: str) -> bool:
+    """Whether a path itself is a symbolic link."""
+    try:
+        return os.path.islink(os.path.join(base, path))
+    except (OSError, ValueError):
+        return False
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Whether a path is a folder or lies in it."""
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def may_be_there(path: str) -> bool:
+    """Whether something lies at a path; also if that cannot be seen, since it may be what forbids something."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True

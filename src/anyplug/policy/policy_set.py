@@ -1,0 +1,297 @@
+"""A set of policies, compiled: which of them an event concerns, and what these find.
+
+How findings are gathered is up to the set's own evaluate.rego. Nearly every one gathers what rules named after verbs
+give, wherever they are; then the rules are asked one by one, so that one which fails does not silence the others, and
+those that cannot hold are not asked. Any other evaluate.rego is evaluated as it is written, with everything.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from anyplug.policy import gathering, routing
+from anyplug.policy.decisions import CONTEXT, FAILED_RULE, KEYS, Finding, is_malformed
+from anyplug.policy.decisions import read as read_finding
+from anyplug.policy.reach import Part, is_plain, parts, read_keys
+from anyplug.policy.rego import EvalError, Fault, Location, Policies, Prepared, RegoErrors
+from anyplug.policy.rego import compile as compile_rego
+from anyplug.policy.rego.parser import parse_module
+from anyplug.policy.rego.syntax import Module
+from anyplug.policy.routing import Policy
+from anyplug.policy.starter import EVALUATE
+
+SECONDS: Final = 2.0  # for one evaluation: a policy takes well under a millisecond
+STEPS: Final = 4_000_000  # for one evaluation
+MOST_PLANS: Final = 512  # tools that are remembered: their names come from outside
+MISSING: Final = "policy_missing"
+MISPLACED: Final = "policy_package_error"
+OURS: Final = "cupcake.policies"
+THEIRS: Final = "cupcake.global.policies"
+EVALUATE_FILE: Final = "builtin/evaluate.rego"  # ours, where there is none and none is needed
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked about one tool in one event."""
+
+    matched: tuple[Policy, ...]
+    asked: tuple[Part, ...] = ()  # one for each reference
+    prepared: Any = None  # Prepared
+    is_pure: bool = False  # what they answer depends on the input alone
+
+    @property
+    def signals(self) -> list[str]:
+        """The signals that matched policies require."""
+        return list(dict.fromkeys(name for policy in self.matched for name in policy.route.signals))
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where the rules of one reference stand; those that give an id of their own can be told apart."""
+
+    policy: str
+    file: str
+    rows: dict[str, int]
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What policies gave."""
+
+    findings: tuple[Finding, ...] = ()
+    context: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+NOTHING: Final = Found()
+
+
+class PolicySet:
+    """Policies that were accepted together."""
+
+    def __init__(
+        self,
+        policies: dict[str, str],
+        shared: dict[str, str],
+        *,
+        is_global: bool = False,
+        needs_evaluate: bool = True,
+        faults: Iterable[Fault] = (),
+    ) -> None:
+        """Compile; raises RegoErrors with everything that is wrong, by file and line."""
+        texts = {file: _renamed(text) if is_global else text for file, text in {**shared, **policies}.items()}
+        self._system = "data.cupcake.global.system.evaluate" if is_global else "data.cupcake.system.evaluate"
+        found = list(faults)
+        modules = _parsed(texts, found)
+        self.policies = tuple(_routed({file: modules[file] for file in policies if file in modules}, found))
+        root = tuple((THEIRS if is_global else OURS).split("."))
+        entry = tuple(self._system.split(".")[1:])
+        if not found and not gathering.defines(modules, entry):
+            if needs_evaluate and any(not policy.builtin for policy in self.policies):
+                where = Location(next(iter(policies), ""), 1, 1)
+                found.append(Fault(where, MISSING, f"there is no evaluate.rego that defines {self._system}"))
+            texts[EVALUATE_FILE] = _moved(EVALUATE) if is_global else EVALUATE
+            modules[EVALUATE_FILE] = parse_module(EVALUATE_FILE, texts[EVALUATE_FILE])
+        if found:
+            raise RegoErrors(sorted(found, key=lambda fault: (fault.where.file, fault.where.row)))
+        self.compiled: Policies = compile_rego(texts)
+        self.digest = self.compiled.digest
+        keys = [read_keys(module) for module in modules.values()]
+        self._reads = None if None in keys else frozenset[str]().union(*(some for some in keys if some))
+        self._origins = {
+            part.ref: Origin(
+                _short(policy.name),
+                policy.file,
+                {rule: each.row for each in reversed(policy.parts) if each.ref == part.ref for rule in each.rule_ids},
+            )
+            for policy in self.policies
+            for part in policy.parts
+        }
+        ours = [module for file, module in modules.items() if file in policies]
+        is_usual = gathering.is_usual(texts, modules, entry, root)
+        astray = [module for module in ours if module.package[: len(root)] != root and parts(module)]
+        if is_usual and astray:
+            message = f"its package must lie below {'.'.join(root)}, or else nobody asks it"
+            raise RegoErrors([Fault(module.at, MISPLACED, message) for module in astray])
+        self.is_direct = is_usual and all(is_plain(module) for module in ours)
+        self._plans: dict[tuple[str, str], Plan] = {}
+        self._prepared: dict[tuple[str, ...], tuple[Prepared, bool]] = {}
+
+    def plan(self, event: str, tool: str) -> Plan:
+        """Say what is asked about a tool; kept, so that it is found out once."""
+        key = (event, tool)
+        plan = self._plans.get(key)
+        if plan is None:
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = self._planned(event, tool)
+        return plan
+
+    def _planned(self, event: str, tool: str) -> Plan:
+        matched = tuple(policy for policy in self.policies if policy.route.takes(event, tool))
+        if not matched:
+            return Plan(matched=())
+        if not self.is_direct:
+            pure = not self.compiled.impurities(self._system)
+            return Plan(matched=matched, is_pure=pure)
+        asked: dict[str, Part] = {}
+        for policy in self.policies:
+            for part in policy.parts:
+                if part.may_hold(event, tool):
+                    asked.setdefault(part.ref, part)
+        refs = tuple(asked)
+        prepared, is_pure = self._together(refs)
+        return Plan(matched=matched, asked=tuple(asked.values()), prepared=prepared, is_pure=is_pure)
+
+    def _together(self, refs: tuple[str, ...]) -> tuple[Prepared, bool]:
+        known = self._prepared.get(refs)
+        if known is None:
+            made = self.compiled.prepare(*refs)
+            known = self._prepared[refs] = (made, not refs or not self.compiled.impurities(*refs))
+        return known
+
+    def findings(self, plan: Plan, document: dict[str, Any]) -> Found:
+        """Evaluate; whatever goes wrong in a policy is a finding that refuses."""
+        if plan.prepared is None:
+            return self._gathered(document)
+        if not plan.asked:
+            return NOTHING
+        try:
+            answers = plan.prepared.outcomes(self._read_of(document), seconds=SECONDS, steps=STEPS)
+        except EvalError as error:
+            return Found(findings=(_failure(error),))
+        findings: list[Finding] = []
+        context: list[str] = []
+        warnings: list[str] = []
+        for part, answer in zip(plan.asked, answers, strict=True):
+            if answer.error is not None:
+                findings.append(_failure(answer.error, self._origins[part.ref].file, part.row))
+            elif answer.value:
+                self._take(part, answer.value, findings, context, warnings)
+        return Found(findings=tuple(findings), context=tuple(context), warnings=tuple(warnings))
+
+    def _take(self, part: Part, value: Any, findings: list[Finding], context: list[str], warnings: list[str]) -> None:
+        origin = self._origins[part.ref]
+        for said in _members(value):
+            if wrong := is_malformed(part.verb, said):
+                warnings.append(f"{origin.file}:{part.row}: a decision of {part.verb} is malformed: {wrong}")
+            if part.verb == CONTEXT:
+                context += [said] if isinstance(said, str) else []
+            else:
+                row = part.row if wrong else origin.rows.get(said["rule_id"], part.row)
+                findings.append(read_finding(part.verb, said, origin.policy, origin.file, row))
+
+    def _gathered(self, document: dict[str, Any]) -> Found:
+        """Let the set's own evaluate.rego gather."""
+        try:
+            value = self.compiled.eval(self._system, document, seconds=SECONDS, steps=STEPS)
+        except EvalError as error:
+            return Found(findings=(_failure(error),))
+        if not isinstance(value, dict):
+            said = "nothing" if value is None else type(value).__name__
+            return Found(findings=(_refusal(f"{self._system} gave {said} in place of a set of decisions"),))
+        findings: list[Finding] = []
+        context: list[str] = []
+        warnings: list[str] = []
+        for key, verb in KEYS.items():
+            for said in _members(value.get(key) or []):
+                if wrong := is_malformed(verb, said):
+                    warnings.append(f"a decision of {verb} is malformed: {wrong}")
+                if verb == CONTEXT:
+                    context += [said] if isinstance(said, str) else []
+                else:
+                    findings.append(read_finding(verb, said, *self._known(verb, said)))
+        return Found(findings=tuple(findings), context=tuple(context), warnings=tuple(warnings))
+
+    def _known(self, verb: str, said: Any) -> tuple[str, str, int]:
+        rule = said.get("rule_id") if isinstance(said, dict) else None
+        for policy in self.policies:
+            for part in policy.parts:
+                if part.verb == verb and rule in part.rule_ids:
+                    return _short(policy.name), policy.file, part.row
+        return "", "", 0
+
+    def fired(self, plan: Plan, document: dict[str, Any]) -> list[Location]:
+        """Say which bodies held: for people who ask, since it compiles everything once more."""
+        refs = [part.ref for part in plan.asked] if plan.prepared is not None else [self._system]
+        found: dict[Location, None] = {}
+        for ref in refs:
+            try:
+                found.update(dict.fromkeys(self.compiled.explain(ref, document, seconds=SECONDS, steps=STEPS).fired))
+            except EvalError:
+                continue
+        return list(found)
+
+    def reads(self, key: str) -> bool:
+        """Whether some policy could read a key of the input."""
+        return self._reads is None or key in self._reads
+
+    def _read_of(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Give what policies can read of an input: the rest would only be converted."""
+        reads = self._reads
+        return document if reads is None else {key: document[key] for key in reads if key in document}
+
+
+def _parsed(texts: dict[str, str], faults: list[Fault]) -> dict[str, Module]:
+    modules: dict[str, Module] = {}
+    for file, text in texts.items():
+        try:
+            modules[file] = parse_module(file, text)
+        except RegoErrors as error:
+            faults += error.faults
+        except RecursionError:
+            faults.append(Fault(Location(file, 1, 1), "rego_parse_error", "nested too deeply"))
+    return modules
+
+
+def _routed(modules: dict[str, Module], faults: list[Fault]) -> Iterator[Policy]:
+    for file, module in modules.items():
+        if routing.is_system(module.package):
+            continue
+        notes, route = routing.read(module)
+        if isinstance(route, Fault):
+            faults.append(route)
+            continue
+        custom = notes.get("custom", {})
+        name = ".".join(module.package)
+        yield Policy(
+            name=name,
+            file=file,
+            title=str(notes.get("title", "")),
+            severity=str(custom.get("severity", "")) if isinstance(custom, dict) else "",
+            route=route,
+            parts=tuple(parts(module)),
+            builtin=file.removeprefix("builtin/").removesuffix(".rego") if file.startswith("builtin/") else "",
+        )
+
+
+def _renamed(text: str) -> str:
+    """Move a global policy to where global ones live."""
+    return re.sub(r"\bcupcake\.policies\b", THEIRS, text)
+
+
+def _moved(evaluate: str) -> str:
+    """Move our evaluate.rego to where it gathers global policies."""
+    return _renamed(evaluate).replace("package cupcake.system", "package cupcake.global.system")
+
+
+def _members(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    if isinstance(value, dict):
+        return list(value.values())
+    return [value]  # true, or a text: somebody wrote `deny if …`, and meant it
+
+
+def _short(package: str) -> str:
+    return package.rpartition(".")[2]
+
+
+def _failure(error: EvalError, file: str = "", row: int = 0) -> Finding:
+    if error.where is not None:
+        file, row = error.where.file, error.where.row
+    place = f"{file}:{row}: " if file else ""
+    return _refusal(f"a policy could not be evaluated: {place}{error.message}", file, row)
+
+
+def _refusal(reason: str, file: str = "", row: int = 0) -> Finding:
+    return Finding(verb="deny", reason=reason, rule_id=FAILED_RULE, file=file, row=row, is_failure=True)

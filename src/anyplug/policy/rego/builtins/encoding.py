@@ -1,0 +1,209 @@
+"""Base64, hex, URL queries, URIs and YAML."""
+
+import base64
+import binascii
+import re
+from typing import Any, Final
+from urllib.parse import quote_plus
+
+from anyplug.policy.rego import yaml
+from anyplug.policy.rego.builtins import addresses, yaml_text
+from anyplug.policy.rego.builtins.registry import ANY, OBJECT, STRING, builtin, wrong
+from anyplug.policy.rego.documents import from_json
+from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
+from anyplug.policy.rego.values import FALSE, TRUE, Object, Set, type_name
+
+_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$")
+_ESCAPED: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
+_BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def _illegal(text: str, alphabet: str) -> BuiltinError:
+    at = next(
+        (index for index, char in enumerate(text) if not (char.isascii() and (char.isalnum() or char in alphabet))),
+        len(text),
+    )
+    return BuiltinError(f"illegal base64 data at input byte {at}")
+
+
+@builtin("base64.encode", STRING)
+def base64_encode(text: Any) -> Any:
+    """Encode."""
+    return base64.b64encode(text.encode()).decode()
+
+
+def _standard(text: str) -> bytes:
+    plain = text.replace("\n", "").replace("\r", "")
+    if not _BASE64.match(plain) or "\n" in plain[-1:]:
+        raise _illegal(plain, "+/")
+    return base64.b64decode(plain)
+
+
+@builtin("base64.decode", STRING)
+def base64_decode(text: Any) -> Any:
+    """Decode."""
+    return _text(_standard(text))
+
+
+@builtin("base64.is_valid", STRING)
+def base64_is_valid(text: Any) -> Any:
+    """Whether a text can be decoded."""
+    try:
+        _standard(text)
+    except BuiltinError:
+        return FALSE
+    return TRUE
+
+
+@builtin("base64url.encode", STRING)
+def base64url_encode(text: Any) -> Any:
+    """Encode for URLs."""
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+@builtin("base64url.encode_no_pad", STRING)
+def base64url_encode_no_pad(text: Any) -> Any:
+    """Encode for URLs, without padding."""
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+@builtin("base64url.decode", STRING)
+def base64url_decode(text: Any) -> Any:
+    """Decode what is meant for URLs, padded or not."""
+    plain = text.replace("\n", "").replace("\r", "")
+    if "+" in plain or "/" in plain:
+        raise _illegal(plain, "-_")
+    plain = plain.replace("-", "+").replace("_", "/")
+    if "=" not in plain:
+        plain += "=" * (-len(plain) % 4)
+    if not _BASE64.match(plain):
+        raise _illegal(plain, "+/")
+    return _text(base64.b64decode(plain))
+
+
+@builtin("hex.encode", STRING)
+def hex_encode(text: Any) -> Any:
+    """Encode."""
+    return text.encode().hex()
+
+
+@builtin("hex.decode", STRING)
+def hex_decode(text: Any) -> Any:
+    """Decode."""
+    for char in text:
+        if char not in "0123456789abcdefABCDEF":
+            msg = f"encoding/hex: invalid byte: U+{ord(char):04X} {char!r}"
+            raise BuiltinError(msg)
+    try:
+        return _text(binascii.unhexlify(text))
+    except ValueError:
+        msg = "encoding/hex: odd length hex string"
+        raise BuiltinError(msg) from None
+
+
+@builtin("urlquery.encode", STRING)
+def urlquery_encode(text: Any) -> Any:
+    """Encode a text for a query."""
+    return quote_plus(text, safe="~")
+
+
+def _unquoted(text: str) -> str:
+    broken = _BROKEN.search(text)
+    if broken:
+        msg = f'invalid URL escape "{broken[0]}"'
+        raise BuiltinError(msg)
+    return _text(_ESCAPED.sub(lambda match: bytes((int(match[1], 16),)), text.replace("+", " ").encode()))
+
+
+@builtin("urlquery.decode", STRING)
+def urlquery_decode(text: Any) -> Any:
+    """Decode a text of a query."""
+    return _unquoted(text)
+
+
+@builtin("urlquery.encode_object", OBJECT)
+def urlquery_encode_object(value: Any) -> Any:
+    """Write an object of texts, or of collections of texts, as a query."""
+    pairs: list[tuple[str, str]] = []
+    for key, item in value.pairs():
+        if key.__class__ is not str:
+            msg = f"operand 1 must be object with string keys but got {type_name(key)}"
+            raise OperandError(msg)
+        if item.__class__ is str:
+            pairs.append((key, item))
+            continue
+        if item.__class__ not in {tuple, Set}:
+            raise wrong(1, "object with values of type string, array or set", item)
+        for each in item.ordered() if isinstance(item, Set) else item:
+            if each.__class__ is not str:
+                raise wrong(1, "object of strings, or arrays and sets of strings", each)
+            pairs.append((key, each))
+    return "&".join(f"{quote_plus(key, safe='~')}={quote_plus(item, safe='~')}" for key, item in pairs)
+
+
+@builtin("urlquery.decode_object", STRING)
+def urlquery_decode_object(text: Any) -> Any:
+    """Read a query: a list of texts for each name."""
+    found: dict[str, list[str]] = {}
+    for pair in text.split("&"):
+        if not pair:
+            continue
+        if ";" in pair:
+            msg = "invalid semicolon separator in query"
+            raise BuiltinError(msg)
+        key, _, value = pair.partition("=")
+        found.setdefault(_unquoted(key), []).append(_unquoted(value))
+    return Object({key: tuple(values) for key, values in found.items()})
+
+
+@builtin("uri.parse", STRING)
+def uri_parse(text: Any) -> Any:
+    """Take a URI apart."""
+    return Object(addresses.parse(text))
+
+
+@builtin("uri.is_valid", ANY)
+def uri_is_valid(text: Any) -> Any:
+    """Whether a text is a URI."""
+    if text.__class__ is not str:
+        return FALSE
+    try:
+        addresses.parse(text)
+    except BuiltinError:
+        return FALSE
+    return TRUE
+
+
+@builtin("yaml.marshal", ANY)
+def yaml_marshal(value: Any) -> Any:
+    """Write a value as YAML."""
+    return yaml_text.write(value)
+
+
+def _read_yaml(text: str) -> Any:
+    try:
+        return from_json(yaml.load(text, old_booleans=True))
+    except (yaml.YamlError, NotSupported, ArithmeticError) as error:
+        raise BuiltinError(str(error)) from None
+
+
+@builtin("yaml.unmarshal", STRING)
+def yaml_unmarshal(text: Any) -> Any:
+    """Read YAML."""
+    return _read_yaml(text)
+
+
+@builtin("yaml.is_valid", ANY)
+def yaml_is_valid(text: Any) -> Any:
+    """Whether a text is YAML."""
+    if text.__class__ is not str:
+        return FALSE
+    try:
+        _read_yaml(text)
+    except BuiltinError:
+        return FALSE
+    return TRUE

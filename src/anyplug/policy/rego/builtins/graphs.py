@@ -1,0 +1,78 @@
+"""Walks: through a document, and through graphs given as objects of lists."""
+
+from typing import Any
+
+from anyplug.policy.rego.builtins.registry import ANY, LIST, OBJECT, builtin
+from anyplug.policy.rego.runtime import COLLECTIONS
+from anyplug.policy.rego.values import Object, Set
+
+
+@builtin("walk", ANY, context=True, many=True)
+def walk(context: Any, document: Any) -> Any:
+    """Give every path and value of a document: policies walk through the same one again and again, so it is kept."""
+    key = ("walk", id(document))
+    found = context.memo.get(key)
+    if found is None:
+        steps: list[tuple[tuple[Any, ...], Any]] = []
+        _walk(context, (), document, steps)
+        found = context.memo[key] = (document, steps)  # with the document, so that its id stays its own
+    else:
+        context.spend(len(found[1]))
+    return found[1]
+
+
+def _walk(context: Any, path: tuple[Any, ...], value: Any, steps: list[tuple[tuple[Any, ...], Any]]) -> None:
+    steps.append((path, value))
+    pairs: Any = ()
+    if isinstance(value, Object):
+        pairs = value.pairs()
+    elif isinstance(value, Set):
+        pairs = [(item, item) for item in value.ordered()]
+    elif isinstance(value, tuple):
+        pairs = enumerate(value)
+    context.spend(1 + len(path))
+    for key, item in pairs:
+        if item.__class__ in COLLECTIONS:
+            _walk(context, (*path, key), item, steps)
+        else:
+            steps.append(((*path, key), item))
+
+
+def _neighbours(value: Any) -> list[Any]:
+    if value.__class__ is tuple:
+        return list(value)
+    return value.ordered() if value.__class__ is Set else []
+
+
+@builtin("graph.reachable", OBJECT, LIST, context=True)
+def reachable(context: Any, graph: Any, starts: Any) -> Any:
+    """Give every node that can be reached."""
+    found: set[Any] = set()
+    waiting = _neighbours(starts)
+    while waiting:
+        node = waiting.pop()
+        if node in graph and node not in found:
+            found.add(node)
+            following = _neighbours(graph[node])
+            context.spend(1 + len(following))
+            waiting += following
+    return Set(found)
+
+
+@builtin("graph.reachable_paths", OBJECT, LIST, context=True)
+def reachable_paths(context: Any, graph: Any, starts: Any) -> Any:
+    """Give every path that ends where nothing new follows."""
+    found: set[tuple[Any, ...]] = set()
+    for start in _neighbours(starts):
+        if start not in graph:
+            continue
+        waiting: list[tuple[Any, ...]] = [(start,)]
+        while waiting:
+            path = waiting.pop()
+            neighbours = _neighbours(graph[path[-1]])
+            following = [node for node in neighbours if node not in path and node in graph]
+            context.spend(1 + len(path) + len(following))
+            waiting += [(*path, node) for node in following]
+            if len(following) < len(neighbours) or not neighbours:
+                found.add(path)
+    return Set(found)

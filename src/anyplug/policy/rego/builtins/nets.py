@@ -1,0 +1,154 @@
+"""Networks: CIDRs of IPv4 and IPv6. Nothing here asks a network."""
+
+import ipaddress
+from typing import Any, Final
+
+from anyplug.policy.rego.builtins.registry import ANY, STRING, builtin
+from anyplug.policy.rego.errors import BuiltinError, OperandError
+from anyplug.policy.rego.values import FALSE, TRUE, Object, Set, boolean, type_name
+
+MAX_ADDRESSES: Final = 1 << 20  # of a network that is written out
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def _network(text: str) -> Network:
+    if "/" in text:
+        try:
+            return ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            pass
+    msg = f"invalid CIDR address: {text}"
+    raise BuiltinError(msg)
+
+
+def _address(text: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _mapped(found: Network | Address) -> Any:
+    """Give an IPv4 address that is written as IPv6 as what it is."""
+    mapped = getattr(found, "ipv4_mapped", None)
+    return mapped or found
+
+
+def _holds(network: Network, text: str) -> bool:
+    address = _address(text)
+    if address is not None:
+        return _mapped(address) in network
+    try:
+        other = _network(text)
+    except BuiltinError:
+        msg = f"invalid CIDR address: {text}"
+        raise BuiltinError(msg) from None
+    return other.version == network.version and other.subnet_of(network)  # type: ignore[arg-type]
+
+
+@builtin("net.cidr_contains", STRING, STRING)
+def cidr_contains(network: Any, text: Any) -> Any:
+    """Whether a network holds an address or another network."""
+    return boolean(_holds(_network(network), text))
+
+
+@builtin("net.cidr_is_valid", ANY)
+def cidr_is_valid(text: Any) -> Any:
+    """Whether a text is a CIDR."""
+    if text.__class__ is not str:
+        return FALSE
+    try:
+        _network(text)
+    except BuiltinError:
+        return FALSE
+    return TRUE
+
+
+def _intersects(left: Any, right: Any) -> Any:
+    one, other = _network(left), _network(right)
+    return boolean(one.version == other.version and one.overlaps(other))
+
+
+builtin("net.cidr_intersects", STRING, STRING)(_intersects)
+
+
+def _entries(index: int, value: Any) -> list[tuple[Any, str]]:
+    """Give what net.cidr_contains_matches goes through: the key of each, and its text."""
+    if value.__class__ is str:
+        return [(value, value)]
+    if value.__class__ is tuple:
+        pairs: Any = enumerate(value)
+    elif value.__class__ is Object:
+        pairs = value.pairs()
+    elif value.__class__ is Set:
+        pairs = [(item, item) for item in value.ordered()]
+    else:
+        msg = f"operand {index} must be one of {{string, array, object, set}} but got {type_name(value)}"
+        raise OperandError(msg)
+    found: list[tuple[Any, str]] = []
+    for key, item in pairs:
+        text = item[0] if item.__class__ is tuple and item else item
+        if text.__class__ is not str:
+            msg = f"operand {index}: element must be string or non-empty array"
+            raise BuiltinError(msg)
+        found.append((key, text))
+    return found
+
+
+@builtin("net.cidr_contains_matches", ANY, ANY, context=True)
+def cidr_contains_matches(context: Any, networks: Any, others: Any) -> Any:
+    """Give every pair of a network and what it holds."""
+    ours = [(key, _network(text)) for key, text in _entries(1, networks)]
+    theirs = _entries(2, others)
+    context.spend(len(ours) * len(theirs))
+    return Set((key, other) for key, network in ours for other, text in theirs if _holds(network, text))
+
+
+@builtin("net.cidr_expand", STRING, context=True)
+def cidr_expand(context: Any, text: Any) -> Any:
+    """Give every address of a network."""
+    network = _network(text)
+    if network.num_addresses > MAX_ADDRESSES:
+        msg = f"a network of more than {MAX_ADDRESSES} addresses"
+        raise BuiltinError(msg)
+    context.spend(network.num_addresses)
+    return Set(str(address) for address in network)
+
+
+@builtin("net.cidr_merge", ANY)
+def cidr_merge(texts: Any) -> Any:
+    """Give the fewest networks that hold the same addresses."""
+    if texts.__class__ not in {tuple, Set}:
+        msg = f"operand 1 must be one of {{array, set}} but got {type_name(texts)}"
+        raise OperandError(msg)
+    found: dict[int, list[Any]] = {4: [], 6: []}
+    for text in texts:
+        if text.__class__ is not str:
+            msg = f"operand 1 must be array or set of strings but got {type_name(text)}"
+            raise OperandError(msg)
+        if "/" not in text:
+            address = _address(text)
+            if address is None:
+                msg = f"invalid CIDR address: {text}"
+                raise BuiltinError(msg)
+            if address.version == 6:  # noqa: PLR2004 - IPv6
+                msg = "IPv6 invalid: needs prefix length"
+                raise BuiltinError(msg)
+            network: Any = _default(address)
+        else:
+            network = _network(text)
+        found[network.version].append(network)
+    return Set(str(network) for group in found.values() for network in ipaddress.collapse_addresses(group))
+
+
+def _default(address: Any) -> Any:
+    """Give the network that an IPv4 address alone means in Go: that of its class."""
+    first = int(address) >> 24
+    if first < 128:  # noqa: PLR2004 - class A
+        size = 8
+    elif first < 192:  # noqa: PLR2004 - class B
+        size = 16
+    else:
+        size = 24
+    return ipaddress.ip_network(f"{address}/{size}", strict=False)

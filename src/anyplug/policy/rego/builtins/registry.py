@@ -1,0 +1,185 @@
+"""How builtins are declared: a name, the types of the operands, and a function.
+
+A builtin raises OperandError for an argument of the wrong type and BuiltinError for whatever else it cannot do.
+"""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
+from anyplug.policy.rego.values import NULL, TRUE, Atom, Object, Set, type_name
+
+Kinds = frozenset[type] | None
+
+STRING: Final[Kinds] = frozenset({str})
+NUMBER: Final[Kinds] = frozenset({int, Decimal})
+ARRAY: Final[Kinds] = frozenset({tuple})
+OBJECT: Final[Kinds] = frozenset({Object})
+SET: Final[Kinds] = frozenset({Set})
+LIST: Final[Kinds] = frozenset({tuple, Set})
+KEYS: Final[Kinds] = frozenset({Object, Set, tuple})
+BOOLEAN: Final[Kinds] = frozenset({Atom})
+ANY: Final[Kinds] = None
+EVERYTHING: Final[frozenset[type]] = frozenset({str, int, Decimal, tuple, Object, Set, Atom})
+
+NAMES: Final[dict[Any, str]] = {
+    STRING: "string", NUMBER: "number", ARRAY: "array", OBJECT: "object", SET: "set", BOOLEAN: "boolean",
+    LIST: "one of {set, array}", KEYS: "one of {object, set, array}",
+    frozenset({str, tuple}): "one of {string, array}",
+    frozenset({tuple, Object, Set, str}): "one of {array, object, set, string}",
+}  # fmt: skip
+
+
+class Builtin:
+    """One builtin."""
+
+    def __init__(self, name: str, call: Callable[..., Any], arity: int) -> None:
+        self.name = name
+        self.call = call
+        self.arity = arity  # -1: any number
+        self.context = False  # takes the context of the evaluation first
+        self.many = False  # gives an iterable of answers
+        self.impure = False  # may answer differently next time
+        self.refused = ""  # why it is not supported
+
+    @property
+    def adapted(self) -> Callable[..., Any]:
+        """Give a function that always takes the context first."""
+        if self.refused:
+            return self.refuse
+        if self.context:
+            return self.call
+        call = self.call
+        return lambda _, *args: call(*args)
+
+    def refuse(self, *_: Any) -> Any:
+        """Say at the last moment that nothing stood in for it."""
+        msg = f"the builtin {self.name} is not supported: {self.refused}"
+        raise NotSupported(msg)
+
+
+TABLE: Final[dict[str, Builtin]] = {}
+
+
+def wrong(index: int, expected: str, value: Any) -> OperandError:
+    """Make the error for an operand of the wrong type; operands are counted from 1."""
+    return OperandError(f"operand {index} must be {expected} but got {type_name(value)}")
+
+
+def need_integer(index: int, value: Any) -> int:
+    """Give an operand as an integer."""
+    if value.__class__ is int:
+        return value
+    if value.__class__ is Decimal:
+        if value == value.to_integral_value() and abs(value.adjusted()) < 30:  # noqa: PLR2004 - more is no index
+            return int(value)
+        msg = f"operand {index} must be integer number but got floating-point number"
+        raise OperandError(msg)
+    raise wrong(index, "number", value)
+
+
+def builtin(
+    name: str, *kinds: Kinds, context: bool = False, many: bool = False, impure: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare a builtin: its operands are checked before it is called."""
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        arity = function.__code__.co_argcount - context
+        made = Builtin(name, _checked(function, kinds, context=context), arity)
+        made.context, made.many, made.impure = context, many, impure
+        TABLE[name] = made
+        return function
+
+    return declare
+
+
+def _checked(function: Callable[..., Any], kinds: tuple[Kinds, ...], *, context: bool) -> Callable[..., Any]:
+    """Put the checks of operands before a function, with as few steps as their number allows."""
+    if all(kind is None for kind in kinds):
+        return function
+    if BOOLEAN not in kinds and len(kinds) <= len(_CHECKED[context]):
+        return _CHECKED[context][len(kinds) - 1](function, kinds)
+    return _general(function, kinds, 1 if context else 0)
+
+
+def _one(function: Callable[..., Any], kinds: tuple[Kinds, ...]) -> Callable[..., Any]:
+    first = kinds[0] or EVERYTHING
+
+    def checked(a: Any) -> Any:
+        if a.__class__ not in first:
+            raise _refusal(kinds, (a,))
+        return function(a)
+
+    return checked
+
+
+def _two(function: Callable[..., Any], kinds: tuple[Kinds, ...]) -> Callable[..., Any]:
+    first, second = kinds[0] or EVERYTHING, kinds[1] or EVERYTHING
+
+    def checked(a: Any, b: Any) -> Any:
+        if a.__class__ not in first or b.__class__ not in second:
+            raise _refusal(kinds, (a, b))
+        return function(a, b)
+
+    return checked
+
+
+def _context_one(function: Callable[..., Any], kinds: tuple[Kinds, ...]) -> Callable[..., Any]:
+    first = kinds[0] or EVERYTHING
+
+    def checked(context: Any, a: Any) -> Any:
+        if a.__class__ not in first:
+            raise _refusal(kinds, (a,))
+        return function(context, a)
+
+    return checked
+
+
+def _context_two(function: Callable[..., Any], kinds: tuple[Kinds, ...]) -> Callable[..., Any]:
+    first, second = kinds[0] or EVERYTHING, kinds[1] or EVERYTHING
+
+    def checked(context: Any, a: Any, b: Any) -> Any:
+        if a.__class__ not in first or b.__class__ not in second:
+            raise _refusal(kinds, (a, b))
+        return function(context, a, b)
+
+    return checked
+
+
+_CHECKED: Final = {False: (_one, _two), True: (_context_one, _context_two)}
+
+
+def _general(function: Callable[..., Any], kinds: tuple[Kinds, ...], skip: int) -> Callable[..., Any]:
+    def checked(*args: Any) -> Any:
+        for kind, arg in zip(kinds, args[skip:], strict=False):
+            if kind is not None and (arg.__class__ not in kind or (kind is BOOLEAN and arg is NULL)):
+                raise _refusal(kinds, args[skip:])
+        return function(*args)
+
+    return checked
+
+
+def _refusal(kinds: tuple[Kinds, ...], args: tuple[Any, ...]) -> OperandError:
+    for index, (kind, arg) in enumerate(zip(kinds, args, strict=False), 1):
+        if kind is not None and (arg.__class__ not in kind or (kind is BOOLEAN and arg is NULL)):
+            return wrong(index, NAMES[kind], arg)
+    return OperandError("wrong operands")
+
+
+def refuse(reason: str, *names: str, arity: int = -1) -> None:
+    """Name builtins that are known and not supported."""
+    for name in names:
+        made = Builtin(name, _nothing, arity)
+        made.refused = reason
+        TABLE[name] = made
+
+
+def _nothing(*_: Any) -> Any:
+    msg = "not supported"
+    raise BuiltinError(msg)
+
+
+def truth(value: Any) -> bool:
+    """Give a Rego boolean as Python's."""
+    return value is TRUE

@@ -1,0 +1,177 @@
+"""Arithmetic: exact for integers, and for the rest as wide as OPA's (64 bits of mantissa, shortest text)."""
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Final
+
+from anyplug.policy.rego.errors import BuiltinError
+
+Number = int | Decimal
+
+MANTISSA: Final = 64  # bits, as Go's big.Float has them when it reads a number
+MAX_BITS: Final = 13_000  # of an integer: more is no number that a policy means, and Python writes little more
+MAX_EXPONENT: Final = 3_900  # of a decimal: beyond it, exact arithmetic would fill the memory
+MOST_DIGITS: Final = 22  # of a shortest text for 64 bits
+
+
+def fraction(number: Number) -> Fraction:
+    """Give the exact value, as far as numbers are supported."""
+    if number.__class__ is Decimal and abs(number.adjusted()) > MAX_EXPONENT:
+        msg = f"number out of range: {number}"
+        raise BuiltinError(msg)
+    return Fraction(number)
+
+
+def rounded(value: Fraction) -> Fraction:
+    """Round to 64 bits of mantissa, half to even."""
+    top, bottom = abs(value.numerator), value.denominator
+    if not top:
+        return value
+    shift = MANTISSA - (top.bit_length() - bottom.bit_length())
+    for _ in range(2):  # the difference of lengths is the exponent, or one more
+        scaled, by = (top << shift, bottom) if shift >= 0 else (top, bottom << -shift)
+        whole, rest = divmod(scaled, by)
+        if whole.bit_length() <= MANTISSA:
+            break
+        shift -= 1
+    twice = rest * 2
+    if twice > by or (twice == by and whole & 1):
+        whole += 1
+    result = Fraction(whole << -shift) if shift < 0 else Fraction(whole, 1 << shift)
+    return -result if value < 0 else result
+
+
+def number(value: Fraction) -> Number:
+    """Give a value of 64 bits as the shortest decimal that means it."""
+    value = rounded(value)
+    if value.denominator == 1:
+        return bounded(value.numerator)
+    try:
+        short = Decimal(repr(float(value)))
+        if short.is_finite() and rounded(Fraction(short)) == value:
+            return short
+    except OverflowError:
+        pass
+    top, bottom = Decimal(value.numerator), Decimal(value.denominator)
+    for digits in range(15, MOST_DIGITS):
+        short = Context(prec=digits, rounding=ROUND_HALF_EVEN, Emax=MAX_EXPONENT * 2, Emin=-MAX_EXPONENT * 2).divide(
+            top, bottom
+        )
+        if rounded(Fraction(short)) == value:
+            break
+    return short
+
+
+def bounded(value: int) -> int:
+    """Refuse integers of a size that no policy means."""
+    if value.bit_length() > MAX_BITS:
+        msg = f"integer of more than {MAX_BITS} bits"
+        raise BuiltinError(msg)
+    return value
+
+
+def add(left: Number, right: Number) -> Number:
+    """Left + right."""
+    if left.__class__ is int and right.__class__ is int:
+        return bounded(left + right)
+    return number(rounded(fraction(left)) + rounded(fraction(right)))
+
+
+def subtract(left: Number, right: Number) -> Number:
+    """Left - right."""
+    if left.__class__ is int and right.__class__ is int:
+        return bounded(left - right)
+    return number(rounded(fraction(left)) - rounded(fraction(right)))
+
+
+def multiply(left: Number, right: Number) -> Number:
+    """Left * right."""
+    if left.__class__ is int and right.__class__ is int:
+        return bounded(left * right)
+    return number(rounded(fraction(left)) * rounded(fraction(right)))
+
+
+def divide(left: Number, right: Number) -> Number:
+    """Left / right."""
+    if right == 0:
+        msg = "divide by zero"
+        raise BuiltinError(msg)
+    if left.__class__ is int and right.__class__ is int and not left % right:
+        return left // right
+    return number(rounded(fraction(left)) / rounded(fraction(right)))
+
+
+def whole(value: Number) -> int | None:
+    """Give the integer that a number is, None if it is none."""
+    if value.__class__ is int:
+        return value
+    if value != value.to_integral_value():  # type: ignore[union-attr]
+        return None
+    if value.adjusted() > MAX_EXPONENT:  # type: ignore[union-attr]
+        msg = f"number out of range: {value}"
+        raise BuiltinError(msg)
+    return int(value)
+
+
+def remainder(left: Number, right: Number) -> int:
+    """Left % right, with the sign of left."""
+    a, b = whole(left), whole(right)
+    if a is None or b is None:
+        msg = "modulo on floating-point number"
+        raise BuiltinError(msg)
+    if not b:
+        msg = "modulo by zero"
+        raise BuiltinError(msg)
+    rest = abs(a) % abs(b)
+    return -rest if a < 0 else rest
+
+
+def _integral(value: Number, rounding: str) -> int:
+    if value.__class__ is int:
+        return value
+    fraction(value)
+    return int(value.to_integral_value(rounding=rounding))  # type: ignore[union-attr]
+
+
+def nearest(value: Number) -> int:
+    """Round half away from zero."""
+    return _integral(value, ROUND_HALF_UP)
+
+
+def ceiling(value: Number) -> int:
+    """Round up."""
+    return _integral(value, ROUND_CEILING)
+
+
+def floor(value: Number) -> int:
+    """Round down."""
+    return _integral(value, ROUND_FLOOR)
+
+
+def text(value: Number) -> str:
+    """Write a number as JSON does."""
+    if value.__class__ is int:
+        return str(value)
+    return str(value).replace("E", "e")
+
+
+def parse(digits: str) -> Number:
+    """Read a number in JSON's grammar, already checked."""
+    if digits.lstrip("-").isdigit():
+        if len(digits) > MAX_EXPONENT:
+            msg = f"number of {len(digits)} digits"
+            raise BuiltinError(msg)
+        return int(digits)
+    try:
+        return decimal(Decimal(digits))
+    except InvalidOperation:
+        msg = f"number out of range: {digits}"
+        raise BuiltinError(msg) from None
+
+
+def decimal(value: Decimal) -> Decimal:
+    """Refuse decimals that are no numbers, or whose exponent nobody means."""
+    if not value.is_finite() or abs(value.adjusted()) > MAX_EXPONENT or len(value.as_tuple().digits) > MAX_EXPONENT:
+        msg = f"number out of range: {value}"
+        raise BuiltinError(msg)
+    return value

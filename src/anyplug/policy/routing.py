@@ -1,0 +1,112 @@
+"""Routing: which events a policy asks for in its METADATA, and which policies an event therefore concerns.
+
+    # custom:
+    #   routing:
+    #     required_events: ["PreToolUse"]
+    #     required_tools: ["Bash", "mcp__*"]     none: every tool; * stands for anything
+    #     required_signals: ["branch"]
+
+An event that concerns no policy is allowed without evaluating any.
+"""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from anyplug.policy.events import ALL_EVENTS
+from anyplug.policy.reach import Part
+from anyplug.policy.rego.errors import Fault, Location
+from anyplug.policy.rego.syntax import Module
+
+UNROUTED: Final = "policy_routing_error"
+SYSTEM: Final = (("cupcake", "system"), ("cupcake", "global", "system"), ("cupcake", "helpers"))
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """What a policy asks for."""
+
+    events: frozenset[str]
+    tools: frozenset[str] = frozenset()
+    patterns: tuple[str, ...] = ()  # of tools, with * in them
+    signals: tuple[str, ...] = ()
+
+    def takes(self, event: str, tool: str) -> bool:
+        """Whether an event concerns the policy."""
+        if event not in self.events:
+            return False
+        if not self.tools and not self.patterns:
+            return True
+        return tool in self.tools or any(_fits(pattern, tool) for pattern in self.patterns)
+
+    def why_not(self, event: str, tool: str) -> str:
+        """Say why an event does not concern it; empty if it does."""
+        if event not in self.events:
+            return f"it asks for {', '.join(sorted(self.events))}"
+        if self.takes(event, tool):
+            return ""
+        return f"it asks for the tools {', '.join(sorted({*self.tools, *self.patterns}))}"
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """One policy: a file with a package, a route, and rules that decide."""
+
+    name: str  # the package, as it is written
+    file: str
+    title: str = ""
+    severity: str = ""
+    route: Route
+    parts: tuple[Part, ...] = ()
+    builtin: str = ""  # its name, if it is one of ours
+
+    @property
+    def can_refuse(self) -> bool:
+        """Whether it does more than give context."""
+        return any(part.verb != "add_context" for part in self.parts)
+
+
+def is_system(package: tuple[str, ...]) -> bool:
+    """Whether a package is no policy, but what policies and the gate share."""
+    return any(package[: len(start)] == start for start in SYSTEM)
+
+
+def read(module: Module) -> tuple[dict[str, Any], Route | Fault]:
+    """Read what a module's first METADATA block says of it, and its route, or what is wrong with that."""
+    notes: dict[str, Any] = module.annotations[0].content if module.annotations else {}
+    at = module.annotations[0].at if module.annotations else module.at
+    custom = notes.get("custom")
+    routing = custom.get("routing") if isinstance(custom, dict) else None
+    if not isinstance(routing, dict):
+        what = "no METADATA" if not module.annotations else "METADATA without custom.routing"
+        return notes, _fault(at, f"a policy must say which events it is for: this one has {what}")
+    lists: dict[str, list[str]] = {}
+    for key in ("required_events", "required_tools", "required_signals"):
+        value = routing.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            return notes, _fault(at, f"{key} must be a list of names")
+        lists[key] = value
+    if not lists["required_events"]:
+        return notes, _fault(at, "required_events names no event, so the policy would never be asked")
+    tools = [tool for tool in lists["required_tools"] if "*" not in tool]
+    patterns = [tool for tool in lists["required_tools"] if "*" in tool]
+    return notes, Route(
+        events=frozenset(lists["required_events"]),
+        tools=frozenset(tools),
+        patterns=tuple(patterns),
+        signals=tuple(dict.fromkeys(lists["required_signals"])),
+    )
+
+
+def unknown_events(route: Route) -> list[str]:
+    """Name the events of a route that no agent sends."""
+    return sorted(route.events - ALL_EVENTS)
+
+
+def _fault(at: Location, message: str) -> Fault:
+    return Fault(at, UNROUTED, message)
+
+
+def _fits(pattern: str, tool: str) -> bool:
+    if not tool:
+        return False
+    return pattern == "*" or re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), tool) is not None

@@ -1,0 +1,82 @@
+"""Signals: the project's own commands, run for policies that ask for their answers.
+
+Each gets the event on its stdin and runs in the project's folder. Exit 0: its output, as JSON if it is any, else as
+text. Any other exit: {exit_code, output, error, success: false}. What could not be run, or did not end in time, has
+no answer: that is a trouble, and whoever decides has to know of it.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from anyplug.policy.rulebook import Signal
+from anyplug.runtime.program import Finished, Program, Run
+
+LARGEST_OUTPUT: Final = 1 << 20  # bytes; an answer is a word or a small object
+KEPT_STDERR: Final = 16_384  # bytes
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """What signals answered, and why some did not."""
+
+    values: dict[str, Any] = {}
+    troubles: dict[str, str] = {}
+
+
+async def ask(
+    signals: Iterable[Signal], document: dict[str, Any], folder: str, environment: dict[str, str], run: Run
+) -> Answers:
+    """Run signals side by side, each within its time."""
+    values: dict[str, Any] = {}
+    troubles: dict[str, str] = {}
+    stdin = msgspec.json.encode(document)
+
+    async def one(signal: Signal) -> None:
+        finished = await run(
+            Program(
+                argv=("/bin/sh", "-c", signal.command),
+                cwd=folder,
+                env=environment,
+                stdin=stdin,
+                timeout_s=signal.timeout_s,
+                max_stdout=LARGEST_OUTPUT,
+                max_stderr=KEPT_STDERR,
+            )
+        )
+        trouble = _trouble(finished, signal)
+        if trouble:
+            troubles[signal.name] = trouble
+        else:
+            values[signal.name] = _value(finished)
+
+    async with anyio.create_task_group() as tasks:
+        for signal in signals:
+            tasks.start_soon(one, signal)
+    return Answers(values, troubles)
+
+
+def _trouble(finished: Finished, signal: Signal) -> str:
+    if finished.ending == "timed_out":
+        return f"it did not end within {signal.timeout_s:g} s"
+    if finished.ending == "too_large":
+        return f"it wrote more than {LARGEST_OUTPUT >> 20} MiB"
+    if finished.ending != "exited" or finished.exit_code is None:
+        return finished.reason or "it could not be run"
+    return ""
+
+
+def _value(finished: Finished) -> Any:
+    output = finished.stdout.decode(errors="replace")
+    if finished.exit_code != 0:
+        return {
+            "exit_code": finished.exit_code,
+            "output": output,
+            "error": finished.stderr.decode(errors="replace"),
+            "success": False,
+        }
+    try:
+        return msgspec.json.decode(output)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return output.strip()

@@ -1,0 +1,245 @@
+"""Where policies are, and what of it is read: a project's `.cupcake`, the person's global folder, our own home.
+
+    .cupcake/rulebook.yml                        signals and builtins
+    .cupcake/system/*.rego                       evaluate.rego, and what policies share
+    .cupcake/helpers/**/*.rego                   what policies share
+    .cupcake/policies/<harness>/**/*.rego        policies; below builtins/ only those that the rulebook enables
+    .cupcake/signals/*                           a script for each signal, named after it
+
+The global folder has the same, with its evaluate.rego in policies/<harness>/system. Reading notes what everything
+looked like on disk, so that a later look can say whether something changed.
+"""
+
+import os
+import sys
+from typing import Any, Final
+
+import msgspec
+
+from anyplug.policy import builtins, rulebook
+from anyplug.policy.paths import may_be_there
+from anyplug.policy.rego.errors import Fault, Location
+from anyplug.policy.rulebook import BadRulebook, Signal
+
+FOLDER: Final = ".cupcake"
+MOST_FILES: Final = 5_000  # a folder with more is not one of policies
+LARGEST_FILE: Final = 4 << 20  # bytes
+BAD_RULEBOOK: Final = "rulebook_error"
+UNREADABLE: Final = "policy_read_error"
+NO_WATCHDOG: Final = "policy_not_supported"
+
+Stamp = tuple[int, int, int, int] | None
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was read of one place, and what is wrong with it."""
+
+    root: str
+    policies: dict[str, str] = {}  # texts by file, as people are shown it
+    shared: dict[str, str] = {}  # system and helpers
+    signals: dict[str, Signal] = {}
+    builtin_config: dict[str, dict[str, Any]] = {}
+    warnings: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    stamps: dict[str, Stamp] = {}
+    is_global: bool = False
+
+    @property
+    def project(self) -> str:
+        """The folder that it is about."""
+        return os.path.dirname(self.root)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing changed since it was read."""
+        return all(stamp(path) == seen for path, seen in self.stamps.items())
+
+
+def find(start: str) -> str | None:
+    """Find the nearest `.cupcake`, from a folder upwards."""
+    folder = os.path.abspath(start)
+    while True:
+        found = os.path.join(folder, FOLDER)
+        if os.path.isdir(found):
+            return found
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def of_policy_dir(given: str) -> str:
+    """Give the folder that --policy-dir means: a `.cupcake` itself, the one inside it, or the one beside it."""
+    path = os.path.abspath(given)
+    if os.path.basename(path) == FOLDER:
+        return path
+    inside = os.path.join(path, FOLDER)
+    return inside if os.path.isdir(inside) else os.path.join(os.path.dirname(path), FOLDER)
+
+
+def global_folder() -> str:
+    """Give the folder of the person's own policies for all projects."""
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support/cupcake")
+    if sys.platform == "win32":
+        return os.path.join(os.environ.get("APPDATA", os.path.expanduser("~")), "cupcake")
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    return os.path.join(given if os.path.isabs(given) else os.path.expanduser("~/.config"), "cupcake")
+
+
+def stamp(path: str) -> Stamp:
+    """Say what a file or folder looks like; None if it is not there."""
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_ctime_ns
+
+
+def read(root: str, harness: str, *, is_global: bool = False, flat: bool = False) -> Source:
+    """Read a place, whatever is in it. `flat`: the policies lie in the folder itself, as in our own home."""
+    reader = _Reader(root, is_global)
+    reader.note(root)
+    book, enabled = reader.rulebook()
+    reader.policies(root if flat else os.path.join(root, "policies", harness), enabled)
+    for inner in () if flat else ("system", "helpers"):
+        for path in reader.files(os.path.join(root, inner)):
+            reader.shared[reader.shown(path)] = reader.text(path)
+    if book.watchdog:
+        reader.miss_watchdog()
+    common = {file: text for file, text in enabled.texts.items() if file == f"builtin/{builtins.SHARED}"}
+    return Source(
+        root=root,
+        policies={**reader.decisive, **{file: text for file, text in enabled.texts.items() if file not in common}},
+        shared={**reader.shared, **common},
+        signals={**reader.scripts(), **book.signals},
+        builtin_config=enabled.config,
+        warnings=(*book.warnings, *reader.warnings),
+        faults=tuple(reader.faults),
+        stamps=reader.stamps,
+        is_global=is_global,
+    )
+
+
+class _Reader:
+    def __init__(self, root: str, is_global: bool) -> None:
+        self.root = root
+        self.above = root if is_global else os.path.dirname(root)
+        self.stamps: dict[str, Stamp] = {}
+        self.faults: list[Fault] = []
+        self.warnings: list[str] = []
+        self.decisive: dict[str, str] = {}
+        self.shared: dict[str, str] = {}
+
+    def note(self, path: str) -> Stamp:
+        """Note what something looks like, before it is read."""
+        self.stamps[path] = seen = stamp(path)
+        return seen
+
+    def shown(self, path: str) -> str:
+        """Give a path as people are shown it."""
+        return os.path.relpath(path, self.above)
+
+    def text(self, path: str) -> str:
+        """Read a file; empty, with a fault, if it cannot be read."""
+        try:
+            with open(path, "rb") as file:
+                raw = file.read(LARGEST_FILE + 1)
+            if len(raw) > LARGEST_FILE:
+                self.fault(path, UNREADABLE, f"it is larger than {LARGEST_FILE >> 20} MiB")
+                return ""
+            return raw.decode()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            self.fault(path, UNREADABLE, f"it cannot be read: {reason}")
+            return ""
+
+    def policies(self, folder: str, enabled: builtins.Enabled) -> None:
+        """Read the policies in a folder; of builtins those that are enabled, and that we have none of our own for."""
+        for path in self.files(folder):
+            parts = os.path.relpath(path, folder).split(os.sep)[:-1]
+            name = os.path.basename(path).removesuffix(".rego")
+            if "builtins" not in parts or name in enabled.own:
+                text = self.text(path)
+                if name.endswith("_test") and "METADATA" not in text:
+                    continue  # OPA's own tests, which decide nothing
+                into = self.shared if {"system", "helpers"} & set(parts) else self.decisive
+                into[self.shown(path)] = text
+            elif f"builtin/{builtins.plain_name(name)}.rego" in enabled.texts:
+                self.warnings.append(f"{self.shown(path)}: our own builtin of that name is used in its place")
+
+    def miss_watchdog(self) -> None:
+        """Refuse policies that wait for what is not run here."""
+        readers = [file for file, text in self.decisive.items() if "watchdog" in text]
+        for file in readers:
+            self.faults.append(Fault(Location(file, 1, 1), NO_WATCHDOG, "it reads the watchdog, which is not run here"))
+        if not readers:
+            self.warnings.append("`watchdog` is not run here, and no policy reads it")
+
+    def fault(self, path: str, code: str, message: str) -> None:
+        self.faults.append(Fault(Location(self.shown(path), 1, 1), code, message))
+
+    def files(self, folder: str) -> list[str]:
+        """List the Rego files in a folder and below it, in order."""
+        found: list[str] = []
+        self.note(folder)
+        if not may_be_there(folder):
+            return found
+        seen: set[str] = set()  # folders may be links, and links may go in a circle
+        for place, folders, names in os.walk(folder, followlinks=True, onerror=self._unlisted):
+            real = os.path.realpath(place)
+            folders[:] = [] if real in seen else sorted(folders)
+            if real in seen:
+                continue
+            seen.add(real)
+            self.note(place)
+            for name in sorted(names):
+                path = os.path.join(place, name)
+                if name.endswith(".rego"):
+                    self.note(path)
+                    found.append(path)
+                elif not os.path.exists(path):  # a link, perhaps to more policies
+                    self.note(path)
+                    self.fault(path, UNREADABLE, "it leads nowhere")
+            if len(found) > MOST_FILES:
+                self.fault(folder, UNREADABLE, f"it has more than {MOST_FILES} files")
+                break
+        return found
+
+    def _unlisted(self, error: OSError) -> None:
+        """Refuse a folder that cannot be looked into: what would forbid something may be there."""
+        self.fault(error.filename, UNREADABLE, f"it cannot be listed: {error.strerror}")
+
+    def rulebook(self) -> tuple[rulebook.Rulebook, builtins.Enabled]:
+        for name in ("rulebook.yml", "rulebook.yaml"):
+            path = os.path.join(self.root, name)
+            self.note(path)
+            if not may_be_there(path):
+                continue
+            try:
+                book = rulebook.read(self.text(path))
+                return book, builtins.enable(book.builtins)
+            except BadRulebook as error:
+                self.fault(path, BAD_RULEBOOK, str(error))
+                break
+        return rulebook.Rulebook(), builtins.Enabled()
+
+    def scripts(self) -> dict[str, Signal]:
+        """Find the scripts that are signals by their mere place."""
+        folder = os.path.join(self.root, "signals")
+        if self.note(folder) is None:
+            return {}
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            return {}
+        found: dict[str, Signal] = {}
+        for name in names:
+            path = os.path.join(folder, name)
+            if not name.startswith(".") and os.path.isfile(path):
+                found.setdefault(os.path.splitext(name)[0], Signal(os.path.splitext(name)[0], _quoted(path)))
+        return found
+
+
+def _quoted(path: str) -> str:
+    return "'" + path.replace("'", "'\\''") + "'"

@@ -1,0 +1,131 @@
+"""What `anyplug policy init` writes: a project with one policy, a rulebook, and examples that can be run."""
+
+import os
+from typing import Final
+
+EVALUATE: Final = """\
+package cupcake.system
+
+import rego.v1
+
+# Gathers what every rule named after a verb gives, in every package below data.cupcake.policies.
+evaluate := {
+	"halts": gathered("halt"),
+	"denials": gathered("deny"),
+	"blocks": gathered("block"),
+	"asks": gathered("ask"),
+	"modifications": gathered("modify"),
+	"add_context": gathered("add_context"),
+}
+
+gathered(verb) := [decision |
+	walk(data.cupcake.policies, [path, decisions])
+	path[count(path) - 1] == verb
+	some decision in decisions
+]
+"""
+RULEBOOK: Final = """\
+# Commands whose answers policies read as input.signals.NAME, if they name it in required_signals.
+signals: {}
+#  branch: {command: "git branch --show-current", timeout_seconds: 2}
+
+# Rules that come with the program; each is off until it is enabled.
+builtins:
+  protected_paths:
+    enabled: false
+    paths: ["migrations/"]
+    message: This path is read-only and cannot be modified
+"""
+POLICY: Final = """\
+# METADATA
+# scope: package
+# title: Nothing is published by accident
+# custom:
+#   severity: HIGH
+#   routing:
+#     required_events: ["PreToolUse"]
+#     required_tools: [{shell}]
+package cupcake.policies.{harness}.publishing
+
+import rego.v1
+
+deny contains decision if {{
+	{guard}
+	some command in {commands}
+	regex.match(`\\b(npm|cargo|twine|uv) (publish|upload)\\b`, command)
+	decision := {{
+		"rule_id": "NO-PUBLISHING",
+		"severity": "HIGH",
+		"reason": "publishing is done by people, after a review",
+	}}
+}}
+
+ask contains decision if {{
+	{guard}
+	some command in {commands}
+	regex.match(`\\bgit push\\b.*(--force\\b|-f\\b)`, command)
+	decision := {{
+		"rule_id": "ASK-FORCE-PUSH",
+		"severity": "MEDIUM",
+		"reason": "this rewrites what others may have pulled",
+	}}
+}}
+{more}"""
+OURS: Final = """
+# Every text among the arguments of a tool.
+texts contains value if walk(input.tool_input, [_, value])
+"""
+EXAMPLES: Final = """\
+# `anyplug policy test` runs these.
+- name: publishing is refused
+  event: {{{tool}: {name}, {arguments}: {{command: npm publish --access public}}}}
+  decision: deny
+  rule: NO-PUBLISHING
+- name: a forced push is asked about
+  event: {{{tool}: {name}, {arguments}: {{command: git push --force}}}}
+  decision: ask
+- name: everything else is allowed
+  event: {{{tool}: {name}, {arguments}: {{command: npm test}}}}
+  decision: allow
+"""
+
+
+def files(harness: str) -> dict[str, str]:
+    """Give what is written, by path below `.cupcake`."""
+    policies = os.path.join("policies", harness)
+    return {
+        "rulebook.yml": RULEBOOK,
+        os.path.join("system", "evaluate.rego"): EVALUATE,
+        os.path.join(policies, "publishing.rego"): _policy(harness),
+        os.path.join(policies, "publishing.test.yml"): _examples(harness),
+    }
+
+
+def write(root: str, harness: str) -> list[str]:
+    """Write what is not there yet; give what was written."""
+    written: list[str] = []
+    os.makedirs(root, mode=0o700, exist_ok=True)
+    for name, text in files(harness).items():
+        path = os.path.join(root, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        try:
+            with open(path, "x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            continue
+        written.append(path)
+    return written
+
+
+def _policy(harness: str) -> str:
+    if harness == "anyplug":  # tools of every plugin, whatever their arguments are called
+        guard, commands, shell, more = 'input.hook_event_name == "PreToolUse"', "texts", '"*"', OURS
+    else:
+        guard, commands, shell, more = 'input.tool_name == "Bash"', "[input.tool_input.command]", '"Bash"', ""
+    return POLICY.format(harness=harness, guard=guard, commands=commands, shell=shell, more=more)
+
+
+def _examples(harness: str) -> str:
+    if harness == "claude":
+        return EXAMPLES.format(tool="tool_name", name="Bash", arguments="tool_input")
+    return EXAMPLES.format(tool="tool", name="bash" if harness == "opencode" else "run_command", arguments="args")

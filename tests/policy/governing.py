@@ -1,0 +1,98 @@
+"""Writes folders of policies, and asks about events as an agent does."""
+
+import os
+from typing import Any
+
+import making
+from anyplug.policy.engine import Engine
+from anyplug.policy.requests import Desk
+
+EVALUATE = """
+package cupcake.system
+import rego.v1
+evaluate := {"halts": all("halt"), "denials": all("deny"), "blocks": all("block"), "asks": all("ask"),
+	"modifications": all("modify"), "add_context": all("add_context")}
+all(verb) := [found | walk(data.cupcake.policies, [path, each]); path[count(path) - 1] == verb; some found in each]
+"""
+GLOBAL_EVALUATE = EVALUATE.replace("cupcake.system", "cupcake.global.system").replace(
+    "cupcake.policies", "cupcake.global.policies"
+)
+NO_VERIFY = """
+deny contains decision if {
+	input.tool_name == "Bash"
+	contains(input.tool_input.command, "--no-verify")
+	decision := {"rule_id": "GIT_NO_VERIFY", "reason": "hooks must run", "severity": "HIGH"}
+}
+"""
+
+
+def policy(name: str, body: str, *, events: Any = ("PreToolUse",), tools: Any = (), signals: Any = ()) -> str:
+    """Give the text of a policy that asks for these."""
+    lists = {"required_events": events, "required_tools": tools, "required_signals": signals}
+    routing = "".join(f"#     {key}: {list(values)!r}\n" for key, values in lists.items() if values)
+    head = f"# METADATA\n# scope: package\n# custom:\n#   routing:\n{routing}".replace("'", '"')
+    return f"{head}package cupcake.policies.{name}\nimport rego.v1\n{body}"
+
+
+def decision(
+    verb: str, reason: str = "because", *, when: str = "true", rule: str = "R1", severity: str = "HIGH"
+) -> str:
+    """Give a rule that decides something."""
+    return f'{verb} contains {{"rule_id": "{rule}", "reason": "{reason}", "severity": "{severity}"}} if {{ {when} }}\n'
+
+
+def project(
+    policies: dict[str, str] | None = None,
+    *,
+    folder: str = ".",
+    rulebook: str = "",
+    harness: str = "opencode",
+    evaluate: str | None = EVALUATE,
+    **files: str,
+) -> str:
+    """Write a project; give its folder."""
+    root = os.path.join(os.path.abspath(folder), ".cupcake")
+    os.makedirs(os.path.join(root, "policies", harness), exist_ok=True)
+    for name, text in (policies or {}).items():
+        making.write(os.path.join(root, "policies", harness, f"{name}.rego"), text)
+    if evaluate is not None:
+        making.write(os.path.join(root, "system", "evaluate.rego"), evaluate)
+    if rulebook:
+        making.write(os.path.join(root, "rulebook.yml"), rulebook)
+    for name, text in files.items():
+        making.write(os.path.join(root, name), text, 0o755)
+    return os.path.dirname(root)
+
+
+def event(tool: str = "bash", /, name: str = "PreToolUse", *, cwd: str = "", **args: Any) -> dict[str, Any]:
+    """Give an event as OpenCode's plugin sends it."""
+    made = {
+        "hook_event_name": name,
+        "session_id": "ses_1",
+        "cwd": cwd or os.getcwd(),
+        "tool": tool,
+        "args": args,
+        "call_id": "call_1",
+    }
+    return made | {"result": {"success": True, "output": "done"}} if name == "PostToolUse" else made
+
+
+def bash(command: str, **more: Any) -> dict[str, Any]:
+    """Give the event of a shell command."""
+    return event("bash", command=command, **more)
+
+
+async def ask(given: Any, harness: str = "opencode", engine: Engine | None = None, **options: Any) -> dict[str, Any]:
+    """Ask about an event; give all that is answered."""
+    desk = Desk(engine or Engine(os.environ["ANYPLUG_HOME"], look_s=0))
+    return await desk.answer({"harness": harness, "event": given, **options}, cwd=os.getcwd())
+
+
+async def answer(given: Any, harness: str = "opencode", **options: Any) -> Any:
+    """Ask about an event; give the decision that is printed."""
+    return (await ask(given, harness, **options))["decision"]
+
+
+async def verdict(given: Any, **options: Any) -> str:
+    """Ask about an event; give the word alone."""
+    return (await answer(given, **options))["decision"]

@@ -1,0 +1,276 @@
+"""Builtins: each does what its name says, by the original's keys; those that were dead are not."""
+
+import json
+import os
+
+import pytest
+from governing import answer, ask, bash, event, project
+
+import making
+from anyplug.policy import builtins
+from anyplug.policy.rulebook import BadRulebook
+
+pytestmark = pytest.mark.anyio
+
+
+def enabled(**named):
+    """Write a project in which builtins are enabled, with these keys."""
+    book = {"builtins": {name: {"enabled": True, **keys} for name, keys in named.items()}}
+    project(rulebook=json.dumps(book), evaluate=None)
+
+
+async def decided(given, **more):
+    return (await answer(given, **more))["decision"]
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        ("git commit --no-verify -m x", "deny"),
+        ("git commit -nm x", "deny"),
+        ("git commit -n", "deny"),
+        ("git push --no-verify", "deny"),
+        ("sudo git commit -anm x", "deny"),
+        ("bash -c 'git commit --no-verify'", "deny"),
+        ("git config core.hooksPath /dev/null", "deny"),
+        ("git -c core.hooksPath=/dev/null commit -m x", "deny"),
+        ("rm .git/hooks/pre-commit", "deny"),
+        ("chmod -x .git/hooks/pre-commit", "deny"),
+        ("chmod 644 .git/hooks/pre-commit", "deny"),
+        ("git commit -m done && echo -n finished", "allow"),
+        ("git commit -m 'use --no-verify never'", "allow"),
+        ("git log -n 5", "allow"),
+        ("git commit -m newline", "allow"),
+        ("git config core.hooksPath .githooks", "allow"),
+        ("chmod +x .git/hooks/pre-commit", "allow"),
+        ("ls .git/hooks", "allow"),
+    ],
+)
+async def test_git_hooks_are_not_passed_over(command, word):
+    enabled(git_block_no_verify={})
+    assert await decided(bash(command)) == word
+
+
+async def test_the_message_and_the_exceptions_of_git_hooks_count():
+    enabled(git_block_no_verify={"message": "run them", "exceptions": ["git commit --no-verify -m wip"]})
+    assert (await answer(bash("git push --no-verify")))["reason"] == "run them"
+    assert await decided(bash("git commit --no-verify -m wip")) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        (("edit", {"filePath": "src/legacy/a.py"}), "block"),
+        (("write", {"filePath": "x/../src/legacy/a.py"}), "block"),
+        (("write", {"filePath": "poetry.lock"}), "block"),
+        (("write", {"filePath": "deep/down/uv.lock"}), "block"),
+        (("write", {"filePath": "VERSION"}), "block"),
+        (("write", {"filePath": "src/legacy2/a.py"}), "allow"),
+        (("read", {"filePath": "src/legacy/a.py"}), "allow"),
+        (("apply_patch", {"patchText": "*** Update File: src/legacy/a.py\n-a\n+b\n"}), "block"),
+        (("fs_write_file", {"path": "src/legacy/a.py"}), "block"),
+        (("bash", {"command": "cat src/legacy/a.py | head"}), "allow"),
+        (("bash", {"command": "rm src/legacy/a.py"}), "block"),
+        (("bash", {"command": "cat a > src/legacy/a.py"}), "block"),
+        (("bash", {"command": "sed -i s/a/b/ src/legacy/a.py"}), "block"),
+        (("bash", {"command": "sed s/a/b/ src/legacy/a.py"}), "allow"),
+        (("bash", {"command": "find src/legacy -delete"}), "block"),
+        (("bash", {"command": "cat src/legacy/a.py | tee other"}), "block"),
+        (("bash", {"command": "rm elsewhere"}), "allow"),
+    ],
+)
+async def test_protected_paths_are_read_and_not_changed(given, word):
+    enabled(protected_paths={"paths": ["src/legacy/", "*.lock", "VERSION"], "message": "hands off"})
+    tool, arguments = given
+    made = await answer(event(tool, **arguments))
+    assert made["decision"] == word
+    assert word == "allow" or "hands off" in made["reason"]
+
+
+async def test_a_protected_path_is_seen_behind_a_link():
+    enabled(protected_paths={"paths": ["secret/"]})
+    os.makedirs("secret")
+    os.symlink("secret", "open")
+    assert await decided(event("edit", filePath="open/x")) == "block"
+    assert await decided(bash("rm open/*")) == "block"
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        (("read", {"filePath": ".cupcake/rulebook.yml"}), "block"),
+        (("grep", {"pattern": "x", "path": ".cupcake"}), "block"),
+        (("glob", {"pattern": ".cupcake/**"}), "block"),
+        (("webfetch", {"url": "file:///w/.cupcake/rulebook.yml"}), "block"),
+        (("task", {"prompt": "edit .cupcake/rulebook.yml"}), "block"),
+        (("bash", {"command": "cat .cupcake/rulebook.yml"}), "block"),
+        (("bash", {"command": "ls"}), "allow"),
+        (("read", {"filePath": "cupcake.md"}), "allow"),
+    ],
+)
+async def test_the_rulebook_is_out_of_reach_of_every_tool(given, word):
+    enabled(rulebook_security_guardrails={})
+    tool, arguments = given
+    assert await decided(event(tool, **arguments)) == word
+
+
+async def test_checks_run_before_a_commit_and_only_then():
+    enabled(
+        git_pre_check={"checks": [{"command": "echo x >> ran; test -f ok", "message": "not ok"}, {"command": "true"}]}
+    )
+    assert await decided(bash("git status")) == "allow"
+    assert not os.path.exists("ran")
+    assert await answer(bash("git commit -m x")) == {"decision": "block", "reason": "not ok"}
+    making.write("./ok", "")
+    assert await decided(bash("git commit -m x")) == "allow"
+
+
+async def test_edited_files_are_checked_by_their_ending():
+    enabled(post_edit_check={"by_extension": {"py": {"command": "echo wrong; exit 1", "message": "lint"}}})
+    made = await answer(event("edit", "PostToolUse", filePath="a.py"))
+    assert made["decision"] == "ask"
+    assert "lint\nwrong" in made["reason"]
+    assert await decided(event("edit", "PostToolUse", filePath="a.js")) == "allow"
+    patch = "*** Update File: b.py\n-a\n+b\n"
+    assert await decided(event("apply_patch", "PostToolUse", patchText=patch)) == "ask"
+    enabled(post_edit_check={"by_extension": {".py": "true"}})
+    assert "passed" in (await answer(event("edit", "PostToolUse", filePath="a.py")))["context"][0]
+
+
+@pytest.mark.parametrize("name", ["always_inject_on_prompt", "opencode_always_inject_on_prompt"])
+async def test_context_comes_with_every_prompt(name):
+    making.write("./notes.txt", "from a file\n")
+    enabled(**{name: {"context": ["be kind", {"command": "echo from a command"}, {"file": "notes.txt"}]}})
+    prompt = {"hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": os.getcwd(), "prompt": "hi"}
+    assert (await answer(prompt))["context"] == ["be kind\n\nfrom a command\n\nfrom a file"]
+
+
+@pytest.mark.parametrize("name", ["enforce_full_file_read", "opencode_enforce_full_file_read"])
+async def test_short_files_are_read_as_a_whole(name):
+    enabled(**{name: {"max_lines": 10, "message": "all of it"}})
+    making.write("./short", "x\n" * 10)
+    making.write("./long", "x\n" * 11)
+    assert await answer(event("read", filePath="short", offset=2)) == {"decision": "deny", "reason": "all of it"}
+    assert await decided(event("read", filePath="short", limit=3)) == "deny"
+    assert await decided(event("read", filePath="short")) == "allow"
+    assert await decided(event("read", filePath="short", limit=10)) == "allow"
+    assert await decided(event("read", filePath="long", offset=2)) == "allow"
+    assert await decided(event("read", filePath="missing", offset=2)) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        (("edit", {"filePath": "/etc/hosts"}), "block"),
+        (("bash", {"command": "cat /etc/shadow"}), "block"),
+        (("bash", {"command": "sudo ls"}), "block"),
+        (("bash", {"command": "ls 2> /dev/null"}), "allow"),
+        (("bash", {"command": "cp a /srv/data/a"}), "block"),
+        (("edit", {"filePath": "etc/hosts"}), "allow"),
+    ],
+)
+async def test_the_systems_own_folders_are_left_alone(given, word):
+    enabled(system_protection={"additional_paths": ["/srv/data/"], "message": "no"})
+    tool, arguments = given
+    made = await answer(event(tool, **arguments))
+    assert made["decision"] == word
+    assert word == "allow" or made["reason"].startswith("no: ")
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        (("read", {"filePath": ".env"}), "deny"),
+        (("read", {"filePath": "/home/u/.ssh/id_ed25519"}), "deny"),
+        (("read", {"filePath": "keys/server.pem"}), "deny"),
+        (("read", {"filePath": "customers.csv"}), "deny"),
+        (("read", {"filePath": "src/author.py"}), "allow"),
+        (("read", {"filePath": "src/session.py"}), "allow"),
+        (("read", {"filePath": "src/tokenizer.py"}), "allow"),
+        (("glob", {"pattern": "**/*.pem"}), "deny"),
+        (("glob", {"pattern": "**/*.py"}), "allow"),
+        (("bash", {"command": "cat .env"}), "deny"),
+        (("bash", {"command": "cp ~/.aws/credentials /tmp"}), "deny"),
+        (("bash", {"command": "make test"}), "allow"),
+    ],
+)
+async def test_files_with_secrets_are_not_read(given, word):
+    enabled(sensitive_data_protection={"additional_patterns": ["customers.csv"]})
+    tool, arguments = given
+    assert await decided(event(tool, **arguments)) == word
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        ("cupcake eval", "block"),
+        ("/usr/local/bin/cupcake init", "block"),
+        ("anyplug approve x", "block"),
+        ("anyplug call x", "allow"),
+        ("cupcake --version", "allow"),
+        ("echo cupcakes", "allow"),
+    ],
+)
+async def test_the_gates_own_programs_are_not_run(command, word):
+    enabled(cupcake_exec_protection={"allowed_commands": ["cupcake --version"]})
+    assert await decided(bash(command)) == word
+
+
+async def test_what_is_not_enabled_is_not_there():
+    project(
+        rulebook="builtins: {git_block_no_verify: {message: x}, system_protection: {enabled: false}}", evaluate=None
+    )
+    assert await decided(bash("sudo git commit --no-verify")) == "allow"
+
+
+async def test_a_builtin_of_the_projects_own_is_used_where_we_have_none():
+    text = """# METADATA
+# custom: {routing: {required_events: [PreToolUse]}}
+package cupcake.policies.builtins.mine
+import rego.v1
+deny contains {"rule_id": "M", "reason": input.builtin_config.mine.word, "severity": "HIGH"}
+"""
+    project(rulebook="builtins: {mine: {enabled: true, word: hello}}", **{"policies/opencode/builtins/mine.rego": text})
+    assert (await answer(bash("ls")))["reason"] == "hello"
+    project(rulebook="builtins: {mine: {enabled: false}}")
+    assert await decided(bash("ls")) == "allow"
+
+
+async def test_a_copy_of_one_of_ours_stands_aside():
+    project(
+        rulebook="builtins: {git_block_no_verify: {enabled: true}}",
+        evaluate=None,
+        **{"policies/opencode/builtins/git_block_no_verify.rego": "this is not even Rego"},
+    )
+    assert await decided(bash("git commit --no-verify")) == "deny"
+
+
+@pytest.mark.parametrize("name", ["protected_paths", "git_pre_check", "post_edit_check", "always_inject_on_prompt"])
+async def test_a_builtin_without_its_list_is_a_fault(name):
+    enabled(**{name: {}})
+    made = await ask(bash("ls"))
+    assert made["decision"] is None
+    assert "rulebook.yml:1" in made["said"][0]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"protected_paths": {"paths": "src/"}},
+        {"protected_paths": {"paths": [3]}},
+        {"git_pre_check": {"checks": [{}]}},
+        {"git_block_no_verify": {"message": 3}},
+        {"enforce_full_file_read": {"max_lines": "many"}},
+    ],
+)
+def test_a_key_of_the_wrong_kind_is_a_fault(wanted):
+    with pytest.raises(BadRulebook):
+        builtins.enable(wanted)
+
+
+def test_every_builtin_compiles_with_its_own_keys():
+    keys = {"checks": ["true"], "by_extension": {"py": "true"}, "paths": ["x"], "context": ["x"]}
+    made = builtins.enable(
+        {name: {one.required: keys[one.required]} if one.required else {} for name, one in builtins.TABLE.items()}
+    )
+    assert {f"builtin/{name}.rego" for name in builtins.TABLE} < set(made.texts)

@@ -1,0 +1,241 @@
+"""The contract of `cupcake eval`: the same answers, the same words, the same refusals; and Claude Code's shapes."""
+
+import json
+import os
+
+import governing
+import pytest
+from governing import answer, ask, bash, decision, event, policy, project
+
+import making
+import using
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_rule_that_holds_denies_with_its_reason():
+    project({"safety": policy("opencode.safety", governing.NO_VERIFY, tools=["Bash"])})
+    assert await answer(bash("git  commit   --no-verify")) == {"decision": "deny", "reason": "hooks must run"}
+    assert await answer(bash("git status")) == {"decision": "allow"}
+
+
+@pytest.mark.parametrize(
+    ("verb", "printed"),
+    [
+        ("halt", {"decision": "block", "reason": "because"}),
+        ("deny", {"decision": "deny", "reason": "because"}),
+        ("block", {"decision": "block", "reason": "because"}),
+        ("ask", {"decision": "ask", "reason": "because"}),
+    ],
+)
+async def test_each_verb_is_printed_as_the_original_prints_it(verb, printed):
+    project({"p": policy("opencode.p", decision(verb))})
+    assert await answer(bash("ls")) == printed
+
+
+async def test_context_and_modifications_are_allowed_with_what_they_say():
+    changed = 'modify contains {"rule_id": "M", "reason": "quieter", "updated_input": {"command": "ls -q"}}'
+    project({"p": policy("opencode.p", 'add_context contains "mind the gap"\n')})
+    assert await answer(bash("ls")) == {"context": ["mind the gap"], "decision": "allow"}
+    project({"q": policy("opencode.q", changed)})
+    made = await answer(bash("ls", timeout=5))
+    assert made["decision"] == "allow"
+    assert made["context"][0] == "quieter"
+    assert made["updated_input"] == {"command": "ls -q", "timeout": 5}
+
+
+async def test_several_violations_are_listed_as_in_the_original():
+    body = decision("deny", "one", rule="A") + decision("deny", "two", rule="B") + decision("deny", "x", severity="LOW")
+    project({"p": policy("opencode.p", body)})
+    reason = (await answer(bash("ls")))["reason"]
+    assert reason == "Multiple high-severity policy violations detected: [A] one; [B] two"
+
+
+async def test_policies_see_the_original_names_and_ours():
+    body = """
+deny contains {"rule_id": "R", "reason": json.marshal(seen), "severity": "HIGH"}
+seen := [input.tool, input.tool_name, input.args.filePath, input.tool_input.filePath, input.session_id, input.call_id,
+	input.hook_event_name, input.resolved_file_path, input.original_file_path, input.is_symlink]
+"""
+    here = project({"p": policy("opencode.p", body)})
+    seen = json.loads((await answer(event("edit", filePath="x.py")))["reason"])
+    assert seen == [
+        "edit", "Edit", "x.py", "x.py", "ses_1", "call_1", "PreToolUse", os.path.join(os.path.realpath(here), "x.py"),
+        "x.py", False,
+    ]  # fmt: skip
+
+
+async def test_results_of_tools_are_judged_after_them():
+    body = decision("block", "leaks", when='contains(input.tool_response.output, "done")')
+    project({"p": policy("opencode.p", body, events=["PostToolUse"])})
+    assert await answer(event("bash", "PostToolUse", command="x")) == {"decision": "block", "reason": "leaks"}
+    assert await answer(event("bash", command="x")) == {"decision": "allow"}
+
+
+async def test_a_request_for_a_permission_is_decided_and_left_to_the_person_where_no_policy_speaks():
+    given = {
+        "hook_event_name": "PermissionRequest", "session_id": "s", "cwd": os.getcwd(), "permission_id": "p",
+        "permission_type": "bash", "title": "run", "metadata": {"command": "rm -rf /"},
+    }  # fmt: skip
+    project({"p": policy("opencode.p", governing.NO_VERIFY, tools=["Bash"])})
+    assert (await answer(given))["decision"] == "ask"
+    body = decision("deny", "no", when='contains(input.tool_input.command, "rm")')
+    project({"q": policy("opencode.q", body, events=["PermissionRequest"], tools=["Bash"])})
+    assert (await answer(given))["decision"] == "deny"
+
+
+async def test_policies_are_found_from_the_events_project_upwards(tmp_path):
+    here = project({"p": policy("opencode.p", decision("deny", "outer"))}, folder=str(tmp_path / "outer"))
+    inner = os.path.join(here, "a", "b")
+    os.makedirs(inner)
+    assert (await answer(bash("ls", cwd=inner)))["reason"] == "outer"
+    project({"p": policy("opencode.p", decision("deny", "inner"))}, folder=inner)
+    assert (await answer(bash("ls", cwd=inner)))["reason"] == "inner"
+
+
+async def test_policies_beside_the_process_hold_where_the_event_has_none(tmp_path):
+    project({"p": policy("opencode.p", decision("deny", "mine"))})
+    assert (await answer(bash("ls", cwd="/nonexistent/folder")))["reason"] == "mine"
+
+
+async def test_a_policy_dir_is_read_as_the_original_reads_it(tmp_path):
+    here = project({"p": policy("opencode.p", decision("deny", "there"))}, folder=str(tmp_path / "there"))
+    for given in (here, os.path.join(here, ".cupcake"), os.path.join(here, "policies")):
+        assert (await answer(bash("ls"), policy_dir=given))["reason"] == "there"
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, "there is no"),
+        ({"system/evaluate.rego": governing.EVALUATE}, "policies/opencode"),
+        ({"policies/opencode/p.rego": "package x\nimport rego.v1\ndeny contains {"}, "p.rego:3"),
+        ({"policies/opencode/p.rego": policy("opencode.p", decision("deny"))}, "evaluate.rego"),
+        ({"policies/opencode/p.rego": "package cupcake.policies.p\nimport rego.v1\n" + decision("deny")}, "METADATA"),
+        ({"policies/opencode/p.rego": policy("p", decision("deny"), events=[], tools=["Bash"])}, "required_events"),
+        ({"policies/opencode/.keep": "", "rulebook.yml": "builtins: {protected_paths: {enabled: true}}"}, "`paths`"),
+        ({"policies/opencode/.keep": "", "rulebook.yml": "signals: [1]"}, "signals"),
+        ({"policies/opencode/.keep": "", "rulebook.yml": "a: [b"}, "rulebook.yml:1"),
+        (
+            {
+                "system/evaluate.rego": governing.EVALUATE,
+                "policies/opencode/p.rego": policy("p", "deny contains x if { x := http.send({}) }"),
+            },
+            "p.rego:8",
+        ),
+        ({"policies/opencode/p.rego": b"\xff\xfe"}, "UTF-8"),
+    ],
+)
+async def test_without_usable_policies_there_is_no_decision_and_the_reason_names_file_and_line(files, says):
+    for name, text in files.items():
+        making.write(os.path.join(".cupcake", name), text)
+    made = await ask(bash("ls"))
+    assert (made["exit"], made["decision"]) == (1, None)
+    assert says in "\n".join(made["said"])
+
+
+async def test_every_fault_of_every_file_is_said():
+    project({"one": "package", "two": "package cupcake.policies.two\nimport rego.v1\n"})
+    said = "\n".join((await ask(bash("ls")))["said"])
+    assert "one.rego:1" in said
+    assert "two.rego:1" in said
+
+
+CLAUDE = {"session_id": "s", "cwd": "", "transcript_path": "/t", "permission_mode": "auto"}
+
+
+def claude(name, **more):
+    return {**CLAUDE, "cwd": os.getcwd(), "hook_event_name": name, **more}
+
+
+def bash_of_claude(name="PreToolUse"):
+    return claude(name, tool_name="Bash", tool_input={"command": "ls", "timeout": 3}, tool_response={})
+
+
+@pytest.mark.parametrize("verb", ["halt", "deny", "block", "ask"])
+async def test_claude_is_answered_in_its_own_words_before_a_tool(verb):
+    project({"p": policy("claude.p", decision(verb))}, harness="claude")
+    kind = "ask" if verb == "ask" else "deny"
+    assert await answer(bash_of_claude(), "claude") == {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse", "permissionDecision": kind, "permissionDecisionReason": "because",
+        }
+    }  # fmt: skip
+
+
+async def test_claude_is_told_nothing_where_nothing_is_to_be_said():
+    project({"p": policy("claude.p", decision("deny", when="false"))}, harness="claude")
+    assert await answer(bash_of_claude(), "claude") == {}
+
+
+async def test_claude_gets_the_whole_changed_input():
+    changed = 'modify contains {"rule_id": "M", "reason": "r", "updated_input": {"command": "pwd"}}'
+    project({"p": policy("claude.p", changed)}, harness="claude")
+    made = (await answer(bash_of_claude(), "claude"))["hookSpecificOutput"]
+    assert (made["permissionDecision"], made["updatedInput"]) == ("allow", {"command": "pwd", "timeout": 3})
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "printed"),
+    [
+        ("PostToolUse", None, {"decision": "block", "reason": "because"}),
+        ("Stop", {}, {"decision": "block", "reason": "because"}),
+        ("SubagentStop", {}, {"decision": "block", "reason": "because"}),
+        ("UserPromptSubmit", {"prompt": "x"}, {"decision": "block", "reason": "because"}),
+        ("SessionStart", {}, {"continue": False, "stopReason": "because"}),
+        (
+            "PermissionRequest",
+            None,
+            {
+                "hookSpecificOutput": {
+                    "hookEventName": "PermissionRequest", "decision": {"behavior": "deny", "message": "because"},
+                }
+            },
+        ),
+    ],
+)  # fmt: skip
+async def test_claudes_other_events_have_shapes_of_their_own(name, more, printed):
+    project({"p": policy("claude.p", decision("block"), events=[name])}, harness="claude")
+    given = bash_of_claude(name) if more is None else claude(name, **more)
+    assert await answer(given, "claude") == printed
+
+
+async def test_claude_gets_context_where_it_takes_any():
+    project(
+        {"p": policy("claude.p", 'add_context contains "a"\n', events=["UserPromptSubmit", "Stop"])}, harness="claude"
+    )
+    made = await answer(claude("UserPromptSubmit", prompt="x"), "claude")
+    assert made == {"hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "additionalContext": "a"}}
+    assert await answer(claude("Stop"), "claude") == {}
+
+
+async def test_a_missing_decision_stops_claude_too():
+    assert (await ask({}, "claude"))["exit"] == 2
+
+
+@pytest.mark.parametrize("harness", ["cursor", "factory", "", "x"])
+async def test_other_agents_are_refused(harness):
+    assert (await ask(bash("ls"), harness))["decision"] is None
+
+
+def test_the_program_is_a_stand_in_for_cupcake():
+    project({"safety": policy("opencode.safety", governing.NO_VERIFY, tools=["Bash"])})
+    given = json.dumps(bash("git commit --no-verify"), indent=2)
+    done = using.run("eval", "--harness", "opencode", stdin=given)
+    assert (done.code, done.out, done.err) == (0, '{"decision":"deny","reason":"hooks must run"}\n', "")
+    done = using.run("--log-level", "debug", "eval", "--harness=opencode", "--strict", stdin=given)
+    assert (done.code, done.json["decision"]) == (1, "deny")
+    assert "safety.rego:10: deny GIT_NO_VERIFY" in done.err
+    done = using.run("eval", "--harness", "opencode", stdin="{")
+    assert (done.code, done.out) == (1, "")
+    assert "no JSON" in done.err
+    done = using.run("eval", "--harness", "claude", stdin=b"\xff")
+    assert (done.code, done.out) == (2, "")
+
+
+def test_the_programs_own_grammar_knows_eval_too():
+    project({"safety": policy("opencode.safety", governing.NO_VERIFY, tools=["Bash"])})
+    given = json.dumps(bash("ls"))
+    assert using.ok("--quiet", "eval", "--harness", "opencode", stdin=given).json == {"decision": "allow"}
+    assert using.run("eval", stdin=given).code == 2
+    assert "--harness" in using.ok("eval", "--help").out

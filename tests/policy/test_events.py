@@ -1,0 +1,178 @@
+"""Events: what is taken, what is refused, and what policies find in their input."""
+
+import os
+
+import governing
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyplug.policy import patches
+from anyplug.policy.events import TOOL_NAMES, BadEvent, parse, read
+
+
+def document(given_event, harness="opencode"):
+    return read(harness, given_event).document
+
+
+BROKEN = [
+    [],
+    "text",
+    None,
+    {},
+    {"hook_event_name": 3},
+    governing.event() | {"hook_event_name": "Bogus"},
+    governing.event() | {"hook_event_name": "Stop"},
+    governing.event() | {"session_id": 1},
+    governing.event() | {"session_id": None},
+    governing.event() | {"cwd": []},
+    governing.event() | {"tool": {}},
+    {key: value for key, value in governing.event().items() if key != "args"},
+    {key: value for key, value in governing.event().items() if key != "tool"},
+    governing.event(name="PostToolUse") | {"result": None},
+    governing.event(name="PostToolUse") | {"result": {"success": "yes"}},
+    {key: value for key, value in governing.event(name="PostToolUse").items() if key != "result"},
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_what_is_no_event_is_refused(broken):
+    with pytest.raises(BadEvent):
+        read("opencode", broken)
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"\xff\xfe", b"nul", b"{} {}", b'{"a": NaN}', b"[" * 100_000])
+def test_what_is_no_json_is_refused(raw):
+    with pytest.raises(BadEvent):
+        parse(raw)
+
+
+def test_what_is_nested_too_deeply_is_refused():
+    deep = []
+    for _ in range(200):
+        deep = [deep]
+    with pytest.raises(BadEvent, match="deep"):
+        read("opencode", governing.event() | {"args": deep})
+
+
+def test_what_would_take_for_ever_to_read_is_refused():
+    with pytest.raises(BadEvent, match="longer"):
+        read("opencode", governing.bash("x" * 200_000))
+    with pytest.raises(BadEvent, match="files"):
+        read("opencode", governing.event("apply_patch", patchText="*** Delete File: x\n" * 501))
+    with pytest.raises(BadEvent, match="MiB"):
+        parse(b" " * (33 << 20))
+
+
+@pytest.mark.parametrize("args", [None, [], 7, "text", {"command": 3}, {"filePath": None}, {"command": "a\0b"}])
+def test_arguments_may_be_any_json(args):
+    made = document(governing.event() | {"args": args})
+    assert made["tool_name"] == "Bash"
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [*TOOL_NAMES.items(), ("apply_patch", "apply_patch"), ("x_y", "x_y")])
+def test_tool_names_are_those_of_policies(theirs, ours):
+    assert document(governing.event(theirs))["tool_name"] == ours
+
+
+def test_unknown_keys_stay_and_originals_too():
+    made = document(governing.bash(" ls   -l ") | {"agent": "build", "new": [1]})
+    assert (made["new"], made["agent"], made["call_id"], made["tool"]) == ([1], "build", "call_1", "bash")
+    assert made["args"]["command"] == " ls   -l "
+    assert made["tool_input"]["command"] == "ls -l"
+
+
+def test_paths_are_where_they_really_are(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    cwd = os.path.realpath(tmp_path)
+
+    def seen(path):
+        made = document(governing.event("edit", cwd=cwd, filePath=path, oldString="a", newString="b"))
+        return made["resolved_file_path"], made["original_file_path"], made["is_symlink"]
+
+    assert seen("link/x.py") == (f"{cwd}/real/x.py", "link/x.py", False)
+    assert seen("link") == (f"{cwd}/real", "link", True)
+    assert seen("dangling") == (f"{cwd}/nowhere", "dangling", True)
+    assert seen("no/../real/y") == (f"{cwd}/real/y", "no/../real/y", False)
+    assert seen("/etc/../etc/hosts")[0] == os.path.realpath("/etc/hosts")
+    assert seen("a\0b")[0]
+
+
+def test_edits_have_the_names_that_policies_of_every_agent_know():
+    made = document(governing.event("edit", filePath="f", oldString="a", newString="b"))["tool_input"]
+    assert (made["file_path"], made["old_string"], made["new_string"]) == ("f", "a", "b")
+    assert document(governing.event("write", filePath="f", content="c"))["tool_input"]["new_string"] == "c"
+
+
+def test_a_command_runs_where_its_workdir_says(tmp_path):
+    (tmp_path / "sub").mkdir()
+    made = document(governing.bash("rm ./x", cwd=str(tmp_path)) | {"args": {"command": "rm ./x", "workdir": "sub"}})
+    assert made["affected_parent_directories"] == [os.path.join(os.path.realpath(tmp_path), "sub", "x")]
+
+
+def test_a_patch_is_also_the_edits_that_it_consists_of():
+    text = "*** Begin Patch\n*** Add File: new.py\n+one\n*** Update File: old.py\n*** Move to: moved.py\n-a\n+b\n"
+    made = read("opencode", governing.event("apply_patch", patchText=text + "*** Delete File: gone.py\n*** End Patch"))
+    views = [(tool, view["tool_input"]["file_path"], view["tool_input"]["new_string"]) for tool, view in made.views]
+    assert views == [
+        ("Write", "new.py", "one"),
+        ("Write", "moved.py", ""),
+        ("Edit", "old.py", "b"),
+        ("Edit", "gone.py", ""),
+    ]
+    assert [touched["action"] for touched in made.document["patched_files"]] == ["add", "move", "update", "delete"]
+
+
+def test_a_unified_diff_is_read_too():
+    found = patches.touches("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/new.py\n+c\n")
+    assert [(touch.path, touch.action) for touch in found] == [("x.py", "update"), ("new.py", "add")]
+
+
+@pytest.mark.parametrize(
+    "written", ["a\u2028/../.env", "a\x0c/../.env", "a\r/../.env", "\ufeff.env", ".env \ufeff", ".env:", ".env:x"]
+)
+def test_a_path_in_a_patch_is_the_one_that_the_tool_finds(written):
+    found = patches.touches(f"*** Begin Patch\n*** Update File: {written}\n+x\n*** End Patch")
+    assert ".env" in {os.path.normpath(touch.path) for touch in found}
+    assert {touch.after for touch in found} == {"x"}
+
+
+def test_a_header_of_another_kind_hides_nothing_of_a_patch():
+    found = patches.touches("*** Add File: .env\n+a\n--- a/decoy\n+b\n*** Add File: decoy\n")
+    assert next(touch.after for touch in found if touch.path == ".env") == "a\nb"
+
+
+def test_claudes_events_keep_their_own_shape():
+    given_event = {
+        "hook_event_name": "PreToolUse", "session_id": "s", "cwd": "/w", "transcript_path": "/t",
+        "permission_mode": "auto", "tool_name": "MultiEdit",
+        "tool_input": {"file_path": "a", "edits": [{"old_string": "x", "new_string": "y"}]},
+    }  # fmt: skip
+    made = document(given_event, "claude")
+    assert made["permission_mode"] == "auto"
+    assert made["tool_input"]["edits"][0]["resolved_file_path"] == "/w/a"
+    written = {**given_event, "tool_name": "Write", "tool_input": {"file_path": "a", "content": "c"}}
+    assert document(written, "claude")["tool_input"]["new_string"] == "c"
+    prompt = {"hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/w", "prompt": "hi"}
+    assert read("claude", prompt).tool == ""
+    with pytest.raises(BadEvent):
+        read("claude", {**given_event, "tool_name": None})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+ARGUMENTS = st.dictionaries(
+    st.sampled_from(["command", "filePath", "path", "edits", "content", "patchText", "workdir", "x"]), JSON
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from([*TOOL_NAMES, "apply_patch", "multiedit", "x"]), JSON | ARGUMENTS, JSON)
+def test_no_event_of_any_shape_breaks_the_reader(tool, args, extra):
+    made = read("opencode", {**governing.event(tool, cwd="/nowhere"), "args": args, "extra": extra})
+    assert made.document["args"] == args

@@ -1,0 +1,142 @@
+"""`anyplug policy`: for people who write policies."""
+
+import json
+import os
+
+import pytest
+from governing import NO_VERIFY, bash, decision, policy, project
+
+import making
+import using
+
+EVENT = '{"tool": "bash", "args": {"command": "git commit --no-verify"}}'
+
+
+@pytest.mark.parametrize("harness", ["opencode", "claude", "anyplug"])
+def test_what_init_writes_can_be_used_as_it_is(harness):
+    using.ok("policy", "init", "--harness", harness)
+    done = using.ok("policy", "test", "--json").json
+    assert (done["passed"], done["failed"]) == (3, 0)
+    assert using.ok("policy", "validate", "--json").json["remarks"] == []
+    (row,) = using.ok("policy", "inspect", "--json").json
+    assert (row["harness"], row["verbs"]) == (harness, ["deny", "ask"])
+
+
+def test_init_leaves_alone_what_is_there():
+    project({"publishing": "mine"})
+    assert "publishing.rego" not in using.ok("policy", "init").out
+    assert using.read(".cupcake/policies/opencode/publishing.rego") == "mine"
+
+
+def test_validate_names_file_and_line_of_everything():
+    body = 'deny contains {"reason": "x"} if input.tool\nask := true\n'
+    project({"p": policy("opencode.p", body, events=["PreTolUse"], signals=["gone"]), "q": policy("q", "x := 1\n")})
+    done = using.run("policy", "validate")
+    assert done.code == 1
+    for said in (
+        "p.rego:9: error: a decision of `deny` lacks severity and rule_id (malformed_decision)",
+        "p.rego:10: warning: `ask` is no set",
+        "p.rego:1: warning: no agent sends PreTolUse",
+        "p.rego:1: error: the rulebook has no signal `gone`",
+        "q.rego:6: warning: it has no rule named after a verb",
+    ):
+        assert said in done.out
+    project({"p": "package cupcake.policies.p\nimport rego.v1\ndeny contains x if { y }\n"})
+    done = using.run("policy", "validate", "--json")
+    assert (done.code, done.json["valid"]) == (1, False)
+    assert done.json["remarks"][0]["file"].endswith("p.rego")
+
+
+def test_without_policies_every_action_says_what_to_do():
+    for action in ("validate", "inspect", "test"):
+        assert "policy init" in using.fails(1, "policy", action).err
+    project()
+    using.fails(2, "policy", "test")
+    using.fails(2, "policy", "explain")
+    using.fails(2, "policy", "replay")
+    using.fails(2, "policy", "explain", "{")
+    using.fails(2, "policy", "explain", "[]")
+    using.fails(2, "policy", "replay", "x.rego", "--since", "yesterday")
+
+
+def test_examples_that_are_not_as_expected_are_shown():
+    project({"p": policy("opencode.p", NO_VERIFY)})
+    examples = [
+        {"name": "right", "event": json.loads(EVENT), "decision": "deny", "rule": "GIT_NO_VERIFY", "reason": "hooks"},
+        {"name": "wrong", "event": json.loads(EVENT), "decision": "allow"},
+        {"name": "another reason", "event": json.loads(EVENT), "decision": "deny", "reason": "tests"},
+        {"name": "no event", "event": {"hook_event_name": "x"}, "decision": "deny"},
+    ]
+    making.write(".cupcake/policies/opencode/p.test.json", json.dumps(examples))
+    done = using.run("policy", "test")
+    assert done.code == 1
+    assert "p.test.json: wrong: expected allow, got deny: hooks must run" in done.out
+    assert "another reason: the reason is: hooks must run" in done.out
+    assert "no event: hook_event_name must be one of" in done.out
+    assert "1 of 4 examples as expected." in done.out
+
+
+def test_examples_say_what_signals_answer():
+    body = decision("deny", when='input.signals.branch == "main"')
+    project({"p": policy("opencode.p", body, signals=["branch"])}, rulebook="signals: {branch: exit 1}")
+    cases = [("main", "deny"), ("feature", "allow")]
+    making.write(
+        ".cupcake/p.test.yml",
+        "".join(
+            f"- {{event: {{tool: bash}}, signals: {{branch: {name}}}, decision: {word}}}\n" for name, word in cases
+        ),
+    )
+    assert "2 of 2" in using.ok("policy", "test").out
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "- 1", "- {event: {}}", "- {event: {}, decision: no}", "- {event: {}, x: 1}", "["]
+)
+def test_examples_that_cannot_be_read_are_a_fault(text):
+    project({"p": policy("opencode.p", NO_VERIFY)})
+    making.write(".cupcake/p.test.yml", text)
+    assert "p.test.yml" in using.fails(1, "policy", "test").err
+
+
+def test_explain_shows_which_rules_held_and_who_was_not_asked():
+    project(
+        {
+            "p": policy("opencode.p", NO_VERIFY, tools=["Bash"]),
+            "q": policy("opencode.q", decision("deny", when='input.tool_name == "Edit"'), tools=["Edit"]),
+            "r": policy("opencode.r", decision("ask"), events=["PostToolUse"]),
+        }
+    )
+    done = using.ok("policy", "explain", EVENT).out
+    assert done.startswith("deny: ")
+    assert ".cupcake/policies/opencode/p.rego:10: deny GIT_NO_VERIFY (HIGH)" in done
+    assert "q.rego: it asks for the tools Edit" in done
+    assert "r.rego: it asks for PostToolUse; it was evaluated with those that are concerned" in done
+    shown = using.ok("policy", "explain", "-", "--json", stdin=EVENT).json
+    assert shown["fired"]
+    assert shown["input"]["tool_name"] == "Bash"
+    assert shown["policies"][1] == {
+        "policy": "cupcake.policies.opencode.q", "file": ".cupcake/policies/opencode/q.rego", "asked": False,
+        "why": "it asks for the tools Edit",
+    }  # fmt: skip
+
+
+def test_replay_lists_what_a_candidate_would_decide_otherwise(tmp_path):
+    project({"p": policy("opencode.p", NO_VERIFY, tools=["Bash"])})
+    for command in ("git commit --no-verify", "git push --force", "ls"):
+        using.run("eval", "--harness", "opencode", stdin=json.dumps(bash(command)))
+    elsewhere = project({"p": policy("opencode.p", NO_VERIFY)}, folder=str(tmp_path / "elsewhere"))
+    using.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls", cwd=elsewhere)))
+    candidate = policy("opencode.p", NO_VERIFY.replace("--no-verify", "--force"), tools=["Bash"])
+    path = making.write(os.path.abspath("candidate/p.rego"), candidate)
+    done = using.ok("policy", "replay", path, "--since", "1d", "--json").json
+    assert (done["events"], done["elsewhere"]) == (3, 1)
+    assert [(one["about"], one["before"], one["after"]) for one in done["changes"]] == [
+        ("git commit --no-verify", "deny", "allow"),
+        ("git push --force", "allow", "deny"),
+    ]
+    assert "2 of 3 recorded calls would be decided otherwise." in using.ok("policy", "replay", path).out
+    beside = making.write(os.path.abspath("candidate/q.rego"), policy("opencode.q", decision("ask"), tools=["Bash"]))
+    changes = using.ok("policy", "replay", beside, "--json").json["changes"]
+    assert [one["after"] for one in changes] == ["ask", "ask"]
+    broken = making.write(os.path.abspath("candidate/r.rego"), "package")
+    assert "r.rego:1" in using.fails(1, "policy", "replay", broken).err

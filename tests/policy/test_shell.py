@@ -1,0 +1,64 @@
+"""Shell commands as policies see them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anyplug.policy import shell
+
+
+@pytest.mark.parametrize(
+    ("command", "made"),
+    [
+        ("  git   commit\t-m  x ", "git commit -m x"),
+        ("git\ncommit", "git commit"),
+        ("echo 'a   b'  \"c   d\"", "echo 'a   b' \"c   d\""),
+        (r"echo a\  \ b", r"echo a\  \ b"),
+        ("echo 'open   quote", "echo 'open   quote"),
+        ("", ""),
+        ("   ", ""),
+    ],
+)
+def test_blanks_are_one_blank_outside_of_quotes(command, made):
+    assert shell.normalised(command) == made
+
+
+@given(st.text(alphabet="ab '\"\\\t\n;|>&$`(){}", max_size=40))
+def test_reading_never_fails_and_normalising_twice_changes_nothing_more(command):
+    once = shell.normalised(command)
+    if "'" not in command and '"' not in command and "\\" not in command:
+        assert shell.normalised(once) == once
+    shell.simple_commands(command)
+    shell.path_words(command)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("a b; c && d | e", [("a", "b"), ("c",), ("d",), ("e",)]),
+        ("a $(b c) `d`", [("a", "", ""), ("b", "c"), ("d",)]),
+        ('a "x $(rm y)"', [("a", "x "), ("rm", "y")]),
+        ('a "$(b "$(c d)")" e', [("a", "", "e"), ("b", ""), ("c", "d")]),
+        ("a '$(not run)'", [("a", "$(not run)")]),
+        ("a $(unclosed b", [("a", ""), ("unclosed", "b")]),
+        ("'a'\"b\"c", [("abc",)]),
+        ("sh -c 'x y; z'", [("sh", "-c", "x y; z"), ("x", "y"), ("z",)]),
+        ("bash -lc 'x'", [("bash", "-lc", "x"), ("x",)]),
+        ("eval x y", [("eval", "x", "y"), ("x", "y")]),
+        ("(a; b)", [("a",), ("b",)]),
+    ],
+)
+def test_a_line_is_cut_into_its_simple_commands(command, words):
+    assert [simple.words for simple in shell.simple_commands(command)] == words
+
+
+def test_files_that_are_written_are_told_apart_from_words():
+    (simple,) = shell.simple_commands("a >b 2>>c <d x")
+    assert simple.words == ("a", "d", "x")
+    assert simple.writes == ("b", "c")
+
+
+def test_paths_are_found_among_the_words_and_cut_at_a_glob():
+    assert shell.path_words("rm -rf /a/b ./c src/*.py ~/x plain $HOME/y *.txt") == [
+        "/a/b", "./c", "src", "~/x", "$HOME/y", "."
+    ]  # fmt: skip
