@@ -18,7 +18,7 @@ sleep 701 &
 env -i setsid sleep 702 </dev/null >/dev/null 2>&1 &
 (setsid sh -c 'trap "" TERM HUP INT; while :; do sleep 703; done' </dev/null >/dev/null 2>&1 &)
 sleep 0.3
-touch "$HOME/busy-$1"
+touch "${CYCLOPONE_DATA_DIR:-$HOME}/busy-$1"
 exec sleep 704
 """
 HOST = """
@@ -27,7 +27,7 @@ from anyplug import Host
 
 async def main():
     async with Host(sys.argv[1:], roots=[], watch=False) as h:
-        print(h._runner._guard._tag, h._runner._scratch, flush=True)
+        print(h._runner.guard._tag, h._runner._scratch, flush=True)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(h.call, "busy")
             tasks.start_soon(h.call, "bundle.act")
@@ -46,7 +46,7 @@ def busy(cyclop, stavrobot, home):
         [sys.executable, "-c", HOST, *folders], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     tag, scratch = host.stdout.readline().split()
-    marks = [os.path.join(os.environ["HOME"], "busy-"), str(home / "data" / "bundle" / "home" / "busy-")]
+    marks = [str(home / "data" / "busy" / "busy-"), str(home / "data" / "bundle" / "home" / "busy-")]
     assert looking.until(lambda: all(map(os.path.exists, marks)))
     yield host, int(tag), scratch
     host.kill()
@@ -67,7 +67,7 @@ def test_nothing_survives_a_host_that_dies(busy, number):
     assert looking.until(lambda: not os.path.exists(scratch))
 
 
-def test_nothing_survives_when_the_hosts_whole_group_is_killed(cyclop):
+def test_nothing_survives_when_the_hosts_whole_group_is_killed(cyclop, home):
     folder = cyclop("busy", BUSY)
     program = HOST.replace('tasks.start_soon(h.call, "bundle.act")', "pass")
     host = subprocess.Popen(
@@ -78,7 +78,7 @@ def test_nothing_survives_when_the_hosts_whole_group_is_killed(cyclop):
         start_new_session=True,
     )
     tag = int(host.stdout.readline().split()[0])
-    assert looking.until(lambda: os.path.exists(os.path.join(os.environ["HOME"], "busy-")))
+    assert looking.until(lambda: os.path.exists(home / "data" / "busy" / "busy-"))
     os.killpg(host.pid, signal.SIGKILL)
     host.communicate()
     assert looking.until(lambda: not looking.tagged(tag)), looking.tagged(tag)

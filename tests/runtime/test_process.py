@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import subprocess
 import sys
 
 import anyio
@@ -43,11 +44,11 @@ async def run(request, tmp_path):
             fields |= {"tmp": str(cover), "visible": (str(tmp_path),)}
         return await runner(Program(**(fields | changes)))
 
-    run_it.tag = runner._guard._tag
+    run_it.tag = runner.guard._tag
     run_it.folder = tmp_path
     yield run_it
     await anyio.to_thread.run_sync(runner.close)
-    assert looking.tagged(runner._guard._tag) == {}
+    assert looking.tagged(runner.guard._tag) == {}
 
 
 async def test_it_gives_exit_code_and_both_streams(run):
@@ -224,19 +225,24 @@ async def test_a_spawner_that_somebody_killed_fails_its_calls_at_once_and_is_rep
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call, "sleep 606")
-            while not any("sleep 606" in command for command in looking.tagged(runner._guard._tag).values()):
+            while not any("sleep 606" in command for command in looking.tagged(runner.guard._tag).values()):
                 await anyio.sleep(0.02)
             runner._namespaced._process.kill()
         await call("exit 0")
     finally:
         await anyio.to_thread.run_sync(runner.close)
     assert endings == ["lost", "exited"]
-    assert looking.tagged(runner._guard._tag) == {}
+    assert looking.tagged(runner.guard._tag) == {}
 
 
 def test_the_programs_beside_the_host_need_nothing_but_the_standard_library():
-    folder = os.path.dirname(process.__file__)
-    for name in ("guardian.py", "spawner.py"):
-        with open(os.path.join(folder, name), encoding="utf-8") as file:
-            words = [line.split()[1].partition(".")[0] for line in file if line.startswith(("import ", "from "))]
-        assert set(words) <= set(sys.stdlib_module_names)
+    code = (
+        "import sys; sys.path.append(sys.argv[1])\n"
+        "import anyplug.runtime.guardian, anyplug.runtime.confine.spawner\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    packages = os.path.join(os.path.dirname(process.__file__), "..", "..")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, packages], capture_output=True, text=True, check=True
+    )
+    assert set(done.stdout.split()) <= {*sys.stdlib_module_names, "__main__", "anyplug"}

@@ -45,7 +45,7 @@ class Peer:
         self.frames = []
         self.ends = []
         self.logged = b""
-        self.session = Session(program, runner.spawn, receive=self.receive, ended=self.ends.append, log=self.log)
+        self.session = Session(program, runner.direct, receive=self.receive, ended=self.ends.append, log=self.log)
 
     def receive(self, frame):
         self.frames.append(frame)
@@ -79,7 +79,7 @@ class Peer:
 async def start(tmp_path):
     """Start peers; see to it that neither processes nor files nor tasks are left of them."""
     runner = Runner(str(tmp_path / "locks"))
-    runner.spawn._guard._ensure()
+    runner.direct._guard._ensure()
     files, tasks = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
     peers = []
 
@@ -96,7 +96,7 @@ async def start(tmp_path):
     assert len(os.listdir("/proc/self/fd")) == files
     assert len(asyncio.all_tasks()) == tasks
     await anyio.to_thread.run_sync(runner.close)
-    assert looking.tagged(runner._guard._tag) == {}
+    assert looking.tagged(runner.guard._tag) == {}
 
 
 # Framing
@@ -472,6 +472,46 @@ def test_no_sequence_of_bytes_hangs_a_session_or_leaves_a_waiter(lines, cut, cod
             assert good.frames == [{"id": "still"}, {"id": "there"}]
         finally:
             runner.close()
-        assert looking.tagged(runner._guard._tag) == {}
+        assert looking.tagged(runner.guard._tag) == {}
 
     anyio.run(work)
+
+
+# Deadlines, and frames that go out together
+
+
+async def test_each_answer_has_a_deadline_of_its_own(start):
+    peer = start("for frame in heard():\n    if frame['id'] == 'd': emit(id='d')")
+    session, begun = peer.session, time.monotonic()
+    futures = {name: session.expect(name, wait) for name, wait in (("a", 0.4), ("b", 0.1), ("c", 600.0), ("d", 0.3))}
+    session.send({"id": "d"})
+    assert (await futures["d"])["id"] == "d"
+    session.forget("d")
+    for name, wait in (("b", 0.1), ("a", 0.4)):
+        with pytest.raises(TimeoutError):
+            await futures[name]
+        assert time.monotonic() - begun >= wait
+    assert not futures["c"].done()
+    session.give_up("enough")
+    with pytest.raises(PeerGone):
+        await futures["c"]
+
+
+async def test_frames_that_are_sent_in_one_go_arrive_in_order_and_the_last_before_the_end(start):
+    peer = start("for frame in heard(): emit(said=frame['id'])")
+    for number in range(50):
+        peer.session.expect(str(number)).add_done_callback(lambda future: future.exception())
+        peer.session.send({"id": number, "pad": "x" * (5_000 if number % 7 == 0 else 1)})
+    await peer.session.stop({"id": "goodbye"})
+    assert [frame["said"] for frame in peer.frames] == [*range(50), "goodbye"]
+
+
+async def test_what_is_sent_to_a_peer_that_ends_that_moment_is_no_error(start):
+    peer = start("time.sleep(600)")
+    waiting = [peer.session.expect(str(number)) for number in range(3)]
+    peer.session.send({"id": "1"})
+    peer.session._hang_up()
+    await anyio.lowlevel.checkpoint()
+    peer.session.give_up("enough")
+    await peer.end()
+    assert all(isinstance(future.exception(), PeerGone) for future in waiting)

@@ -7,12 +7,12 @@ import secrets
 import shutil
 import stat
 import subprocess
-import sys
 import sysconfig
 
 import anyio
 import pytest
 
+import confining
 import making
 from anyplug.runtime import tmp
 from anyplug.runtime.program import TmpTaken
@@ -58,26 +58,9 @@ def locks(tmp_path):
     return str(tmp_path / "locks")
 
 
-def an_interpreter_for_everybody() -> str:
-    """An interpreter that an ordinary user may run, of the same version as ours; skips where there is none."""
-    if os.getuid() != 0:
-        return sys.executable
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    for path in (sys.executable, f"/usr/bin/python{version}", f"/usr/local/bin/python{version}"):
-        try:
-            if (
-                subprocess.run([path, "-c", "import json"], **ORDINARY, capture_output=True, check=False).returncode
-                == 0
-            ):
-                return path
-        except OSError:
-            continue
-    pytest.skip("no interpreter here that an ordinary user may run")
-
-
 @pytest.mark.parametrize("namespaces", [True, False])
 def test_an_ordinary_user_gets_a_tmp_of_their_own_for_each_call(namespaces, name):
-    interpreter = an_interpreter_for_everybody()
+    interpreter = confining.interpreter("ordinary")
     folder = f"/tmp/for-{name}"  # pytest's own folders are closed to other users
     try:
         plugin = making.stavrobot(folder, name, OWN_FILE.format(name=name).replace("env python3", f"env {interpreter}"))

@@ -58,6 +58,11 @@ class Guard:
             resource.setrlimit(RLIMIT_LOCKS, self._limits)
             _marking.release()
 
+    def marks(self, pid: int) -> bool:
+        """Whether a process comes from what was spawned here, even if its parents are gone."""
+        token, tag = self._token.encode(), f" {self._tag} ".encode()
+        return token in _read(f"/proc/{pid}/environ") or tag in _read(f"/proc/{pid}/limits")
+
     def close(self) -> None:
         """Let the guardian sweep once, and wait for it."""
         process, self._process = self._process, None
@@ -87,6 +92,14 @@ class Guard:
             cwd="/",
             start_new_session=True,  # what kills the host's group must not kill the guardian
         )
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _unlimited() -> bool:

@@ -4,6 +4,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+Purpose = Literal["run", "init", "resolve"]
 Ending = Literal["exited", "timed_out", "too_large", "not_started", "lost"]
 
 
@@ -19,6 +20,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     max_stderr: int = 0  # bytes kept from the start; the rest is read and dropped
     tmp: str = ""  # a folder that the program shall see as its /tmp; "" for the machine's own
     visible: tuple[str, ...] = ()  # with `tmp`: folders that stay visible even if they lie below /tmp
+    purpose: Purpose = "run"  # a call, setting the plugin up, or fetching what it depends on
+    writable: tuple[str, ...] = ()  # where it is confined: folders that this run alone may write to, too
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +33,15 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     stderr: bytes = b""
     errno: int = 0  # why it was not started
     reason: str = ""  # the same in words
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What was in force when a program ran; for the audit."""
+
+    layers: tuple[str, ...]
+    landlock: int  # its version; 0 if it is not in force
+    filter: str  # sha256 of the seccomp program; empty if there is none
+    limits: dict[str, int]
 
 
 class PrivateTmp(msgspec.Struct, frozen=True):
@@ -54,8 +66,12 @@ class Run(Protocol):
 class Child(Protocol):
     """A started process group, seen from a host that has to wait for it and to end it."""
 
-    pid: int | None  # where it is known
     fd: int  # becomes readable when there is something for `poll`
+
+    @property
+    def pid(self) -> int | None:
+        """The process, where it is known."""
+        ...
 
     def poll(self) -> Finished | None:
         """Say how it ended, or None if it still runs; to be called when `fd` is readable.

@@ -5,15 +5,18 @@ import secrets
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
 from anyplug.runtime import process, tmp
 from anyplug.runtime.guard import Guard
-from anyplug.runtime.namespaced import NamespacedSpawn, NamespacesRefused
 from anyplug.runtime.program import Finished, PrivateTmp, Program, Spawn
 from anyplug.runtime.spawn import DirectSpawn
+
+if TYPE_CHECKING:
+    from anyplug.runtime.confine.spawn import ConfinedSpawn
 
 AT_ONCE = 64  # programs that run at the same time; the others wait for their turn
 
@@ -25,27 +28,22 @@ class Runner:
         """`locks` is a folder for the locks of shared /tmp folders."""
         self._scratch = os.path.join(tempfile.gettempdir(), f"anyplug-{os.getpid()}-{secrets.token_hex(6)}")
         self._locks = locks
-        self._guard = Guard(self._scratch)
-        self._direct = DirectSpawn(self._guard)
-        self._namespaced: NamespacedSpawn | None = None
+        self.guard = Guard(self._scratch)
+        self.direct = DirectSpawn(self.guard)
+        self._namespaced: ConfinedSpawn | None = None
         self._starting = anyio.Lock()
         self._turns = anyio.Semaphore(AT_ONCE, fast_acquire=True)
         self.namespaces_refused = "" if namespaces else "switched off in settings.toml"
 
     @property
-    def spawn(self) -> Spawn:
-        """The way to start a process that stays up."""
-        return self._direct
-
-    @property
     def environment(self) -> dict[str, str]:
         """What every child carries so that it can be found again."""
-        return self._guard.environment
+        return self.guard.environment
 
-    async def __call__(self, program: Program) -> Finished:
-        """Run a program to its end."""
-        spawn: Spawn = self._direct
-        if program.tmp:
+    async def __call__(self, program: Program, spawn: Spawn | None = None) -> Finished:
+        """Run a program to its end; unconfined, unless another way to start it is given."""
+        spawn = spawn or self.direct
+        if program.tmp and spawn is self.direct:
             spawner = await self._spawner()
             assert spawner is not None  # `private_tmp` covers /tmp only where there is one
             spawn = spawner
@@ -53,9 +51,10 @@ class Runner:
             return await process.run(program, spawn)
 
     @asynccontextmanager
-    async def private_tmp(self, name: str) -> AsyncIterator[PrivateTmp]:
-        """Give a call its own /tmp/NAME; raises TmpTaken where it cannot."""
-        if await self._spawner() is not None:
+    async def private_tmp(self, name: str, *, has_own: bool = False) -> AsyncIterator[PrivateTmp]:
+        """Give a call its own /tmp/NAME; raises TmpTaken where it cannot. `has_own`: it is confined, and can cover."""
+        if has_own or await self._spawner() is not None:
+            os.makedirs(self._scratch, mode=0o700, exist_ok=True)
             folder = tmp.own_tmp(self._scratch, name)
         else:
             folder = tmp.shared_tmp(self._locks, name)
@@ -66,23 +65,26 @@ class Runner:
         """End everything."""
         if self._namespaced is not None:
             self._namespaced.close()
-        self._guard.close()
+        self.guard.close()
         if os.path.isdir(self._scratch):
             tmp.remove_tree(self._scratch)
 
-    async def _spawner(self) -> NamespacedSpawn | None:
+    async def _spawner(self) -> "ConfinedSpawn | None":
         """Give the spawner, started when first needed and again if someone killed it; None where refused."""
         if self.namespaces_refused:
             return None
         if self._namespaced is not None and self._namespaced.is_alive:
             return self._namespaced
+        # 15 ms with ctypes, which only confined programs need.
+        from anyplug.runtime.confine.spawn import ConfinedSpawn, NamespacesRefused
+
         async with self._starting:
             if self._namespaced is None or not self._namespaced.is_alive:
                 if self._namespaced is not None:
                     self._namespaced.close()
                 os.makedirs(self._scratch, mode=0o700, exist_ok=True)
                 try:
-                    self._namespaced = await anyio.to_thread.run_sync(NamespacedSpawn, self._guard)
+                    self._namespaced = await anyio.to_thread.run_sync(ConfinedSpawn, self.guard)
                 except NamespacesRefused as refusal:
                     self.namespaces_refused = str(refusal)
         return self._namespaced

@@ -1,10 +1,10 @@
 """One long-lived peer: newline-delimited JSON both ways, over the pipes of a child process.
 
-A frame is one JSON object on one line of at most LONGEST_LINE bytes. What is longer, or is no object, is
-skipped, counted and logged, and the session goes on. Frames are delivered in order. Writing never blocks: what
-the peer does not read yet waits in a buffer, and a peer that reads nothing for STALL_S, or lets the buffer
-grow past LARGEST_BUFFER, is given up; so is one that closes its end and lives on. When the peer ends, everyone
-who waits for it fails at once.
+A frame is one JSON object on one line, of at most LONGEST_LINE bytes unless its owner sets another limit. What is
+longer, or is no object, is skipped, counted and logged, and the session goes on. Frames are delivered in order;
+an owner who cannot follow may pause them. Writing never blocks: what the peer does not read yet waits in a
+buffer, and a peer that reads nothing for STALL_S, or lets the buffer grow past LARGEST_BUFFER, is given up; so is
+one that closes its end and lives on. When the peer ends, everyone who waits for it fails at once.
 
 The order of an orderly end: a last frame, stdin closed, STOP_S, SIGTERM, TERM_S, SIGKILL. All to the whole
 group, and what is left of the group when the process has ended is killed.
@@ -16,7 +16,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -36,6 +36,18 @@ DRAIN_LIMIT = 64  # chunks read after the end, in case a grandchild goes on writ
 LOGGED_FAULTS = 200  # bad lines that are logged; the rest is only counted, because writing costs more than sending
 
 Receive = Callable[[dict[str, Any]], None]
+
+
+class Sieve(Protocol):
+    """What a stream passes through, which may hold some of it back for a while."""
+
+    def feed(self, chunk: bytes, /) -> bytes:
+        """Take what came; give what comes out."""
+        ...
+
+    def end(self) -> bytes:
+        """Give what was held back."""
+        ...
 
 
 class PeerGone(Exception):
@@ -67,14 +79,27 @@ class Session:
         receive: Receive,
         ended: Callable[[PeerGone], None],
         log: Callable[[bytes], None],
+        sieve: Sieve | None = None,
+        longest_line: int = LONGEST_LINE,
+        skipped: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start it; raises OSError if it cannot be started. `receive` and `ended` are called on the loop."""
+        """Start it; raises OSError if it cannot be started.
+
+        `receive`, `ended` and `skipped`, which hears of a line that was too long, are called on the loop.
+        What it says on stderr passes through the `sieve` before anybody sees it.
+        """
         self._loop = asyncio.get_running_loop()
         self._receive = receive
         self._ended = ended
         self._log = log
+        self._sieve = sieve
+        self._longest_line = longest_line
+        self._skipped = skipped
         self._waiting: dict[str, asyncio.Future[Any]] = {}
+        self._deadlines: dict[str, float] = {}  # of those, in the loop's time
+        self._clock: asyncio.TimerHandle | None = None  # not later than the first of them
         self._unsent = bytearray()
+        self._is_due = False  # the loop is about to flush
         self._is_blocked = False  # the peer's pipe is full, and the loop says when it is not
         self._stall: asyncio.TimerHandle | None = None
         self._deaf: asyncio.TimerHandle | None = None
@@ -95,6 +120,11 @@ class Session:
         return self._gone
 
     @property
+    def is_given_up(self) -> bool:
+        """Whether it was told to end at once, and may not have ended yet."""
+        return bool(self._given_up)
+
+    @property
     def pid(self) -> int | None:
         """The peer's process, where it is known."""
         return self._child.pid
@@ -112,17 +142,21 @@ class Session:
             raise PeerGone("it is being stopped")
         self._unsent += msgspec.json.encode(frame) + b"\n"
         if not self._is_blocked:
-            self._flush()
+            self._flush_soon()
         if len(self._unsent) > LARGEST_BUFFER:
             self.give_up(f"it does not read: more than {LARGEST_BUFFER >> 20} MiB wait for it")
             raise PeerGone(self._given_up)
 
-    def expect(self, name: str) -> "asyncio.Future[Any]":
-        """Give a future for the answer of that name. It fails with PeerGone when the peer ends."""
+    def expect(self, name: str, timeout_s: float | None = None) -> "asyncio.Future[Any]":
+        """Give a future for the answer of that name. It fails with PeerGone when the peer ends, or TimeoutError."""
         if self._gone is not None:
             raise self._gone
         future = self._loop.create_future()
         self._waiting[name] = future
+        if timeout_s is not None:
+            self._deadlines[name] = until = self._loop.time() + timeout_s
+            if self._clock is None or until < self._clock.when():
+                self._set_clock(until)
         return future
 
     def answer(self, name: str, value: Any) -> bool:
@@ -136,6 +170,17 @@ class Session:
     def forget(self, name: str) -> None:
         """Stop waiting for an answer."""
         self._waiting.pop(name, None)
+        self._deadlines.pop(name, None)
+
+    def pause(self) -> None:
+        """Read no frames until `resume`: what the peer says meanwhile waits in its pipe, and then it waits itself."""
+        if self._stdout >= 0:
+            self._loop.remove_reader(self._stdout)
+
+    def resume(self) -> None:
+        """Read frames again."""
+        if self._stdout >= 0:
+            self._loop.add_reader(self._stdout, self._read_frames)
 
     def malformed(self, why: str) -> None:
         """Count a line that is no frame, and say so in the log."""
@@ -147,6 +192,10 @@ class Session:
         if self._gone is None and not self._given_up:
             self._given_up = reason
             self._child.signal(signal.SIGKILL)
+
+    async def left(self) -> None:
+        """Wait until it has ended, for a bounded time."""
+        await asyncio.wait((self._left,), timeout=KILL_S)
 
     async def stop(self, goodbye: Any = None) -> None:
         """Let the peer leave in order, and end it if it does not. To be shielded by the caller."""
@@ -184,8 +233,36 @@ class Session:
         self._loop.add_reader(self._stderr, self._read_stderr)
         self._loop.add_reader(self._child.fd, self._look)
 
+    def _set_clock(self, when: float) -> None:
+        """See to deadlines then. One timer is enough for all: nearly every answer comes in time."""
+        if self._clock is not None:
+            self._clock.cancel()
+        self._clock = self._loop.call_at(when, self._look_at_the_clock)
+
+    def _look_at_the_clock(self) -> None:
+        self._clock = None
+        now = self._loop.time()
+        for name in [name for name, until in self._deadlines.items() if until <= now]:
+            del self._deadlines[name]
+            future = self._waiting.pop(name, None)
+            if future is not None and not future.done():
+                future.set_exception(TimeoutError())
+        if self._deadlines:
+            self._set_clock(min(self._deadlines.values()))
+
+    def _flush_soon(self) -> None:
+        """Write at once to a peer that has nothing to do; one that has is woken once for all that is sent now."""
+        if len(self._waiting) <= 1 or len(self._unsent) > CHUNK:
+            self._flush()
+        elif not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._flush)
+
     def _flush(self) -> None:
         """Write what fits, and come back for the rest."""
+        self._is_due = False
+        if self._stdin < 0:
+            return
         try:
             while self._unsent:
                 written = os.write(self._stdin, self._unsent)
@@ -255,7 +332,7 @@ class Session:
             self._line.clear()
         if not self._skipping:
             self._line += rest
-            if len(self._line) > LONGEST_LINE:
+            if len(self._line) > self._longest_line:
                 self._skipping = True
                 self._line.clear()
                 self._too_long()
@@ -265,7 +342,7 @@ class Session:
         """Decode a line and pass it on. What is no frame is counted and survived."""
         if self._given_up:
             return
-        if len(line) > LONGEST_LINE:
+        if len(line) > self._longest_line:
             self._too_long()
             return
         try:
@@ -280,7 +357,8 @@ class Session:
 
     def _too_long(self) -> None:
         self.counts.too_long += 1
-        self._complain(f"skipped a line of more than {LONGEST_LINE:,} bytes")
+        self._complain(f"skipped a line of more than {self._longest_line:,} bytes")
+        self._skipped()
 
     def _complain(self, why: str) -> None:
         faults = self.counts.malformed + self.counts.too_long
@@ -296,9 +374,13 @@ class Session:
         if not chunk:
             self._stderr = self._shut(self._stderr)
             return False
-        self._stderr_end = (self._stderr_end + chunk)[-STDERR_KEPT:]
-        self._log(chunk)
+        self._keep(chunk if self._sieve is None else self._sieve.feed(chunk))
         return True
+
+    def _keep(self, said: bytes) -> None:
+        if said:
+            self._stderr_end = (self._stderr_end + said)[-STDERR_KEPT:]
+            self._log(said)
 
     def _look(self) -> None:
         """Something happened to the child."""
@@ -314,9 +396,12 @@ class Session:
                 if not read():
                     break
         self._stdout, self._stderr = self._shut(self._stdout), self._shut(self._stderr)
+        if self._sieve is not None:
+            self._keep(self._sieve.end())
         self._watch_for_a_stall(on=False)
-        if self._deaf is not None:
-            self._deaf.cancel()
+        for timer in (self._deaf, self._clock):
+            if timer is not None:
+                timer.cancel()
         self._hang_up()
         self._child.close()
         gone = self._gone = PeerGone(self._given_up or _how(finished), finished.exit_code, self.stderr_end.strip())
@@ -341,5 +426,6 @@ def _how(finished: Finished) -> str:
     if finished.exit_code is None:
         return finished.reason or "it is gone"
     if finished.exit_code < 0:
-        return f"it was killed by {signal_name(-finished.exit_code)}"
+        why = f": {finished.reason}" if finished.reason else ""
+        return f"it was killed by {signal_name(-finished.exit_code)}{why}"
     return f"it exited with {finished.exit_code}"

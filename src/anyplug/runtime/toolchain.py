@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 
 OLDEST_NODE = (20, 19)  # the first that can `require` ES modules
 VERSION_S = 10.0  # asking a program for its version
@@ -49,7 +50,7 @@ def link_programs(folder: str) -> None:
         if target is None:
             _unlink(link)
         elif not os.path.islink(link) or os.readlink(link) != target:
-            new = f"{link}.{os.getpid()}"
+            new = f"{link}.{os.getpid()}-{threading.get_ident()}"  # plugins of one host start at the same time
             _unlink(new)
             os.symlink(target, new)
             os.replace(new, link)

@@ -1,0 +1,98 @@
+"""What holds a plugin on this machine, and what its grants really open: said by doing it, for people to look at."""
+
+import os
+import sys
+from typing import Literal
+
+import msgspec
+
+from anyplug.approval import Standing
+from anyplug.catalog import Catalog
+from anyplug.confinement import NAMESPACES, Confinement
+from anyplug.model import Plugin
+from anyplug.runtime.confine.enforcement import LAYERS, Enforcement, NotEnforceable, Shortfall
+from anyplug.runtime.confine.profile import Profile
+from anyplug.runtime.confine.spawn import ConfinedSpawn
+from anyplug.runtime.guard import Guard
+from anyplug.runtime.spawn import DirectSpawn
+from anyplug.settings import Settings
+
+State = Literal["confined", "partly", "refused", "off"]
+VARIABLE = "ANYPLUG_CONFINEMENT"
+
+
+class Protection(msgspec.Struct, frozen=True, kw_only=True):
+    """What one plugin's programs are held by.
+
+    `confined`: all that its permissions say. `partly`: less than that, and a person allowed it. `refused`: less than
+    that, so that nothing of it runs. `off`: nothing, because confinement is switched off.
+    """
+
+    state: State
+    off_by: str = ""  # who switched it off
+    layers: tuple[str, ...] = ()
+    refused: dict[str, str] = {}  # layers that this machine does not give, and why
+    landlock: int = 0  # its version; 0 if it is not in force
+    shortfalls: tuple[Shortfall, ...] = ()  # what its permissions say and nothing holds
+    gaps: tuple[str, ...] = ()  # what stays open for every plugin here
+    notes: tuple[str, ...] = ()  # what a grant opens, where its name does not say so
+    limits: dict[str, int] = {}
+
+
+def switched_off(settings: Settings) -> str:
+    """Say by whom confinement is switched off; empty if it is on."""
+    if settings.is_confining:
+        return ""
+    return VARIABLE if os.environ.get(VARIABLE) == "off" else "settings.toml"
+
+
+def wanted_layers(settings: Settings) -> tuple[str, ...]:
+    """Give the layers that the person wants to be taken."""
+    return tuple(layer for layer in LAYERS if settings.namespaces or layer not in NAMESPACES)
+
+
+def drawn(catalog: Catalog, plugin: Plugin, standing: Standing, project: str = "") -> Profile:
+    """Draw what a plugin's programs may do, as the host does."""
+    guard = Guard()  # nothing is started, so that there is nothing to guard
+    confinement = Confinement(catalog.home, catalog.settings, guard, DirectSpawn(guard), project or os.getcwd())
+    return confinement.profile(plugin, standing)
+
+
+def assess(catalog: Catalog, plugin: Plugin, standing: Standing) -> Protection:
+    """Confine nothing in the way in which the plugin would be, and say what holds. Blocks for some 100 ms."""
+    profile = drawn(catalog, plugin, standing)
+    limits = msgspec.structs.asdict(profile.limits)
+    if off_by := switched_off(catalog.settings):
+        return Protection(state="off", off_by=off_by, notes=profile.notes)
+    if sys.platform != "linux":
+        nothing = Shortfall("any of its permissions", f"nothing is confined on {sys.platform} yet", "use Linux")
+        return Protection(
+            state="partly" if standing.unconfined else "refused", shortfalls=(nothing,), notes=profile.notes
+        )
+    enforcement, shortfalls = tried(profile, wanted_layers(catalog.settings))
+    state: State = "confined"
+    if shortfalls:
+        state = "partly" if standing.unconfined else "refused"
+    return Protection(
+        state=state,
+        layers=enforcement.held,
+        refused=enforcement.refused,
+        landlock=enforcement.landlock if "landlock" in enforcement.held else 0,
+        shortfalls=shortfalls,
+        gaps=enforcement.gaps,
+        notes=profile.notes,
+        limits=limits if "limits" in enforcement.held else {},
+    )
+
+
+def tried(profile: Profile, layers: tuple[str, ...]) -> tuple[Enforcement, tuple[Shortfall, ...]]:
+    """Take the layers for a profile; give what holds, and what does not hold but should."""
+    guard = Guard()
+    try:
+        spawn = ConfinedSpawn(guard, profile, layers=layers, tolerant=True)
+        spawn.close()
+    except NotEnforceable as refusal:  # not even the process that would start it could be made
+        return Enforcement(held=(), is_root=os.getuid() == 0), refusal.shortfalls
+    finally:
+        guard.close()
+    return spawn.enforcement, spawn.enforcement.shortfalls(profile)

@@ -1,0 +1,261 @@
+"""Takes the layers that an order names, once, and applies those that belong to a thread to each thread that starts.
+
+Part of the spawner, and of nothing else: the standard library only.
+"""
+
+import os
+import resource
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from anyplug.runtime.confine import kernel, landlock, room, seccomp
+
+FRESH_RULES = 64  # starts with folders of their own, until the rules of the first ones are forgotten
+DEVICES = ("null", "zero", "full", "random", "urandom")
+SEEN_IN_SYS = ("devices/system/cpu", "devices/system/node", "fs/cgroup", "kernel/mm/transparent_hugepage")
+
+
+class Order(NamedTuple):
+    """What is to be held. The fields of a profile, and the layers that are wanted."""
+
+    layers: tuple[str, ...]
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    executable: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+    private_tmp: bool = False
+    network: seccomp.Network = "none"
+    ports: tuple[int, ...] = ()
+    unix: bool = False
+    measured: tuple[str, ...] = ()
+    limits: Mapping[str, int] = MappingProxyType({})
+    recorded: bool = False  # the host wants to hear what programs open, execute and connect to
+
+
+class Confinement:
+    """Takes the layers of an order, once, and applies those that belong to a thread to each thread that starts."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = self._real(order)
+        self.held: list[str] = []
+        self.refused: dict[str, str] = {}
+        self._user_namespace = False
+        self._below_tmp: list[str] = []
+        self._outer_tmp = -1
+        self._filter = b""
+        self._rules: landlock.Ruleset | None = None
+        self._added = 0
+
+    def leave(self) -> None:
+        """Leave the machine's namespaces, as many as we are let."""
+        wanted = [
+            (name, flag)
+            for name, flag in (
+                ("mounts", kernel.CLONE_NEWNS),
+                ("pids", kernel.CLONE_NEWPID),
+                ("network", kernel.CLONE_NEWNET),
+            )
+            if name in self.order.layers
+        ]
+        while wanted:
+            try:
+                self._user_namespace = room.enter(sum(flag for _, flag in wanted))
+            except OSError as error:
+                self.refused[wanted.pop()[0]] = str(error.strerror)
+            else:
+                self.held += [name for name, _ in wanted]
+                return
+
+    def take(self) -> None:
+        """Take the other layers; raises OSError where one that was wanted breaks half-way."""
+        if "mounts" in self.held:
+            room.keep_to_itself()
+            os.close(kernel.clone_tree("/proc"))  # a kernel without this call holds no mounts of ours
+        if "pids" in self.held:
+            room.see_own_processes_only()
+        self._limit()
+        if "read-only" in self.order.layers and "mounts" in self.held:
+            self._furnish()
+        for layer, take in (
+            ("capabilities", kernel.drop_capabilities),
+            ("landlock", self._make_rules),
+            ("seccomp", self._make_filter),
+        ):
+            if layer in self.order.layers:
+                try:
+                    take()
+                except OSError as error:
+                    if layer == "capabilities" and os.getuid() != 0:
+                        continue  # there are none to drop
+                    self.refused[layer] = str(error.strerror or error)
+                else:
+                    self.held.append(layer)
+
+    def prepare(self, request: dict[str, Any]) -> list[tuple[int, str]]:
+        """Get what a start needs that its thread could not get any more: trees to attach, and rules for them."""
+        trees = [(self._outer(request["tmp"]), room.TMP)] if request["tmp"] else []
+        if trees:
+            visible = self._below_tmp if self._outer_tmp >= 0 else request["visible"]
+            below = room.outermost([path for path in visible if room.is_below(path, room.TMP) and os.path.exists(path)])
+            trees += [(kernel.clone_tree(path), path) for path in below]
+        own = [tree for tree, _ in trees[:1]]
+        if self._rules is not None and (own or request["writable"]):
+            self._added += 1
+            if self._added > FRESH_RULES:
+                self._rules.close()
+                self._make_rules()
+            for tree in own:
+                self._rules.allow_opened(tree, landlock.WRITE)
+            for path in request["writable"]:
+                self._rules.allow(path, landlock.WRITE)
+        return trees
+
+    def arrange(self, trees: list[tuple[int, str]]) -> None:
+        """Give the thread that calls this a working folder of its own, and the mounts that it brought."""
+        kernel.unshare(kernel.CLONE_NEWNS if trees else kernel.CLONE_FS)
+        for tree, path in trees:
+            if path != room.TMP:
+                room.make_mount_point(path, is_folder=os.path.isdir(f"/proc/self/fd/{tree}"))
+            kernel.attach(tree, path)
+
+    def go_to(self, folder: str) -> None:
+        """Enter the working folder, which the program need not be allowed to look into."""
+        try:
+            os.chdir(folder)
+        except FileNotFoundError:
+            if self._outer_tmp < 0 or not room.is_below(folder, room.TMP):
+                raise
+            os.makedirs(folder)  # it lies in the machine's /tmp, which is covered
+            os.chdir(folder)
+
+    def confine(self) -> int:
+        """Confine the thread that calls this, for good; give who is to listen, where that is wanted, else -1."""
+        if self._rules is not None or self._filter:
+            kernel.prctl("no_new_privs", kernel.PR_SET_NO_NEW_PRIVS, 1)
+        if self._rules is not None:
+            self._rules.restrict()
+        if self._filter and self.order.recorded:
+            return seccomp.apply_and_listen(self._filter)
+        if self._filter:
+            seccomp.apply(self._filter)
+        return -1
+
+    @staticmethod
+    def _real(order: Order) -> Order:
+        """Follow links, and leave out what is not there: rules and mounts are about what a path leads to now."""
+        return order._replace(
+            readable=_existing(order.readable),
+            writable=_existing(order.writable),
+            executable=_existing(order.executable),
+            hidden=_existing(order.hidden),
+            code=_existing(order.code),
+            measured=_existing(order.measured),
+        )
+
+    def _outer(self, path: str) -> int:
+        """Copy a folder for a program's /tmp. It may lie in the machine's own /tmp, which is covered."""
+        if self._outer_tmp >= 0 and room.is_below(path, room.TMP):
+            path = f"/proc/self/fd/{self._outer_tmp}/{os.path.relpath(path, room.TMP)}"
+        tree = kernel.clone_tree(path)
+        if "read-only" in self.held:
+            kernel.set_tree_writable(tree)
+        return tree
+
+    def _limit(self) -> None:
+        limits = self.order.limits
+        if "limits" not in self.order.layers:
+            return
+        processes = limits["processes"]
+        if not self._user_namespace:
+            processes += _tasks_of_this_user()  # the kernel counts them all
+        for what, value in (
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_DATA, limits["memory"]),
+            (resource.RLIMIT_FSIZE, limits["file_size"]),
+            (resource.RLIMIT_NOFILE, limits["open_files"]),
+            (resource.RLIMIT_NPROC, processes),
+        ):
+            hard = resource.getrlimit(what)[1]
+            most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(what, (most, most))
+        if "pids" in self.held:
+            room.limit_processes(limits["processes"])
+        self.held.append("limits")
+
+    def _furnish(self) -> None:
+        order = self.order
+        if order.private_tmp:
+            self._outer_tmp = os.open(room.TMP, os.O_PATH | os.O_CLOEXEC)
+        self._below_tmp = room.furnish(
+            (*order.readable, *order.writable, *order.executable),
+            order.writable,
+            order.hidden,
+            order.code,
+            private_tmp=order.private_tmp,
+            tmp_bytes=order.limits["tmp"],
+        )
+        self.held.append("read-only")
+
+    def _make_rules(self) -> None:
+        order = self.order
+        ports = None if order.network == "all" else tuple(order.ports)
+        scopes = 0
+        if landlock.version() >= landlock.SINCE_SCOPES:
+            scopes = landlock.SCOPE_SIGNALS | (0 if order.unix else landlock.SCOPE_ABSTRACT_SOCKETS)
+        rules = landlock.Ruleset(ports=ports, scopes=scopes)
+        covered = "read-only" in self.held
+        # Code of a plugin that does not write beside itself stays out of what it may write to, mounts or not.
+        kept = tuple(path for path in order.code if not any(room.is_below(path, own) for own in order.measured))
+        for paths, rights, left_out in (
+            (order.executable, landlock.RUN, order.hidden),
+            (order.readable, landlock.READ, order.hidden),
+            (order.writable, landlock.WRITE, (*order.hidden, *kept)),
+        ):
+            for path in paths:
+                for part, of_part in ((path, rights),) if covered else around(path, rights, left_out):
+                    rules.allow(part, of_part)
+        for name in DEVICES:
+            rules.allow(f"/dev/{name}", landlock.DEVICE)
+        for name in SEEN_IN_SYS:
+            rules.allow(f"/sys/{name}", landlock.READ)
+        rules.allow("/proc", landlock.READ)
+        if covered:
+            for path in (room.SHM, *((room.TMP,) if order.private_tmp else ())):
+                rules.allow(path, landlock.WRITE)
+        self._rules, self._added = rules, 0
+
+    def _make_filter(self) -> None:
+        self._filter = seccomp.build(self.order.network, unix=self.order.unix, asks=self.order.recorded)
+
+
+def around(path: str, rights: int, hidden: tuple[str, ...]) -> list[tuple[str, int]]:
+    """Give rules for a folder that leave out what is hidden, where no mount can cover it.
+
+    The names in the folders above it can be listed; a file that is made there later is not seen.
+    """
+    if not any(room.is_below(folder, path) for folder in hidden):
+        return [(path, rights)]
+    found = [(path, rights & landlock.READ_DIR)]
+    for name in os.listdir(path):
+        child = os.path.join(path, name)
+        if child not in hidden and not os.path.islink(child):
+            found += around(child, rights, hidden)
+    return found
+
+
+def _existing(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path)))
+
+
+def _tasks_of_this_user() -> int:
+    """Count the threads of all of this user's processes."""
+    found = 0
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == os.getuid():
+                found += len(os.listdir(f"/proc/{name}/task"))
+        except OSError:
+            continue
+    return found

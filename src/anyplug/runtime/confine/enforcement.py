@@ -1,0 +1,109 @@
+"""What this machine's kernel holds, whether that is enough for a profile, and what to do where it is not."""
+
+import msgspec
+
+from anyplug.runtime.confine import landlock, seccomp
+from anyplug.runtime.confine.profile import Profile
+from anyplug.runtime.program import Receipt
+
+# In the order in which they are taken. Tests leave some out.
+LAYERS = ("mounts", "pids", "network", "read-only", "limits", "capabilities", "landlock", "seccomp")
+MEANINGS = {
+    "mounts": "a mount namespace of its own: what it shall not see is covered, and /tmp is private",
+    "pids": "a pid namespace of its own: it sees and signals nobody else, and nothing outlives the host",
+    "network": "a network namespace of its own, with nothing in it",
+    "read-only": "everything is read-only but its own folders, its /tmp and what was granted",
+    "limits": "limits on memory, processes, open files, CPU, file size and disk",
+    "capabilities": "no capability, also for root",
+    "landlock": "files and TCP ports by name; signals and abstract sockets",
+    "seccomp": "no sockets but granted ones, and no dangerous system calls",
+}
+CURES = {
+    "landlock": "Linux 6.2 or newer with Landlock among its security modules (boot with `lsm=landlock,…`)",
+    "seccomp": "a kernel with seccomp filters, on x86-64 or 64-bit ARM",
+    "pids": "allow user namespaces (`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, "
+    "`sysctl user.max_user_namespaces=10000`; a container must not hide parts of /proc), or use Linux 6.12 or newer",
+    "capabilities": "do not run as root, or let root have CAP_SETPCAP",
+    "limits": "let the host set its own limits",
+}
+# What nothing else holds where a layer is missing. `docs/explanation/confinement.md` says more.
+GAPS = {
+    "read-only": "it can change modes, times and attributes of the user's files, and replace its own code in a folder "
+    "that it may write to (which is noticed before the next call)",
+    "mounts": "/tmp is not its own: it has none, unless its format promises one",
+    "pids": "it sees the command lines of other processes",
+}
+
+
+class Shortfall(msgspec.Struct, frozen=True):
+    """Something that a profile asks for and this machine cannot hold."""
+
+    what: str
+    why: str
+    cure: str
+
+
+class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
+    """The layers that hold, and why the others do not."""
+
+    held: tuple[str, ...]
+    refused: dict[str, str] = {}
+    landlock: int = 0
+    is_root: bool = False
+
+    def shortfalls(self, profile: Profile) -> tuple[Shortfall, ...]:
+        """Say what cannot be held; empty if everything can."""
+        found = [Shortfall(grant, *_unheld(grant)) for grant in profile.unheld]
+        version = self.landlock if "landlock" in self.held else 0
+        if version < landlock.SINCE_TRUNCATE and not (version and "read-only" in self.held):
+            found.append(self._missing("which files it reads, writes and executes", "landlock"))
+        if "seccomp" not in self.held:
+            found.append(self._missing("which sockets it opens and which system calls it makes", "seccomp"))
+        if profile.network == "ports" and version < landlock.SINCE_PORTS:
+            found.append(self._missing("which ports it connects to", "landlock"))
+        if "pids" not in self.held and version < landlock.SINCE_SCOPES:
+            found.append(self._missing("whom it sends signals to", "pids"))
+        if self.is_root and "capabilities" not in self.held:
+            found.append(self._missing("what it does as root", "capabilities"))
+        if "limits" not in self.held:
+            found.append(self._missing("how much it uses", "limits"))
+        return tuple(found)
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """Say what stays open for every plugin, though nothing that a profile says is broken by it."""
+        return tuple(text for layer, text in GAPS.items() if layer not in self.held)
+
+    def receipt(self, profile: Profile) -> Receipt:
+        """Say for the record what is in force."""
+        program = seccomp.build(profile.network, unix=profile.unix) if "seccomp" in self.held else b""
+        return Receipt(
+            layers=self.held,
+            landlock=self.landlock if "landlock" in self.held else 0,
+            filter=seccomp.digest(program) if program else "",
+            limits=msgspec.structs.asdict(profile.limits) if "limits" in self.held else {},
+        )
+
+    def _missing(self, what: str, layer: str) -> Shortfall:
+        return Shortfall(what, self.refused.get(layer, f"{layer} is too old here or switched off"), CURES[layer])
+
+
+def _unheld(grant: str) -> tuple[str, str]:
+    if grant.startswith("network:"):
+        port = grant.rpartition(":")[2]
+        wider = f"network:*:{port}` (that port of any machine) or `network" if port.isdigit() else "network"
+        return "the kernel knows ports and no hosts", f"grant `{wider}`"
+    return "it lies in the host's own folder", "grant a path outside of it"
+
+
+class NotEnforceable(Exception):
+    """A profile cannot be held here. `shortfalls` says what, why, and what to do."""
+
+    def __init__(self, shortfalls: tuple[Shortfall, ...]) -> None:
+        super().__init__("; ".join(f"nothing here holds {fall.what}: {fall.why}" for fall in shortfalls))
+        self.shortfalls = shortfalls
+
+    @property
+    def cure(self) -> str:
+        """What to do, for all of them."""
+        return "; ".join(dict.fromkeys(fall.cure for fall in self.shortfalls))

@@ -1,0 +1,153 @@
+"""Really tries to escape: a scene with secrets, sockets and other plugins, and a confined child that goes for them.
+
+For `doctor`, which says what this machine holds by doing it, and for the tests.
+"""
+
+import glob
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import msgspec
+
+from anyplug.runtime import process
+from anyplug.runtime.confine import system
+from anyplug.runtime.confine.enforcement import LAYERS, Enforcement
+from anyplug.runtime.confine.profile import Place, Profile, draw
+from anyplug.runtime.confine.spawn import ConfinedSpawn
+from anyplug.runtime.guard import Guard
+from anyplug.runtime.program import Program, Spawn
+
+PROBE = os.path.join(os.path.dirname(__file__), "probe.py")
+OUTSIDE_TMP = "/var/tmp"  # a private /tmp would hide the scene, and nothing else be tried
+TIME_S = 60.0
+MOST_OUTPUT = 1 << 20
+# What the kernel of a machine without a pid namespace leaves open; told apart, because it shows and does no harm.
+SHOWN_WITHOUT_PIDS = frozenset({"see the host's command line"})
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One attempt to get out."""
+
+    name: str
+    blocked: bool
+    how: str = ""  # what the kernel answered
+
+
+class Scene(msgspec.Struct, frozen=True):
+    """A place to escape from, and what there is to get."""
+
+    place: Place
+    facts: dict[str, str | int]
+
+    def profile(self, *granted: str) -> Profile:
+        """Draw the profile of a plugin that lives here."""
+        around = system.survey(_search_path(), os.path.join(self.place.home, "bin"), self.place.user)
+        return draw(granted, self.place, around, system.program_files)
+
+
+@contextmanager
+def scene(folder: str = OUTSIDE_TMP) -> Iterator[Scene]:
+    """Make a scene, with sockets that this process listens on; all of it goes away at the end."""
+    with ExitStack() as stack:
+        top = os.path.realpath(tempfile.mkdtemp(prefix="anyplug-scene-", dir=folder))
+        stack.callback(shutil.rmtree, top, ignore_errors=True)
+        home, user = os.path.join(top, "home"), os.path.join(top, "user")
+        place = Place(
+            plugin=os.path.join(home, "plugins", "p"),
+            data=os.path.join(home, "data", "p"),
+            cache=os.path.join(home, "cache", "p"),
+            home=home,
+            user=user,
+        )
+        files = {
+            "key": os.path.join(user, ".ssh", "id_ed25519"),
+            "bashrc": os.path.join(user, ".bashrc"),
+            "store": os.path.join(home, "anyplug.db"),
+            "other": os.path.join(home, "data", "other", "config.json"),
+            "code": os.path.join(place.plugin, "main.py"),
+        }
+        for path in files.values():
+            _write(path)
+        for path in (place.data, place.cache, os.path.join(home, "bin")):
+            os.makedirs(path)
+        paths = {
+            "unix": os.path.join(top, "socket"),
+            "unix_datagram": os.path.join(top, "datagram"),
+        }
+        abstract = os.path.basename(top)
+        ports = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(2)]
+        for name in (paths["unix"], "\0" + abstract):
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            listener.bind(name)
+            listener.listen()
+        stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)).bind(paths["unix_datagram"])
+        facts: dict[str, str | int] = {
+            "host": os.getpid(),
+            "host_word": _own_command_line(),
+            "home": home,
+            "data": place.data,
+            "store_name": os.path.basename(files["store"]),
+            "abstract": abstract,
+            "port": ports[0],
+            "other_port": ports[1],
+            "loader": next(iter(glob.glob("/lib*/ld-linux*.so*") + glob.glob("/lib/ld-*.so*")), "/lib/ld.so"),
+            "program": os.path.realpath("/bin/true"),
+        }
+        yield Scene(place, {**facts, **files, **paths})
+
+
+async def attempt_all(spawn: Spawn, facts: dict[str, str | int], data: str) -> tuple[Attempt, ...]:
+    """Let a child of that spawn try everything; raises RuntimeError if it could not even try."""
+    with open(PROBE, "rb") as file:
+        source = file.read()
+    program = Program(
+        argv=(python(), "-I", "-S", "-", msgspec.json.encode(facts).decode()),
+        cwd=data,
+        env={"PATH": os.defpath},
+        stdin=source,
+        timeout_s=TIME_S,
+        max_stdout=MOST_OUTPUT,
+        max_stderr=MOST_OUTPUT,
+    )
+    finished = await process.run(program, spawn)
+    if finished.exit_code != 0:
+        why = finished.stderr.decode(errors="replace").strip() or finished.reason or finished.ending
+        raise RuntimeError(f"the probe did not run: {why}")
+    answers = msgspec.json.decode(finished.stdout, type=dict[str, str])
+    return tuple(Attempt(name, bool(how), how) for name, how in answers.items())
+
+
+async def report(guard: Guard, layers: tuple[str, ...] = LAYERS) -> tuple[Enforcement, tuple[Attempt, ...]]:
+    """Say what this machine holds for a plugin that was granted nothing. Blocks for a moment at its start."""
+    with scene() as made:
+        spawn = ConfinedSpawn(guard, made.profile(), layers=layers, tolerant=True)
+        try:
+            return spawn.enforcement, await attempt_all(spawn, made.facts, made.place.data)
+        finally:
+            spawn.close()
+
+
+def python() -> str:
+    """Give an interpreter that a confined child may run: this one, without the environment around it."""
+    return os.path.realpath(sys.executable)
+
+
+def _own_command_line() -> str:
+    """Give what tells us from other processes of our number, in whose namespace ever."""
+    with open("/proc/self/cmdline", "rb") as file:
+        return file.read().decode(errors="replace")
+
+
+def _search_path() -> str:
+    return os.pathsep.join((os.path.dirname(python()), os.environ.get("PATH", os.defpath)))
+
+
+def _write(path: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("secret\n")

@@ -1,0 +1,259 @@
+"""The child that tries to escape: reads the facts from its first argument, says in JSON what each attempt came to.
+
+    python -I -S - FACTS <probe.py          {"tcp": "", "raw": "Operation not permitted", ...}   empty: it got out
+
+Every attempt is harmless where it succeeds: it adds nothing, ends nothing, and sets clocks to what they show.
+Standard library only; never imported by the host.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+FACTS: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+SYSCALLS = {  # x86-64, 64-bit ARM
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "mount": (165, 40), "init_module": (175, 105),
+    "memfd_create": (319, 279), "bpf": (321, 280), "keyctl": (250, 219), "unshare": (272, 97),
+    "open_by_handle_at": (304, 265), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "shmget": (29, 194),
+    "io_uring_setup": (425, 425),
+}  # fmt: skip
+ALLOWED_BUT_WRONG = {errno.EINVAL, errno.EFAULT, errno.ENOENT, errno.ESRCH, errno.ENOEXEC, errno.EBADF, errno.E2BIG}
+PATIENCE_S = 5.0
+CLONE_NEWUSER = 0x10000000
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+
+
+def call(name: str, *arguments: Any) -> int:
+    """Make a system call with arguments that fail; what counts is whether it came to looking at them."""
+    number = SYSCALLS[name][os.uname().machine == "aarch64"]
+    result: int = libc.syscall(ctypes.c_long(number), *arguments)
+    if result < 0 and ctypes.get_errno() not in ALLOWED_BUT_WRONG:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def read(path: str) -> None:
+    """Read a file."""
+    with open(path, "rb") as file:
+        file.read(1)
+
+
+def append(path: str) -> None:
+    """Open a file to write."""
+    with open(path, "ab"):
+        pass
+
+
+def create(path: str) -> None:
+    """Make a file, and take it away again."""
+    append(path)
+    os.unlink(path)
+
+
+def hard_link(path: str) -> None:
+    """Read a file through another name for it."""
+    link = os.path.join(FACTS["data"], "hard")
+    os.link(path, link)
+    try:
+        read(link)
+    finally:
+        os.unlink(link)
+
+
+def soft_link(path: str) -> None:
+    """Read a file through a link."""
+    link = os.path.join(FACTS["data"], "soft")
+    os.symlink(path, link)
+    try:
+        read(link)
+    finally:
+        os.unlink(link)
+
+
+def rename(path: str, other: str) -> None:
+    """Move a folder, and back."""
+    os.rename(path, other)
+    os.rename(other, path)
+
+
+def connect(family: int, kind: int, address: Any) -> None:
+    """Reach somebody."""
+    with socket.socket(family, kind) as peer:
+        peer.settimeout(PATIENCE_S)
+        peer.connect(address)
+        peer.send(b"x")
+
+
+def pair_to_path(path: str) -> None:
+    """Point one of a pair of sockets at somebody else."""
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with one, other:
+        one.sendto(b"x", path)
+
+
+def run(*command: str) -> None:
+    """Run a program; raises OSError if it fails."""
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
+    if done.returncode != 0:
+        raise OSError(errno.EACCES, done.stderr.decode(errors="replace").strip()[-200:] or f"exit {done.returncode}")
+
+
+def run_from_memory(path: str) -> None:
+    """Run a program that lies in no folder."""
+    fd = call("memfd_create", b"x", 0)
+    with open(path, "rb") as program:
+        os.write(fd, program.read())
+    run(f"/proc/{os.getpid()}/fd/{fd}")
+
+
+def look_into(pid: int) -> None:
+    """Read another process's memory."""
+    buffer = ctypes.create_string_buffer(8)
+    here = (ctypes.c_void_p * 2)(ctypes.addressof(buffer), 8)
+    call("process_vm_readv", pid, ctypes.byref(here), 1, ctypes.byref(here), 1, 0)
+
+
+def set_clock() -> None:
+    """Set the clock to what it shows."""
+    time.clock_settime(time.CLOCK_REALTIME, time.clock_gettime(time.CLOCK_REALTIME))
+
+
+def limit(pid: int) -> None:
+    """Set another process's limits to what they are."""
+    resource.prlimit(pid, resource.RLIMIT_CORE, resource.prlimit(pid, resource.RLIMIT_CORE))
+
+
+def lose_mark(what: int) -> None:
+    """Set one of our own limits."""
+    soft, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (soft, hard))
+
+
+def see_command_line(pid: int) -> None:
+    """Look at what another process was started with."""
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        if FACTS["host_word"].encode() not in file.read():
+            raise OSError(errno.ENOENT, "that is another process")
+
+
+def become_root() -> None:
+    """See whether we are anybody special."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        if "CapEff:\t0000000000000000" in file.read():
+            raise OSError(errno.EPERM, "no capabilities")
+
+
+def attempts() -> dict[str, Callable[[], object]]:
+    """Give all attempts, by name."""
+    host, stream, datagram = FACTS["host"], socket.SOCK_STREAM, socket.SOCK_DGRAM
+    local = ("127.0.0.1", FACTS["port"])
+    return {
+        "capabilities": become_root,
+        "read a key": lambda: read(FACTS["key"]),
+        "read /etc/shadow": lambda: read("/etc/shadow"),
+        "read the host's store": lambda: read(FACTS["store"]),
+        "read another plugin's config": lambda: read(FACTS["other"]),
+        "read the host's environment": lambda: read(f"/proc/{host}/environ"),
+        "see the host's command line": lambda: see_command_line(host),
+        "list the host's folder": lambda: FACTS["store_name"] in os.listdir(FACTS["home"]) or refuse(),
+        "write to .bashrc": lambda: append(FACTS["bashrc"]),
+        "write to another plugin": lambda: append(FACTS["other"]),
+        "write to its own code": lambda: append(FACTS["code"]),
+        "write into /usr": lambda: create("/usr/anyplug-escape"),
+        "change a mode": lambda: os.chmod(FACTS["bashrc"], 0o600),
+        "change a time": lambda: os.utime(FACTS["bashrc"]),
+        "cut a file off": lambda: os.truncate(FACTS["bashrc"], 1),
+        "hard-link a key": lambda: hard_link(FACTS["key"]),
+        "symlink to a key": lambda: soft_link(FACTS["key"]),
+        "rename its folder": lambda: rename(FACTS["data"], FACTS["data"] + "-moved"),
+        "TCP": lambda: connect(socket.AF_INET, stream, local),
+        "TCP to another port": lambda: connect(socket.AF_INET, stream, ("127.0.0.1", FACTS["other_port"])),
+        "TCP over IPv6": lambda: socket.socket(socket.AF_INET6, stream).close(),
+        "listen on TCP": lambda: socket.create_server(("127.0.0.1", 0)).close(),
+        "UDP": lambda: connect(socket.AF_INET, datagram, local),
+        "raw": lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP).close(),
+        "packet": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close(),
+        "netlink": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0).close(),
+        "vsock": lambda: socket.socket(socket.AF_VSOCK, stream).close(),
+        "a socket with a path": lambda: connect(socket.AF_UNIX, stream, FACTS["unix"]),
+        "an abstract socket": lambda: connect(socket.AF_UNIX, stream, "\0" + FACTS["abstract"]),
+        "a path by a pair of sockets": lambda: pair_to_path(FACTS["unix_datagram"]),
+        "run git": lambda: run("/usr/bin/git", "--version"),
+        "run curl": lambda: run("/usr/bin/curl", "--version"),
+        "run git by the loader": lambda: run(FACTS["loader"], "/usr/bin/git", "--version"),
+        "run git's own folder by the loader": lambda: run(FACTS["loader"], "/usr/lib/git-core/git", "--version"),
+        "run from memory": lambda: run_from_memory(FACTS["program"]),
+        "run what it wrote": lambda: run_copy(FACTS["program"]),
+        "signal the host": lambda: os.kill(host, 0),
+        "stop everything": lambda: os.kill(-1, 0) if host_is_seen(host) else refuse(),
+        "ptrace": lambda: call("ptrace", 3, host, 0, 0),
+        "read the host's memory": lambda: look_into(host),
+        "limit the host": lambda: limit(host),
+        "lose the guardian's mark": lambda: lose_mark(10),
+        "lose the call's mark": lambda: lose_mark(resource.RLIMIT_RSS),
+        "set the clock": set_clock,
+        "mount": lambda: call("mount", b"none", b"/no/such/place", b"tmpfs", 0, None),
+        "load a module": lambda: call("init_module", None, 0, None),
+        "make a namespace": lambda: call("unshare", CLONE_NEWUSER),
+        "io_uring": lambda: call("io_uring_setup", 1, None),
+        "bpf": lambda: call("bpf", 0, None, 0),
+        "keyring": lambda: call("keyctl", 0, -3, 0),
+        "perf": lambda: call("perf_event_open", None, 0, -1, -1, 0),
+        "userfaultfd": lambda: call("userfaultfd", 1),
+        "open by handle": lambda: call("open_by_handle_at", -1, None, 0),
+        "shared memory": lambda: call("shmget", 0x616E79, 1, 0),
+    }
+
+
+def refuse() -> NoReturn:
+    """Say that what was looked for is not there."""
+    raise OSError(errno.ENOENT, "not seen")
+
+
+def host_is_seen(host: int) -> bool:
+    """Whether the host's process can be named at all."""
+    try:
+        os.kill(host, 0)
+    except OSError:
+        return False
+    return True
+
+
+def run_copy(path: str) -> None:
+    """Run a program that we wrote ourselves."""
+    copy = os.path.join(FACTS["data"], "copy")
+    with open(path, "rb") as program, open(copy, "wb") as file:
+        file.write(program.read())
+    os.chmod(copy, 0o700)
+    try:
+        run(copy)
+    finally:
+        os.unlink(copy)
+
+
+def main() -> None:
+    """Try all."""
+    signal.signal(signal.SIGSYS, signal.SIG_IGN)
+    found = {}
+    for name, attempt in attempts().items():
+        try:
+            attempt()
+            found[name] = ""
+        except (OSError, ValueError, subprocess.SubprocessError) as error:  # resource says EPERM by a ValueError
+            found[name] = getattr(error, "strerror", None) or str(error)
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

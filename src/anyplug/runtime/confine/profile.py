@@ -1,0 +1,181 @@
+"""What one plugin may do, as plain data, and how it follows from what it was granted. Pure: looks at no file.
+
+A grant is a permission with or without a scope:
+
+    filesystem:read[:PATH]     the user's files, or this one; never what is ours
+    filesystem:write[:PATH]    the same to write; without a scope the machine's own /tmp, too
+    network                    TCP and UDP to anywhere, and names
+    network:*:PORT             TCP to this port of any machine; names only from /etc/hosts
+    network:unix               sockets that have a path or a name on this machine
+    network:HOST:PORT          the kernel knows no hosts: `unheld`
+    shell:exec[:PROGRAM]       every program of the system, or this one
+    clipboard, notifications   open nothing: the kernel knows neither
+"""
+
+import os
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from anyplug import permissions
+
+Network = Literal["none", "ports", "all"]
+FindProgram = Callable[[str], tuple[str, ...]]
+
+MIB, GIB = 1 << 20, 1 << 30
+USERS_FOLDERS = ("/home", "/mnt", "/media", "/srv")  # besides the user's own folder
+SHARED_TMP = ("/tmp", "/var/tmp")
+SYSTEM_PROGRAMS = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt",
+    "/nix/store",
+    "/snap",
+    "/etc/alternatives",
+)
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a plugin may use."""
+
+    memory: int = 4 * GIB  # bytes; of one process's own memory, and of what all together have in use
+    processes: int = 512  # threads included. Node waits forever if it gets none
+    open_files: int = 4096  # of each process
+    cpu_s: int = 600  # of each process that has a time limit; sessions have none
+    file_size: int = 2 * GIB  # bytes of each file
+    disk: int = 8 * GIB  # bytes in each of its folders
+    tmp: int = 512 * MIB  # bytes in its /tmp, which is memory
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What one plugin may do. Everything that is not named here is refused."""
+
+    readable: tuple[str, ...] = ()  # files and folders
+    writable: tuple[str, ...] = ()  # the same, readable as well
+    executable: tuple[str, ...] = ()  # the same, readable as well
+    hidden: tuple[str, ...] = ()  # folders of which nothing is seen but what is named above
+    code: tuple[str, ...] = ()  # what stays as it is, though it lies in a writable folder
+    measured: tuple[str, ...] = ()  # the folders that `limits.disk` is about
+    private_tmp: bool = True
+    network: Network = "none"
+    ports: tuple[int, ...] = ()
+    unix: bool = False
+    limits: Limits = Limits()
+    unheld: tuple[str, ...] = ()  # grants that no layer can hold to their scope
+    notes: tuple[str, ...] = ()  # for people: what a grant really opens
+
+
+class System(msgspec.Struct, frozen=True, kw_only=True):
+    """What every plugin may use of this machine (`system.survey`)."""
+
+    readable: tuple[str, ...] = ()
+    executable: tuple[str, ...] = ()
+    search_path: tuple[str, ...] = ()
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a plugin lives. Folders exist by the time that its programs start."""
+
+    plugin: str
+    data: str
+    cache: str
+    home: str  # our own folder
+    user: str  # the user's
+    others: tuple[str, ...] = ()  # folders besides ours that hold plugins and what they keep
+    project: str = ""  # where the person works
+    writes_beside_itself: bool = False  # its format lets it write into its own folder
+    code: tuple[str, ...] = ()  # then: the files and folders in it that were approved
+
+
+def draw(
+    granted: tuple[str, ...], place: Place, system: System, find: FindProgram, limits: Limits | None = None
+) -> Profile:
+    """Draw the profile. `find` gives the files that belong to a program of that name."""
+    scopes = _by_kind(granted)
+    own = (place.data, place.cache, *((place.plugin,) if place.writes_beside_itself else ()))
+    users = (place.user, *USERS_FOLDERS, *((place.project,) if place.project else ()))
+    reads, reads_all, refused_reads = _paths(scopes, "filesystem:read", place)
+    writes, writes_all, refused_writes = _paths(scopes, "filesystem:write", place)
+    programs = scopes.get("shell:exec", ())
+    everything = (*SYSTEM_PROGRAMS, *system.search_path) if "" in programs else ()
+    network, ports, unix, unheld = _network(scopes.get("network", ()))
+    return Profile(
+        readable=_unique(system.readable, reads, users if reads_all else ()),
+        writable=_unique(own, writes, (*users, *SHARED_TMP) if writes_all else ()),
+        executable=_unique(
+            (place.plugin, place.cache),
+            system.executable,
+            tuple(file for name in programs if name for file in find(name)),
+            everything,
+        ),
+        hidden=_unique((place.home,), place.others),
+        code=place.code if place.writes_beside_itself else (place.plugin,),
+        measured=own,
+        private_tmp=not writes_all,
+        network=network,
+        ports=ports,
+        unix=unix,
+        limits=limits or Limits(),
+        unheld=(*refused_reads, *refused_writes, *unheld),
+        notes=_notes(granted, scopes),
+    )
+
+
+def _by_kind(granted: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Sort scopes by permission; an empty scope is the whole."""
+    found: dict[str, tuple[str, ...]] = {}
+    for permission in granted:
+        kind = permissions.kind(permission)
+        if kind:
+            found[kind] = (*found.get(kind, ()), permission.removeprefix(kind).removeprefix(":"))
+    return found
+
+
+def _paths(
+    scopes: dict[str, tuple[str, ...]], kind: str, place: Place
+) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
+    """Give the paths that are granted, whether all are, and the grants that would open what is ours."""
+    paths, ours = [], []
+    given = scopes.get(kind, ())
+    for scope in given:
+        if not scope:
+            continue
+        path = place.user + scope[1:] if scope == "~" or scope.startswith("~/") else scope
+        path = os.path.normpath(os.path.join(place.project or place.user, path))
+        if path == place.home or path.startswith(place.home + "/"):
+            ours.append(f"{kind}:{scope}")
+        else:
+            paths.append(path)
+    return tuple(paths), "" in given, tuple(ours)
+
+
+def _network(scopes: tuple[str, ...]) -> tuple[Network, tuple[int, ...], bool, tuple[str, ...]]:
+    ports, unheld = [], []
+    unix = "unix" in scopes
+    for scope in scopes:
+        host, _, port = scope.rpartition(":")
+        if scope in {"", "unix"}:
+            continue
+        if host in {"", "*"} and port.isdigit() and 0 < int(port) < 1 << 16:
+            ports.append(int(port))
+        else:
+            unheld.append(f"network:{scope}")
+    if "" in scopes:
+        return "all", (), unix, ()
+    return ("ports" if ports else "none"), tuple(ports), unix, tuple(unheld)
+
+
+def _notes(granted: tuple[str, ...], scopes: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    notes = [f"{name} {text}" for name in granted if (text := permissions.really(name))]
+    if "" in scopes.get("filesystem:read", ()) and "shell:exec" not in scopes:
+        notes.append("filesystem:read lets it run programs that lie among the user's files, by way of the loader")
+    return tuple(notes)
+
+
+def _unique(*groups: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(path for group in groups for path in group))

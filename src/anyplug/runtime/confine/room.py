@@ -1,0 +1,140 @@
+"""The room in which a plugin's programs live: namespaces, and what of the file system is seen and can be written.
+
+Made once, by the spawner, before anything is started. `enter` leaves the machine's namespaces; `furnish` covers
+what shall not be seen, gives a /tmp and a /dev/shm of its own, and makes everything read-only but what is
+granted, which also closes what Landlock leaves open: changing modes, times and attributes of others' files.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+
+from anyplug.runtime.confine import kernel
+
+Paths = tuple[str, ...]
+
+TMP, SHM = "/tmp", "/dev/shm"
+SHM_BYTES = 64 << 20  # for semaphores and small shared memory, as multiprocessing wants them
+COVER_BYTES = 1 << 16  # what covers a hidden folder holds nothing but mount points
+KERNELS = ("/proc", "/sys")
+PID_MAX = "/proc/sys/kernel/pid_max"
+PID_MAX_SINCE = (6, 14)  # the first Linux with one for each pid namespace
+SMALLEST_PID_MAX = 301  # the kernel keeps 300 for itself
+
+
+def enter(flags: int) -> bool:
+    """Leave namespaces, as root directly, else through a user namespace; True if it took one. Raises OSError."""
+    uid, gid = os.getuid(), os.getgid()
+    if uid == 0:
+        try:
+            kernel.unshare(flags)
+        except OSError:  # a root without rights, as in containers: it can do what other users can
+            pass
+        else:
+            return False
+    kernel.unshare(flags | kernel.CLONE_NEWUSER)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+    return True
+
+
+def keep_to_itself() -> None:
+    """Let no mount made here be seen outside."""
+    kernel.mount("", "/", kernel.MS_REC | kernel.MS_PRIVATE)
+
+
+def see_own_processes_only() -> None:
+    """Mount the /proc of the new pid namespace. EPERM in containers that hide parts of theirs."""
+    kernel.mount("proc", "/proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+
+
+def limit_processes(number: int) -> None:
+    """Limit the pid namespace as a whole, which holds for root as well, where the kernel has such a limit."""
+    version = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    if version is None or tuple(map(int, version.groups())) < PID_MAX_SINCE:
+        return  # before that there was one limit for the whole machine, and root would change that
+    try:
+        with open(PID_MAX, "w", encoding="ascii") as file:
+            file.write(str(max(number, SMALLEST_PID_MAX)))
+    except OSError:
+        pass  # what all together use is looked at in any case
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path lies in a folder, and is not that folder."""
+    return path != folder and path.startswith(folder.rstrip("/") + "/")
+
+
+def outermost(paths: Sequence[str]) -> list[str]:
+    """Leave out what lies in another of them."""
+    return [path for path in dict.fromkeys(paths) if not any(is_below(path, other) for other in paths)]
+
+
+def furnish(
+    seen: Paths, writable: Paths, hidden: Paths, code: Paths, *, private_tmp: bool, tmp_bytes: int
+) -> list[str]:
+    """Arrange the mounts; give those of `seen` that were put back below /tmp. All paths are real and exist."""
+    own = {TMP: tmp_bytes} if private_tmp else {}
+    own |= {SHM: SHM_BYTES} if os.path.isdir(SHM) else {}
+    mounted = _cover(seen, dict.fromkeys(hidden, COVER_BYTES) | own)
+    read_only = {"/": True} | dict.fromkeys(mounted, True)
+    read_only |= dict.fromkeys(writable, False) | dict.fromkeys(own, False)
+    if "/" in writable:  # the kernel's own switches are no files of anybody's
+        read_only |= dict.fromkeys(KERNELS, True)
+    for path in code:  # a folder between could be renamed, and another put in its place: mount points cannot
+        read_only |= {folder: False for folder in between(path, writable) if folder not in read_only}
+        read_only[path] = True
+    in_order = sorted((path for path in read_only if os.path.lexists(path)), key=_depth)
+    for path in in_order:
+        if path != "/" and path not in mounted:
+            kernel.attach(kernel.clone_tree(path), path)
+    for path in in_order:
+        (kernel.set_read_only if read_only[path] else kernel.set_writable)(path)
+    return [path for path in mounted if is_below(path, TMP)] if private_tmp else []
+
+
+def _cover(seen: Paths, covers: dict[str, int]) -> dict[str, bool]:
+    """Cover folders with empty ones, and put back what shall be seen in them; give all mount points, True for covers.
+
+    From the outside in: what was put back may hold the next folder to cover.
+    """
+    below = [path for path in seen if path not in covers and any(is_below(path, cover) for cover in covers)]
+    trees = {path: (kernel.clone_tree(path), os.path.isdir(path)) for path in below}
+    mounted: dict[str, bool] = {}
+    for path in sorted({*covers, *below}, key=_depth):
+        if path in covers:
+            if os.path.isdir(path):
+                mode = "1777" if path in {TMP, SHM} else "755"
+                kernel.mount("tmpfs", path, kernel.MS_NOSUID | kernel.MS_NODEV, f"mode={mode},size={covers[path]}")
+                mounted[path] = True
+            continue
+        tree, is_folder = trees[path]
+        if mounted[max((place for place in mounted if is_below(path, place)), key=_depth)]:
+            make_mount_point(path, is_folder=is_folder)
+            kernel.attach(tree, path)
+            mounted[path] = False
+        else:  # it is seen already
+            os.close(tree)
+    return mounted
+
+
+def _depth(path: str) -> int:
+    return path.rstrip("/").count("/")
+
+
+def between(path: str, folders: Paths) -> list[str]:
+    """Give the folders on the way from one of `folders` to the path, without the two ends."""
+    found = []
+    parent = os.path.dirname(path)
+    while any(is_below(parent, folder) for folder in folders):
+        found.append(parent)
+        parent = os.path.dirname(parent)
+    return found
+
+
+def make_mount_point(path: str, *, is_folder: bool) -> None:
+    """Make something to mount on, where there is nothing."""
+    os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
+    if not is_folder and not os.path.lexists(path):
+        os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))

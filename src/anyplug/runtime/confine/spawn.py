@@ -1,0 +1,297 @@
+"""The host's side of the spawner: the same `Spawn` as the direct one, for programs that are confined.
+
+One `ConfinedSpawn` is one spawner process, for one profile; without a profile it gives programs a /tmp of their
+own and holds nothing else. A profile names inodes: after an update of the plugin, make a new one.
+"""
+
+import errno
+import itertools
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from anyplug.runtime.confine import landlock, seccomp
+from anyplug.runtime.confine.enforcement import LAYERS, Enforcement, NotEnforceable, Shortfall
+from anyplug.runtime.confine.profile import Profile
+from anyplug.runtime.confine.watch import LARGEST_MARK
+from anyplug.runtime.guard import Guard
+from anyplug.runtime.program import Finished, Program, Receipt
+
+if TYPE_CHECKING:  # only who learns has one
+    from anyplug.runtime.confine.record import Recorder
+
+PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
+BOOT = "import sys; sys.path.append(sys.argv.pop()); from anyplug.runtime.confine.spawner import main; main()"
+NUMBER_BITS = 56  # so that no two spawners number alike, and a mark still limits nothing
+START_S = 10.0  # it starts in 40 ms and answers in microseconds; a machine under load may take longer
+ANSWER_LIMIT = 4096  # bytes
+PLAIN = ("mounts",)  # the layers without a profile
+# What is tried without, one after the other, where taking the layers fails half-way. A container that hides parts of
+# its /proc lets us mount no other.
+FRAGILE = ("pids",)
+NAMESPACES = ("mounts", "pids", "network", "read-only")
+ELSEWHERE = "only Linux has namespaces, Landlock and seccomp"
+NOT_LINUX = Shortfall("anything", ELSEWHERE, "use Linux, or let the plugin run unconfined")
+
+
+class NamespacesRefused(Exception):
+    """This machine does not let us make a mount namespace; the text says what it answered."""
+
+
+class Word(msgspec.Struct, frozen=True):
+    """What a spawner says once it has taken its layers."""
+
+    held: tuple[str, ...]
+    refused: dict[str, str]
+    failure: str
+
+
+class ConfinedChild:
+    """A program that the spawner started."""
+
+    def __init__(self, spawn: "ConfinedSpawn", number: int, answers: int) -> None:
+        self._spawn = spawn
+        self._number = number
+        self.fd = answers
+
+    @property
+    def pid(self) -> int | None:
+        """The program's process as this side knows it; searched for, since the spawner's numbers are its own."""
+        return self._spawn.find(self._number)
+
+    def poll(self) -> Finished | None:
+        """Say how it ended, or None while it runs."""
+        try:
+            answer = os.read(self.fd, ANSWER_LIMIT).decode()
+        except BlockingIOError:
+            return None
+        word, _, rest = answer.partition(" ")
+        number, _, reason = rest.partition(" ")
+        if word == "exit":
+            return Finished(ending="exited", exit_code=int(number), reason=reason)
+        if word == "error":
+            return Finished(ending="not_started", errno=int(number), reason=reason)
+        return Finished(ending="lost", reason="the process that had started it is gone")
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the whole group."""
+        self._spawn.send({"signal": self._number, "number": number})
+
+    def close(self) -> None:
+        """Let go of the pipe."""
+        os.close(self.fd)
+
+
+class ConfinedSpawn:
+    """Starts programs by way of one spawner process, held to one profile."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        profile: Profile | None = None,
+        *,
+        layers: tuple[str, ...] = LAYERS,
+        tolerant: bool = False,
+        recorder: "Recorder | None" = None,
+    ) -> None:
+        """Start the spawner and wait for its word. Blocks for some 50 ms: call it in a thread.
+
+        A recorder hears what the programs do, and is closed with this.
+
+        Raises NotEnforceable if the profile cannot be held, unless `tolerant` (a person said so): then what can
+        be held is, and it raises only if there is no spawner at all. Without a profile raises NamespacesRefused.
+        """
+        if sys.platform != "linux":
+            raise NamespacesRefused(ELSEWHERE) if profile is None else NotEnforceable((NOT_LINUX,))
+        self.profile = profile
+        self._guard = guard
+        self._is_recorded = recorder is not None
+        self._recorder: Recorder | None = None  # once it listens
+        # Marks are made of them, and without a pid namespace a spawner meets those of all others.
+        self._numbers = itertools.count(secrets.randbits(NUMBER_BITS))
+        wanted = PLAIN if profile is None else _layers(profile, layers)
+        word = self._open(wanted)
+        refused: dict[str, str] = {}
+        for given_up in (FRAGILE, NAMESPACES) if profile is not None else ():
+            if word.failure and set(given_up) & set(word.held):
+                self.close()
+                refused |= {layer: word.failure for layer in given_up if layer in wanted and layer not in refused}
+                word = self._open(tuple(layer for layer in wanted if layer not in refused))
+        word = msgspec.structs.replace(word, refused=word.refused | refused)
+        self.enforcement = Enforcement(
+            held=word.held, refused=word.refused, landlock=landlock.version(), is_root=os.getuid() == 0
+        )
+        try:
+            self._judge(word, tolerant=tolerant)
+        except BaseException:
+            self.close()
+            raise
+        if recorder is not None and profile is not None:
+            recorder.attach(self._requests, seccomp.build(profile.network, unix=profile.unix))
+            self._recorder = recorder
+
+    @property
+    def receipt(self) -> Receipt:
+        """What is in force, for the audit."""
+        return self.enforcement.receipt(self.profile or Profile())
+
+    def __call__(self, program: Program, stdin: int, stdout: int, stderr: int) -> ConfinedChild:
+        """Ask for a start; whether it succeeded comes with the first `poll`. Raises OSError if nobody is there."""
+        number = next(self._numbers)
+        limits_cpu = self.profile is not None and program.timeout_s > 0
+        request = {
+            "start": number,
+            "argv": (_found(program), *program.argv[1:]),
+            "env": program.env,
+            "cwd": program.cwd,
+            "tmp": program.tmp,
+            "visible": program.visible,
+            "writable": program.writable,
+            "cpu_s": self.profile.limits.cpu_s if self.profile is not None and limits_cpu else 0,
+        }
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        try:
+            socket.send_fds(self._requests, [_encode(request)], [stdin, stdout, stderr, writing])
+        except OSError:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        return ConfinedChild(self, number, reading)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the spawner still runs."""
+        return self._process.poll() is None
+
+    def send(self, request: dict[str, int]) -> None:
+        """Send a request without descriptors; if nobody is there, there is nothing to signal either."""
+        try:
+            self._requests.send(msgspec.json.encode(request))
+        except (BrokenPipeError, ConnectionResetError, TimeoutError):
+            pass
+
+    def find(self, number: int) -> int | None:
+        """Find the process of a start by its mark, among the children of the spawner."""
+        mark = b" %d " % (LARGEST_MARK - number)
+        spawner = self._process.pid
+        for parent in (spawner, *_children(spawner)):
+            for pid in _children(parent):
+                if mark in _read(f"/proc/{pid}/limits"):
+                    return pid
+        return None
+
+    def close(self) -> None:
+        """Let the spawner go; it kills what still runs."""
+        if self._recorder is not None:
+            self._recorder.close()
+            self._recorder = None
+        self._requests.close()
+        try:
+            self._process.wait(START_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _open(self, layers: tuple[str, ...]) -> Word:
+        """Start the process, give it its order, and hear its word."""
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, self._guard:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", BOOT, str(theirs.fileno()), PACKAGES],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=self._guard.environment,
+                cwd="/",
+                start_new_session=True,
+            )
+        # Also for what is sent later: many starts at once fill the socket, and the spawner empties it in no time.
+        self._requests.settimeout(START_S)
+        try:
+            self._requests.send(_encode(_order(layers, self.profile) | {"recorded": self._is_recorded}))
+            packet = self._requests.recv(ANSWER_LIMIT)
+        except TimeoutError:
+            return Word((), {}, f"the spawner did not answer within {START_S:.0f}s")
+        except OSError as error:
+            return Word((), {}, f"the spawner cannot be reached: {error.strerror}")
+        return msgspec.json.decode(packet, type=Word) if packet else Word((), {}, "the spawner ended at once")
+
+    def _judge(self, word: Word, *, tolerant: bool) -> None:
+        if self.profile is None:
+            if word.failure or "mounts" not in word.held:
+                raise NamespacesRefused(word.failure or word.refused.get("mounts", "refused"))
+            return
+        if word.failure:
+            raise NotEnforceable(
+                (Shortfall("anything", word.failure, "`anyplug doctor` shows what this machine holds"),)
+            )
+        shortfalls = self.enforcement.shortfalls(self.profile)
+        if shortfalls and not tolerant:
+            raise NotEnforceable(shortfalls)
+
+
+def _found(program: Program) -> str:
+    """Give the path of a program; a name alone is looked for on its own PATH. Raises FileNotFoundError."""
+    name = program.argv[0]
+    if "/" in name:
+        return name
+    import shutil  # 3 ms, and most programs have a path
+
+    found = shutil.which(name, path=program.env.get("PATH", os.defpath))
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    return found
+
+
+def probe(guard: Guard) -> Enforcement:
+    """Find out what this kernel can hold, by doing it."""
+    spawn = ConfinedSpawn(guard, Profile(), tolerant=True)
+    spawn.close()
+    return spawn.enforcement
+
+
+def _layers(profile: Profile, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out a network namespace for those who may use the network."""
+    has_network = profile.network != "none" or profile.unix
+    return tuple(layer for layer in LAYERS if layer in wanted and not (layer == "network" and has_network))
+
+
+def _order(layers: tuple[str, ...], profile: Profile | None) -> dict[str, Any]:
+    if profile is None:
+        return {"layers": layers}
+    fields = msgspec.structs.asdict(profile)
+    for only_for_us in ("unheld", "notes"):
+        del fields[only_for_us]
+    return fields | {"layers": layers}
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    return [int(child) for thread in threads for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _encode(request: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(request)
+    except UnicodeEncodeError:  # a path or a variable that is no text, which only the standard library writes
+        import json  # 10 ms, and hardly anybody has such
+
+        return json.dumps(request, default=msgspec.to_builtins).encode()

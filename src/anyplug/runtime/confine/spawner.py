@@ -1,0 +1,358 @@
+"""The spawner: a small process that starts one plugin's programs, each of them confined.
+
+    python -I -S -c '...; spawner.main()' SOCKET_FD
+
+The first packet on the socket is its order: an `Order` in JSON. It takes the order's layers one by one and
+answers with a `Word`: what it holds, and what was refused and why. Then each request is one packet of JSON; four
+file descriptors come with a start: stdin, stdout, stderr, and a pipe on which it answers how that program ended.
+
+    {"start": ID, "argv": [...], "env": {...}, "cwd": "...", "tmp": "...", "visible": [...], "writable": [...],
+     "cpu_s": 600}
+    {"signal": ID, "number": 15}
+    -> on the pipe: `exit CODE [REASON]`, or `error ERRNO TEXT`
+
+Where the order says `recorded`, each confined thread sends one packet with a descriptor on the socket: who has it is
+asked about what the thread's programs open, execute and connect to (`record`).
+
+Mounts, Landlock and seccomp belong to a thread. One is confined at the first start and serves all that follow;
+a start that has a /tmp of its own gets a thread of its own. Nothing else ever happens in a confined thread.
+With a pid namespace the spawner is its process 1, so that the kernel ends everything with it; when the socket
+closes, the host is gone, and it leaves. Needs nothing but the standard library.
+"""
+
+import _thread  # `threading` would be a third of the start-up, and of each start
+import errno
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any, NamedTuple
+
+from anyplug.runtime.confine import kernel
+from anyplug.runtime.confine.confinement import Confinement, Order
+from anyplug.runtime.confine.watch import LARGEST_MARK, Watch, is_running, other_processes, wears
+
+LARGEST_REQUEST = 1 << 18  # bytes
+PASSED = 4  # file descriptors with each start
+LOOK_S, CALM_LOOK_S = 0.5, 2.0  # between two looks at what the programs use: soon after a start, and later
+CALM_S = 30.0  # after the last start
+COLLECT = 256  # starts between two collections of garbage, which must not happen in a confined thread
+SWEEPS, SWEEP_PAUSE_S = 200, 0.001  # how often, and how soon again, we look whether what was killed is gone
+
+
+class Started(NamedTuple):
+    """A program that runs."""
+
+    number: int
+    pipe: int
+    mark: int
+
+
+class ConfinedThread:
+    """A thread that is confined for good, and does nothing but start programs, one at a time."""
+
+    def __init__(
+        self,
+        requests: socket.socket,
+        confinement: Confinement,
+        trees: list[tuple[int, str]],
+        *,
+        is_for_one: bool = False,
+    ) -> None:
+        self._requests = requests
+        self._confinement = confinement
+        self._trees = trees
+        self._is_for_one = is_for_one
+        self._is_confined = False
+        self._asked, self._answered = _thread.allocate_lock(), _thread.allocate_lock()
+        self._asked.acquire()
+        self._answered.acquire()
+        self._request: dict[str, Any] = {}
+        self._stdio: list[int] = []
+        self._outcome: list[int | OSError] = []
+        try:
+            _thread.start_new_thread(self._serve, ())
+        except RuntimeError as error:  # the plugin's own programs are as many as they may be
+            for tree, _ in trees:
+                os.close(tree)
+            raise OSError(errno.EAGAIN, "it has as many processes as it may") from error
+
+    def start(self, request: dict[str, Any], stdio: list[int]) -> int:
+        """Have a program started; give its process. Raises OSError."""
+        self._request, self._stdio = request, stdio
+        self._asked.release()
+        self._answered.acquire()
+        outcome = self._outcome.pop() if self._outcome else OSError(errno.EIO, "the thread that was to start it failed")
+        if isinstance(outcome, OSError):
+            raise outcome
+        return outcome
+
+    def _serve(self) -> None:
+        while True:
+            self._asked.acquire()
+            try:
+                self._outcome.append(self._spawn())
+            except OSError as error:
+                self._outcome.append(error)
+            except (ValueError, TypeError, MemoryError) as error:  # a zero byte in an argument, say
+                self._outcome.append(OSError(errno.EINVAL, str(error)))
+            finally:
+                self._answered.release()
+            if self._is_for_one:
+                return
+
+    def _spawn(self) -> int:
+        request = self._request
+        if not self._is_confined:
+            self._confinement.arrange(self._trees)
+        self._confinement.go_to(request["cwd"])
+        if not self._is_confined:
+            listener = self._confinement.confine()
+            self._is_confined = True
+            if listener >= 0:
+                socket.send_fds(self._requests, [b"listen"], [listener])
+                os.close(listener)
+        return os.posix_spawn(
+            request["argv"][0],
+            request["argv"],
+            request["env"],
+            file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(self._stdio)],
+            setsid=True,
+            setsigmask=[],
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores them; programs must not
+        )
+
+
+class Spawner:
+    """The programs that run, by process id."""
+
+    def __init__(self, requests: socket.socket, confinement: Confinement) -> None:
+        self._requests = requests
+        self._confinement = confinement
+        self._running: dict[int, Started] = {}
+        self._reason = ""  # why all of them are being killed
+        self._marks = "limits" in confinement.held and _can_mark()
+        self._is_init = "pids" in confinement.held
+        self._watch = Watch(confinement.order.limits, confinement.order.measured) if self._marks else None
+        self._thread: ConfinedThread | None = None
+        self._looked = self._started = 0.0
+        self._starts = 0
+        self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        gc.disable()
+
+    def serve(self) -> None:
+        """Answer until the host is gone."""
+        poll = select.poll()
+        poll.register(self._requests, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        while True:
+            watching = self._watch is not None and bool(self._running)
+            pause = LOOK_S if time.monotonic() - self._started < CALM_S else CALM_LOOK_S
+            ready = {fd for fd, _ in poll.poll(pause * 1000 if watching else None)}
+            self.reap()
+            if watching and time.monotonic() - self._looked >= pause:
+                self.look()
+            if self._requests.fileno() in ready and not self.answer():
+                return
+
+    def answer(self) -> bool:
+        """Take one request; False if there will be no more."""
+        packet, fds, _, _ = socket.recv_fds(self._requests, LARGEST_REQUEST, PASSED)
+        for fd in fds:  # else every program would inherit the answering pipes of all the others, and its own
+            os.set_inheritable(fd, False)
+        if not packet:
+            return False
+        request = json.loads(packet)
+        if "signal" in request:
+            self.signal(request["signal"], request["number"])
+            return True
+        if len(fds) != PASSED:  # we have too many open; the host sees its pipe closed
+            for fd in fds:
+                os.close(fd)
+            return True
+        *stdio, pipe = fds
+        try:
+            pid, mark = self.start(request, stdio)
+            self._running[pid] = Started(request["start"], pipe, mark)
+        except OSError as error:
+            say(pipe, f"error {error.errno or 0} {self.explain(error, request['argv'][0])}")
+        finally:
+            for fd in stdio:
+                os.close(fd)
+        return True
+
+    def start(self, request: dict[str, Any], stdio: list[int]) -> tuple[int, int]:
+        """Start one program; give its process and its mark, which we wear only meanwhile. Raises OSError."""
+        self._started = time.monotonic()
+        self._starts += 1
+        if self._starts % COLLECT == 0:
+            gc.collect()
+        mark = LARGEST_MARK - request["start"]
+        if self._marks:
+            resource.setrlimit(resource.RLIMIT_RSS, (mark, resource.RLIM_INFINITY))
+        try:
+            pid = self.thread_for(request).start(request, stdio)
+        finally:
+            if self._marks:
+                resource.setrlimit(resource.RLIMIT_RSS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        if request["cpu_s"]:
+            limit_cpu(pid, request["cpu_s"])
+        return pid, mark
+
+    def thread_for(self, request: dict[str, Any]) -> "ConfinedThread":
+        """Give the thread that starts what wants nothing for itself alone, else one for this start."""
+        if request["tmp"] or request["writable"]:
+            return ConfinedThread(
+                self._requests, self._confinement, self._confinement.prepare(request), is_for_one=True
+            )
+        if self._thread is None:
+            self._thread = ConfinedThread(self._requests, self._confinement, [])
+        return self._thread
+
+    def explain(self, error: OSError, program: str) -> str:
+        """Say why a program was not started, where the kernel's word alone would lead people astray."""
+        if error.errno == errno.EACCES and "landlock" in self._confinement.held and os.access(program, os.X_OK):
+            return f"its permissions do not let it execute {program}, or the interpreter that this names"
+        return str(error.strerror or error)
+
+    def signal(self, wanted: int, number: int) -> None:
+        """Send a signal to the group of a program that still runs."""
+        for pid, started in self._running.items():
+            if started.number == wanted:
+                kill_group(pid, number)
+
+    def reap(self) -> None:
+        """Answer for all that has ended; kill what is left of a group before its number is free."""
+        try:
+            os.read(self._woken, 4096)
+        except BlockingIOError:
+            pass
+        while (ended := ended_child()) is not None:
+            kill_group(ended, signal.SIGKILL)
+            _, status = os.waitpid(ended, 0)
+            started = self._running.pop(ended, None)
+            if started is not None:
+                if self._marks and has_children():
+                    self.sweep({started.mark})
+                say(started.pipe, f"exit {os.waitstatus_to_exitcode(status)} {self._reason}".rstrip())
+        if not self._running:
+            self._reason = ""
+
+    def look(self) -> None:
+        """Kill everything if it uses more than it may."""
+        assert self._watch is not None
+        self._looked = time.monotonic()
+        marks = {started.mark for started in self._running.values()}
+        mine = other_processes() if self._is_init else [pid for pid in other_processes() if wears(pid, marks)]
+        if reason := self._watch.excess(mine):
+            self._reason = reason
+            self.sweep(marks)
+
+    def sweep(self, marks: set[int]) -> None:
+        """Kill what wears these marks, wherever it has gone, and wait until it is gone."""
+        is_all = self._is_init and marks >= {started.mark for started in self._running.values()}
+        for _ in range(SWEEPS):
+            found = [pid for pid in other_processes() if (is_all or wears(pid, marks)) and is_running(pid)]
+            if not found:
+                return
+            for pid in [-1] if is_all else reversed(found):  # all in one go, or the newest first: forking must not win
+                kill(pid, signal.SIGKILL)
+            time.sleep(SWEEP_PAUSE_S)
+
+    def kill_all(self) -> None:
+        """Leave nothing behind."""
+        for pid in self._running:
+            kill_group(pid, signal.SIGKILL)
+        if self._marks:
+            self.sweep({started.mark for started in self._running.values()})
+
+
+def ended_child() -> int | None:
+    """Give a child that has ended and is not yet waited for."""
+    try:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return None if ended is None else ended.si_pid
+
+
+def has_children() -> bool:
+    """Whether anything that we started, or that came to us as an orphan, is left."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def kill(pid: int, number: int) -> None:
+    """Send a signal to a process that may be gone."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def kill_group(pid: int, number: int) -> None:
+    """Send a signal to a group that may be gone."""
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def limit_cpu(pid: int, seconds: int) -> None:
+    """Limit a process that has just begun: the limit cannot be our own, whose seconds add up."""
+    try:
+        resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, seconds + 1))
+    except (OSError, ValueError):  # it is gone, or had less already
+        pass
+
+
+def _can_mark() -> bool:
+    return resource.getrlimit(resource.RLIMIT_RSS)[1] == resource.RLIM_INFINITY
+
+
+def say(pipe: int, text: str) -> None:
+    """Answer on a pipe and close it. Nobody may be listening any more."""
+    try:
+        os.write(pipe, text.encode(errors="replace"))
+    except OSError:
+        pass
+    os.close(pipe)
+
+
+def main() -> None:
+    """Take the order, say what is held, serve."""
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    requests.set_inheritable(False)
+    confinement = Confinement(Order(**json.loads(requests.recv(LARGEST_REQUEST))))
+    confinement.leave()
+    if "pids" in confinement.held and (child := os.fork()):  # we stay outside; the child is process 1 inside
+        requests.close()
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
+    kernel.prctl("pdeathsig", kernel.PR_SET_PDEATHSIG, signal.SIGKILL if "pids" in confinement.held else 0)
+    if "limits" in confinement.order.layers:
+        kernel.prctl("subreaper", kernel.PR_SET_CHILD_SUBREAPER, 1)
+    failure = ""
+    try:
+        confinement.take()
+    except OSError as error:
+        failure = str(error.strerror or error)
+    word = {"held": confinement.held, "refused": confinement.refused, "failure": failure}
+    requests.send(json.dumps(word).encode())
+    if failure:
+        return
+    spawner = Spawner(requests, confinement)
+    try:
+        spawner.serve()
+    finally:
+        spawner.kill_all()
+        os._exit(0)  # nothing here needs an orderly end, and the host waits for it

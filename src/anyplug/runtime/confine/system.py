@@ -1,0 +1,139 @@
+"""What every plugin may use of this machine: libraries, interpreters, and the small tools that scripts are made of.
+
+Folders of libraries are named one by one. The dynamic loader runs whatever can be read, so that reading all of
+/usr/lib or /usr/bin would mean executing all of it: `/usr/lib/git-core/git` is a whole git.
+"""
+
+import functools
+import glob
+import os
+import re
+
+from anyplug.runtime.confine.profile import System
+
+PROGRAM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
+INTERPRETERS = re.compile(r"(sh|bash|dash|zsh|env|uv|uvx|node|nodejs|(python|perl|ruby)[0-9.]*)")
+# What scripts with an empty list of permissions call. None of these starts other programs that it is not allowed
+# to (the kernel holds children to the same rules), reaches a network, or speaks to a daemon.
+TOOLS = """
+    [ arch awk b2sum base32 base64 basename basenc bc bzcat bzip2 cat chmod chown cksum clear cmp column comm cp csplit
+    cut date dc dd df diff diff3 dir dircolors dirname du echo ed egrep expand expr factor false fgrep file find fmt
+    fold gawk getconf getopt grep groups gunzip gzip head hexdump hostid hostname iconv id install join jq kill link
+    ln locale logname ls mawk md5sum mkdir mkfifo mktemp more mv nawk nice nl nohup nproc numfmt od paste patch
+    pathchk pgrep pinky pkill pr printenv printf ps ptx pwd readlink realpath rev rg rm rmdir sed seq setsid sha1sum
+    sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split stat stdbuf stty sum sync tac tail tar tee
+    test time timeout touch tr tree true truncate tsort tty tput uname unexpand uniq unlink unxz uptime users uuidgen
+    vdir wc which whoami xargs xxd xz xzcat yes yq zcat zgrep zstd
+""".split()  # noqa: SIM905 - a list of words is read as words
+EITHER = re.compile("|".join((INTERPRETERS.pattern, *map(re.escape, TOOLS))))
+STAND_INS = "shims"
+LIBRARY_FOLDERS = (
+    "/lib/{triplet}", "/usr/lib/{triplet}", "/usr/local/lib/{triplet}", "/lib64", "/usr/lib64", "/usr/local/lib64",
+)  # fmt: skip
+# In /lib, /usr/lib and /usr/local/lib themselves: single libraries, and what interpreters are made of.
+LIBRARIES = ("*.so", "*.so.*", "python*", "perl*", "ruby*", "node_modules", "gconv", "locale", "ssl", "engines*",
+             "ossl-modules", "os-release", "terminfo", "mime", "jvm-common", "gcc/*/*/*.so*")  # fmt: skip
+LIBRARY_PARENTS = ("/lib", "/usr/lib", "/usr/local/lib")
+SHARED = (
+    "ca-certificates", "dict", "file", "fontconfig", "fonts", "i18n", "icu", "javascript", "libtool", "locale", "misc",
+    "mime", "nodejs", "node_modules", "perl", "perl5", "pki", "python3", "python-wheels", "ruby",
+    "rubygems-integration", "terminfo", "unicode", "xml", "zoneinfo", "zoneinfo-icu", "zsh", "awk", "gawk",
+    "X11/locale",
+)  # fmt: skip
+SETTINGS = (
+    "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version",
+    "fonts", "gai.conf", "group", "host.conf", "hostname", "hosts", "inputrc", "ld.so.cache", "ld.so.conf",
+    "ld.so.conf.d", "ld-musl-x86_64.path", "ld-musl-aarch64.path", "locale.alias", "locale.conf", "localtime",
+    "lsb-release", "machine-info", "magic", "magic.mime", "mime.types", "nsswitch.conf", "os-release", "passwd", "perl",
+    "pki/ca-trust/extracted", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf", "protocols", "python3",
+    "python3.*",
+    "resolv.conf", "services", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
+    "zsh",
+)  # fmt: skip
+RUNTIME_FILES = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/var/lib/gems")
+LOADERS = ("/lib*/ld-linux*.so*", "/lib*/ld-musl-*.so*", "/lib/*/ld-linux*.so*", "/usr/lib*/ld-linux*.so*")
+PREFIX_PARTS = ("lib", "lib64", "pyvenv.cfg", "share/zoneinfo", "share/terminfo", "ssl")
+SYSTEM_PREFIXES = frozenset({"/", "/usr", "/usr/local"})
+UV_PYTHONS = (".local/share/uv/python", "Library/Application Support/uv/python")
+PROGRAM_PARTS = ("/usr/lib/{0}", "/usr/lib/{0}-core", "/usr/libexec/{0}", "/usr/libexec/{0}-core", "/usr/share/{0}",
+                 "/usr/share/{0}-core", "/etc/{0}")  # fmt: skip
+
+
+@functools.cache
+def survey(search_path: str, bin_folder: str, user: str) -> System:
+    """Look at what is here: on the user's PATH, in our folder of programs, and where uv keeps its interpreters."""
+    folders = tuple(dict.fromkeys(folder for folder in search_path.split(os.pathsep) if os.path.isabs(folder)))
+    programs = [path for folder in (bin_folder, *folders) for path in _programs(folder, INTERPRETERS)]
+    for parent in UV_PYTHONS:
+        programs += glob.glob(os.path.join(user, parent, "*", "bin", "python3*"))
+    belongings = [part for path in programs for part in _belongings(path)]
+    managers = [os.path.dirname(os.path.dirname(path)) for path in programs if _is_stand_in(path)]
+    for folder in dict.fromkeys(map(os.path.realpath, PROGRAM_FOLDERS)):
+        programs += _programs(folder, EITHER)
+    triplet = f"{os.uname().machine}-linux-gnu"
+    readable = [folder.format(triplet=triplet) for folder in LIBRARY_FOLDERS]
+    for parent, patterns in (
+        *((parent, LIBRARIES) for parent in dict.fromkeys(map(os.path.realpath, LIBRARY_PARENTS))),
+        ("/usr/share", SHARED),
+        ("/usr/local/share", SHARED),
+        ("/etc", SETTINGS),
+    ):
+        readable += [path for pattern in patterns for path in _matching(parent, pattern)]
+    loaders = [path for pattern in LOADERS for path in glob.glob(pattern)]
+    return System(
+        readable=_real([*readable, *RUNTIME_FILES, bin_folder, *belongings]),
+        executable=_real([*managers, *programs, *loaders]),
+        search_path=folders,
+    )
+
+
+def program_files(name: str, search_path: str = os.defpath) -> tuple[str, ...]:
+    """Give the files of one program: itself, and the folders that carry its name."""
+    import shutil  # 3 ms, and few grants name a program
+
+    found = shutil.which(name, path=search_path)
+    if found is None:
+        return ()
+    stem = os.path.basename(name)
+    return _real([found, *(part.format(stem) for part in PROGRAM_PARTS), *_belongings(os.path.realpath(found))])
+
+
+def _programs(folder: str, wanted: re.Pattern[str]) -> list[str]:
+    try:
+        return [os.path.join(folder, name) for name in os.listdir(folder) if wanted.fullmatch(name)]
+    except OSError:
+        return []
+
+
+def _is_stand_in(interpreter: str) -> bool:
+    """Whether it only chooses an interpreter, as those of pyenv, rbenv and asdf do: then its whole place is needed."""
+    return os.path.basename(os.path.dirname(interpreter)) == STAND_INS
+
+
+def _belongings(interpreter: str) -> list[str]:
+    """Give what an interpreter outside the system's folders reads, in its own place and where it is linked from."""
+    found = []
+    for path in (interpreter, os.path.realpath(interpreter)):
+        prefix = os.path.dirname(os.path.dirname(path))
+        if prefix not in SYSTEM_PREFIXES and os.path.basename(os.path.dirname(path)) == "bin":
+            found += [os.path.join(prefix, part) for part in PREFIX_PARTS]
+    return found
+
+
+def _matching(parent: str, pattern: str) -> list[str]:
+    path = os.path.join(parent, pattern)
+    return glob.glob(path) if "*" in pattern else [path]
+
+
+def _real(paths: list[str]) -> tuple[str, ...]:
+    """Follow links, and leave out what is not there and what lies in a folder that is there already."""
+    found = dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path))
+    return tuple(path for path in found if not any(_above(path, found)))
+
+
+def _above(path: str, known: dict[str, None]) -> list[str]:
+    found = []
+    while (path := os.path.dirname(path)) not in {"", "/"}:
+        if path in known:
+            found.append(path)
+    return found

@@ -1,0 +1,139 @@
+"""Drives confinement in a process of its own, as whoever runs it: `python confining.py CASES` prints JSON.
+
+A case is [layers, grants]; the answer is a list of {attempt: how it was blocked, or ""}. Layers `null` are none
+at all: the child is started directly, so that one sees what the attempts come to when nothing holds.
+"""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+import anyio
+import pytest
+
+NOBODY = 65534
+USERS = ("root", "ordinary")
+FILES = {"read a key", "symlink to a key"}
+CHANGES = {*FILES, "write to .bashrc", "change a mode", "change a time", "cut a file off"}
+INTERNET = {"TCP", "TCP to another port", "TCP over IPv6", "listen on TCP", "UDP", "netlink"}
+NAMED_SOCKETS = {"a socket with a path", "an abstract socket", "a path by a pair of sockets"}
+GIT = {"run git", "run git by the loader", "run git's own folder by the loader"}
+# What each grant opens; everything else stays shut.
+OPENED = {
+    (): set(),
+    ("filesystem:read",): FILES,
+    ("filesystem:read:{key}",): FILES,
+    ("filesystem:read:~/.ssh",): FILES,
+    ("filesystem:read:/etc/shadow",): {"read /etc/shadow"},
+    ("filesystem:write",): CHANGES,
+    ("filesystem:write:{bashrc}",): CHANGES - FILES,
+    ("network",): INTERNET,
+    ("network:*:{port}",): {"TCP", "TCP over IPv6", "netlink"},
+    ("network:unix",): NAMED_SOCKETS,
+    ("shell:exec",): {*GIT, "run curl"},
+    ("shell:exec:git",): GIT,
+    ("shell:exec:curl",): {"run curl"},
+    ("clipboard", "notifications"): set(),
+}
+# Without a mount namespace there are these two gaps, and without a pid namespace one: `Enforcement.gaps` says so.
+WITHOUT_MOUNTS = {"change a mode", "change a time", "see the host's command line"}
+NEEDS_ROOT = {"read /etc/shadow", "write into /usr", "raw", "packet", "set the clock", "capabilities"}
+NOT_EVERYWHERE = {"load a module", "vsock", "bpf", "keyring", "perf", "userfaultfd", "io_uring", "make a namespace"}
+
+SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "src"))
+
+
+async def main() -> None:
+    from anyplug.runtime.confine import escapes  # after the path is set, by whoever starts this
+    from anyplug.runtime.confine.spawn import ConfinedSpawn
+    from anyplug.runtime.guard import Guard
+    from anyplug.runtime.spawn import DirectSpawn
+
+    found = []
+    guard = Guard()
+    try:
+        for layers, grants in json.loads(sys.argv[1]):
+            with escapes.scene() as scene:
+                granted = [grant.format(**scene.facts) for grant in grants]
+                if layers is None:
+                    spawn = DirectSpawn(guard)
+                else:
+                    spawn = ConfinedSpawn(guard, scene.profile(*granted), layers=tuple(layers))
+                attempts = await escapes.attempt_all(spawn, scene.facts, scene.place.data)
+                found.append({attempt.name: attempt.how for attempt in attempts})
+                if layers is not None:
+                    spawn.close()
+    finally:
+        guard.close()
+    print(json.dumps(found))
+
+
+@functools.cache
+def interpreter(user: str) -> str:
+    """An interpreter of our version that this user may run, with our packages; skips where there is none."""
+    if user == "root" or os.getuid() != 0:
+        return sys.executable
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    code = f"import anyio, msgspec, anyplug; open({__file__!r})"
+    for path in (sys.executable, f"/usr/bin/python{version}", f"/usr/local/bin/python{version}"):
+        try:
+            done = subprocess.run(
+                [path, "-c", code], **as_user(user), env=environment(), capture_output=True, check=False
+            )
+        except OSError:
+            continue
+        if done.returncode == 0:
+            return path
+    pytest.skip("an ordinary user may not read this checkout, or run any interpreter of our version")
+
+
+def as_user(user: str) -> dict:
+    """What `subprocess` needs to be that user; skips where one cannot be."""
+    if user == "root":
+        if os.getuid() != 0:
+            pytest.skip("only root can be root")
+        return {}
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
+
+
+def environment() -> dict[str, str]:
+    return {
+        "PATH": os.defpath,
+        "HOME": "/nonexistent",
+        "ANYPLUG_GUARD": os.environ.get("ANYPLUG_GUARD", ""),
+        "PYTHONPATH": f"{SOURCE}:{sysconfig.get_paths()['purelib']}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def run(user: str, code: str, *arguments: str, timeout: float = 120, script: str = __file__) -> str:
+    """Run Python code, or a script, as a user; give what it printed."""
+    what = ["-c", code] if code else [os.path.abspath(script)]
+    done = subprocess.run(
+        [interpreter(user), *what, *arguments],
+        **as_user(user),
+        env=environment(),
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def try_all(user: str, cases: list) -> list[dict[str, str]]:
+    return json.loads(run(user, "", json.dumps(cases)))
+
+
+def find(name: str) -> str:
+    return shutil.which(name) or pytest.skip(f"no {name} here")
+
+
+if __name__ == "__main__":
+    anyio.run(main)

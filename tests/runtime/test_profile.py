@@ -1,0 +1,189 @@
+"""Profiles: what follows from a grant, what never does, and the same as text for a Mac."""
+
+import os
+import re
+
+import pytest
+
+from anyplug.runtime.confine import macos, system
+from anyplug.runtime.confine.enforcement import LAYERS, Enforcement
+from anyplug.runtime.confine.profile import Limits, Place, System, draw
+
+PLACE = Place(
+    plugin="/u/.anyplug/plugins/p",
+    data="/u/.anyplug/data/p",
+    cache="/u/.anyplug/cache/p",
+    home="/u/.anyplug",
+    user="/u",
+    project="/u/work",
+)
+SYSTEM = System(readable=("/lib/x",), executable=("/bin/sh",), search_path=("/u/bin",))
+FULL = Enforcement(held=LAYERS, landlock=7)
+
+
+def profile(*granted, place=PLACE):
+    return draw(granted, place, SYSTEM, lambda name: (f"/found/{name}",))
+
+
+def test_without_grants_there_is_the_system_and_the_plugins_own_places():
+    drawn = profile()
+    assert drawn.readable == ("/lib/x",)
+    assert drawn.writable == (PLACE.data, PLACE.cache)
+    assert drawn.executable == (PLACE.plugin, PLACE.cache, "/bin/sh")
+    assert (drawn.network, drawn.ports, drawn.unix) == ("none", (), False)
+    assert drawn.hidden == (PLACE.home,)
+    assert drawn.code == (PLACE.plugin,)
+    assert drawn.private_tmp
+    assert drawn.limits == Limits()
+    assert FULL.shortfalls(drawn) == ()
+
+
+@pytest.mark.parametrize(
+    ("grant", "path"),
+    [
+        ("filesystem:read:~/notes", "/u/notes"),
+        ("filesystem:read:/srv/x/../y", "/srv/y"),
+        ("filesystem:read:docs", "/u/work/docs"),
+        ("filesystem:read:~", "/u"),
+    ],
+)
+def test_a_scope_is_a_path(grant, path):
+    assert path in profile(grant).readable
+    assert path not in profile(grant).writable
+    assert path in profile(grant.replace("read", "write")).writable
+
+
+def test_all_files_are_the_users_and_never_programs_or_settings_of_the_system():
+    drawn = profile("filesystem:read")
+    assert {"/u", "/u/work", "/home", "/mnt"} <= set(drawn.readable)
+    assert not {"/", "/usr", "/usr/bin", "/usr/lib", "/etc", "/proc", "/root"} & set(drawn.readable)
+    assert drawn.writable == profile().writable
+    assert drawn.private_tmp
+
+
+def test_who_may_write_everywhere_shares_the_machines_tmp():
+    drawn = profile("filesystem:write")
+    assert {"/u", "/tmp"} <= set(drawn.writable)
+    assert not drawn.private_tmp
+    assert drawn.measured == (PLACE.data, PLACE.cache)
+
+
+@pytest.mark.parametrize("scope", ["~/.anyplug", "~/.anyplug/data/other", "/u/x/../.anyplug/anyplug.db"])
+def test_what_is_ours_cannot_be_granted(scope):
+    drawn = profile(f"filesystem:read:{scope}")
+    assert drawn.unheld == (f"filesystem:read:{scope}",)
+    shortfall = FULL.shortfalls(drawn)[0]
+    assert "host's own folder" in shortfall.why
+    assert shortfall.cure
+
+
+@pytest.mark.parametrize(
+    ("granted", "expected"),
+    [
+        (("network",), ("all", (), False, ())),
+        (("network:*:443", "network::80"), ("ports", (443, 80), False, ())),
+        (("network:unix",), ("none", (), True, ())),
+        (("network", "network:unix"), ("all", (), True, ())),
+        (("network:api.example.com:443",), ("none", (), False, ("network:api.example.com:443",))),
+        (("network", "network:api.example.com:443"), ("all", (), False, ())),
+        (("network:*:99999",), ("none", (), False, ("network:*:99999",))),
+        (("network:*:0",), ("none", (), False, ("network:*:0",))),
+        (("network:nonsense",), ("none", (), False, ("network:nonsense",))),
+    ],
+)
+def test_networks(granted, expected):
+    drawn = profile(*granted)
+    assert (drawn.network, drawn.ports, drawn.unix, drawn.unheld) == expected
+
+
+def test_programs():
+    assert "/found/git" in profile("shell:exec:git").executable
+    assert "/usr" not in profile("shell:exec:git").executable
+    assert {"/usr", "/u/bin"} <= set(profile("shell:exec").executable)
+
+
+def test_grants_that_open_nothing_say_so():
+    drawn = profile("clipboard", "notifications", "env:TOKEN", "nonsense:x")
+    plain = profile()
+    assert (drawn.readable, drawn.writable, drawn.executable) == (plain.readable, plain.writable, plain.executable)
+    assert len(drawn.notes) == 2
+    assert "session bus" in profile("network:unix").notes[0]
+
+
+def test_who_writes_beside_itself_keeps_its_code():
+    place = Place(plugin="/p", data="/d", cache="/c", home="/h", user="/u", writes_beside_itself=True, code=("/p/run",))
+    drawn = profile(place=place)
+    assert "/p" in drawn.writable
+    assert drawn.code == ("/p/run",)
+
+
+def test_other_places_of_plugins_are_hidden_too():
+    place = Place(plugin="/p", data="/d", cache="/c", home="/h", user="/u", others=("/u/.cyclopone",))
+    assert profile(place=place).hidden == ("/h", "/u/.cyclopone")
+
+
+def test_what_is_missing_is_named_with_its_reason_and_its_cure():
+    nothing = Enforcement(held=(), refused={"landlock": "Function not implemented"}, is_root=True)
+    shortfalls = nothing.shortfalls(profile("network:*:443"))
+    assert len(shortfalls) == 6
+    assert shortfalls[0].why == "Function not implemented"
+    assert all(fall.cure for fall in shortfalls)
+
+
+@pytest.mark.parametrize(
+    ("version", "held", "is_enough"),
+    [
+        (1, LAYERS, True),
+        (1, ("landlock", "seccomp", "limits", "pids"), False),
+        (6, ("landlock", "seccomp", "limits"), True),
+        (5, ("landlock", "seccomp", "limits"), False),
+    ],
+)
+def test_older_kernels_are_judged_by_what_else_holds(version, held, is_enough):
+    assert (Enforcement(held=held, landlock=version).shortfalls(profile()) == ()) == is_enough
+
+
+def test_the_survey_never_opens_whole_folders_of_programs():
+    found = system.survey(os.environ["PATH"], "/nonexistent", "/nonexistent")
+    closed = {"/", "/usr", "/usr/bin", "/bin", "/usr/sbin", "/usr/lib", "/lib", "/usr/libexec", "/etc", "/usr/share"}
+    assert not closed & {*found.readable, *found.executable}
+    names = {os.path.basename(path) for path in found.executable}
+    assert not names & {"git", "curl", "wget", "ssh", "docker", "sqlite3", "sudo", "su", "mount", "nc", "gcc", "make"}
+    assert names & {"dash", "bash", "busybox"}
+
+
+def test_for_a_mac_the_last_rule_decides_and_what_is_ours_is_closed_before_its_own_is_opened():
+    text = macos.text(profile("filesystem:read", "filesystem:write:~/notes", "network"))
+    assert text.startswith("(version 1)\n(deny default)\n")
+    hidden = text.index('(deny file-read* file-write* process-exec*\n  (subpath "/u/.anyplug")')
+    assert text.index('(subpath "/u/notes")') < hidden
+    assert text.index(f'(subpath "{PLACE.data}")', hidden) > hidden
+    assert text.index(f'(deny file-write*\n  (subpath "{PLACE.plugin}")', hidden) > text.index(
+        "(allow file-write*", hidden
+    )
+    assert "(allow network-outbound (remote ip))" in text
+
+
+@pytest.mark.parametrize(
+    ("granted", "rules"),
+    [
+        ((), 0),
+        (("network:*:443",), 1),
+        (("network:unix",), 1),
+    ],
+)
+def test_for_a_mac_networks_are_as_narrow(granted, rules):
+    assert macos.text(profile(*granted)).count("(allow network") == rules
+
+
+def test_for_a_mac_paths_are_quoted_and_brackets_balance():
+    place = Place(plugin='/p"\\)(allow default', data="/d", cache="/c", home="/h", user="/u")
+    text = macos.text(profile("network", "network:unix", place=place))
+    assert '(subpath "/p\\"\\\\)(allow default")' in text
+    bare = re.sub(r'"(\\.|[^"\\])*"', "", text)
+    assert bare.count("(") == bare.count(")")
+    assert "allow default" not in bare
+
+
+def test_for_a_mac_the_command_is_wrapped():
+    assert macos.command(profile(), ("/bin/x", "y"))[::3] == ("/usr/bin/sandbox-exec", "/bin/x")

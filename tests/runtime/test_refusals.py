@@ -1,0 +1,76 @@
+"""Machines that refuse namespaces, made for the moment: the fallback holds, and says what is missing and why."""
+
+import json
+import subprocess
+
+import pytest
+
+import confining
+
+# What a machine without user namespaces answers, and a container that hides parts of /proc: for real, in a namespace.
+NO_NAMESPACES = "for k in user mnt pid net; do echo 0 > /proc/sys/user/max_${k}_namespaces; done"
+HIDDEN_PROC = "mount -t tmpfs none /proc/sys/dev"
+DRIVER = """
+import json, sys, anyio
+from anyplug.runtime.confine import escapes
+from anyplug.runtime.confine.spawn import ConfinedSpawn, NamespacesRefused
+from anyplug.runtime.guard import Guard
+
+guard = Guard()
+enforcement, attempts = anyio.run(escapes.report, guard)
+plain = ""
+try:
+    ConfinedSpawn(guard).close()
+except NamespacesRefused as refusal:
+    plain = str(refusal)
+with escapes.scene() as scene:
+    short = [fall.what for fall in enforcement.shortfalls(scene.profile())]
+guard.close()
+is_open = [attempt.name for attempt in attempts if not attempt.blocked]
+print(json.dumps([enforcement.held, enforcement.refused, enforcement.gaps, is_open, plain, short]))
+"""
+
+
+def in_a_machine(command: list[str], preparation: str, user: str, *then: str) -> list:
+    """Run the driver where something was taken away; skips where we cannot take it."""
+    interpreter = confining.interpreter("ordinary")
+    script = preparation + '; exec "$@"'
+    done = subprocess.run(
+        [confining.find("unshare"), *command, "sh", "-ec", script, "sh", *then, interpreter, "-c", DRIVER],
+        **confining.as_user(user),
+        env=confining.environment(),
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "unshare" in done.stderr or "Permission denied" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_where_namespaces_are_refused_landlock_and_seccomp_hold_alone():
+    held, refused, gaps, is_open, plain, short = in_a_machine(
+        ["--user", "--map-root-user", "--mount"], NO_NAMESPACES, "ordinary"
+    )
+    assert held == ["limits", "capabilities", "landlock", "seccomp"]
+    assert {"mounts", "pids", "network"} <= set(refused)
+    assert "No space left" in refused["mounts"]
+    assert len(gaps) == 3
+    assert set(is_open) <= {"change a mode", "change a time", "see the host's command line"}
+    assert "No space left" in plain
+    assert short == []
+
+
+def test_where_proc_cannot_be_mounted_everything_else_still_holds():
+    held, refused, gaps, is_open, plain, short = in_a_machine(
+        ["--mount"], HIDDEN_PROC, "root", confining.find("setpriv"), "--reuid=65534", "--regid=65534", "--clear-groups"
+    )
+    assert "pids" not in held
+    assert "mount /proc" in refused["pids"]
+    assert {"mounts", "network", "read-only", "landlock", "seccomp"} <= set(held)
+    assert len(gaps) == 1
+    assert set(is_open) <= {"see the host's command line"}
+    assert (plain, short) == ("", [])

@@ -1,0 +1,736 @@
+"""A plugin does what it was granted and nothing else: real plugins of each format, through a host, root or not."""
+
+import functools
+import json
+import os
+import shutil
+import signal
+import socket
+import tempfile
+
+import anyio
+import pytest
+
+import confining
+import escaping
+import looking
+import making
+import using
+from anyplug import confinement
+from anyplug.gate import Attachment
+from anyplug.runtime.confine.enforcement import LAYERS
+from anyplug.runtime.guard import TOKEN_VARIABLE
+from confining import CHANGES, GIT, INTERNET, NAMED_SOCKETS, NEEDS_ROOT, NOT_EVERYWHERE, USERS, WITHOUT_MOUNTS
+
+pytestmark = pytest.mark.xdist_group("tmp")  # without namespaces, /tmp/bundle is the machine's
+
+FORMATS = ("cyclop", "stavrobot", "zot", "workbench", "mcp")
+WRITE_BESIDE_THEMSELVES = {"stavrobot", "zot", "mcp"}
+EVERYTHING = ("filesystem:read", "filesystem:write", "network", "network:unix", "shell:exec")
+OWN = {"keep data", "use /tmp"}  # what all may do
+OWN_CODE = {"write to its own code", "move its own code"}
+NAMESPACES = {"mounts", "pids", "network", "read-only"}
+YES = Attachment(yes=True)
+
+
+# Every escape, in every format
+
+
+@functools.cache
+def tried(user, format, granted=(), settings=""):
+    """What came of all attempts of one plugin, in a host of its own in a process of that user's."""
+    if format == "mcp" and user != "root":
+        pytest.importorskip("mcp")
+    case = json.dumps([{"format": format, "granted": granted, "settings": settings}])
+    (found,) = json.loads(confining.run(user, "", case, script=escaping.__file__))
+    assert found["outcome"] == "done", found
+    return found
+
+
+def is_open(found):
+    return {name for name, how in found["tried"].items() if not how}
+
+
+def expected(format, user, *opened):
+    """What is open: the plugin's own, and what was opened; in Node, too."""
+    found = OWN.union(*opened)
+    if format in WRITE_BESIDE_THEMSELVES:
+        found.add("write beside itself")
+    if user != "root":
+        found -= NEEDS_ROOT
+    for program in ("git", "curl"):
+        if not os.path.exists(f"/usr/bin/{program}"):
+            found -= {name for name in found if program in name}
+    if format == "workbench":
+        found |= {f"{name}, in Node" for name in found & escaping.IN_NODE_TOO}
+    return found
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("user", USERS)
+def test_without_a_grant_every_escape_is_refused_and_the_record_says_by_what(user, format):
+    found = tried(user, format)
+    assert is_open(found) == expected(format, user)
+    assert set(found["layers"]) == set(LAYERS)
+    assert found["filter"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("user", USERS)
+def test_what_was_granted_works_and_the_rest_stays_shut(user, format):
+    found = tried(user, format, EVERYTHING)
+    assert is_open(found) == expected(format, user, CHANGES, INTERNET, NAMED_SOCKETS, GIT, {"run curl"})
+    assert set(found["layers"]) == set(LAYERS) - {"network"}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_unconfined_every_escape_succeeds_and_the_record_says_that_nothing_held(format):
+    found = tried("root", format, (), 'confinement = "off"')
+    shut = {name for name, how in found["tried"].items() if how}
+    assert shut - NOT_EVERYWHERE == set()
+    assert (found["layers"], found["filter"]) == ([], "")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("user", USERS)
+def test_without_namespaces_there_are_only_the_gaps_that_are_said(user, format):
+    found = tried(user, format, (), "namespaces = false")
+    gaps = WITHOUT_MOUNTS | (OWN_CODE if format in WRITE_BESIDE_THEMSELVES else set())
+    own = expected(format, user, gaps)
+    assert is_open(found) == own - {"use /tmp"}
+    assert not NAMESPACES & set(found["layers"])
+    assert {"landlock", "seccomp", "limits"} <= set(found["layers"])
+
+
+@pytest.mark.parametrize(
+    ("granted", "opened"),
+    [
+        (("filesystem:read:{key}",), {"read a key", "symlink to a key"}),
+        (("filesystem:read:/etc/shadow",), {"read /etc/shadow"}),
+        (("filesystem:write:{bashrc}",), CHANGES - confining.FILES),
+        (("network:*:{port}",), {"TCP", "TCP over IPv6", "netlink"}),
+        (("shell:exec:git",), GIT),
+        (("network:unix",), NAMED_SOCKETS),
+    ],
+    ids=lambda words: " ".join(sorted(words)),
+)
+def test_a_scope_opens_what_it_names(granted, opened):
+    assert is_open(tried("root", "cyclop", granted)) == expected("cyclop", "root", opened)
+
+
+# Limits
+
+
+async def limited(host, cyclop, settings, limits, body):
+    """Call a plugin that does something within limits; give the result."""
+    settings(f"[plugins.hungry]\ntimeout_s = 20\n[plugins.hungry.limits]\n{limits}\n")
+    async with host(cyclop("hungry", making.python(body))) as h:
+        result = await h.call("hungry")
+        assert [item.record.held_by.limits["memory"] > 0 for item in h.audit.records()] == [True]
+        return result
+
+
+ANSWER = "print(json.dumps({'result': str(found)}))"
+
+
+@pytest.mark.anyio
+async def test_64_gigabytes_are_not_to_be_had(host, cyclop, settings):
+    body = f"try: found = len(bytearray(64 << 30))\nexcept MemoryError: found = 'no'\n{ANSWER}"
+    assert (await limited(host, cyclop, settings, "", body)).text == "no"
+
+
+@pytest.mark.anyio
+async def test_processes_that_together_use_too_much_memory_are_ended_with_the_reason(host, cyclop, settings):
+    body = (
+        "for _ in range(8):\n    if not os.fork():\n        held = b'x' * (100 << 20); time.sleep(15)\n"
+        f"time.sleep(15); found = 'all'\n{ANSWER}"
+    )
+    result = await limited(host, cyclop, settings, "memory = 314572800", body)
+    assert result.error.code == "crashed"
+    assert "its processes together used more than 300 MiB of memory" in result.error.message
+    assert "limits" in result.error.hint
+
+
+@pytest.mark.anyio
+async def test_a_fork_bomb_is_contained(host, cyclop, settings):
+    body = (
+        "found = 0\ntry:\n    while found < 10_000:\n        if not os.fork():\n            time.sleep(15)\n"
+        f"            os._exit(0)\n        found += 1\nexcept OSError: pass\n{ANSWER}"
+    )
+    result = await limited(host, cyclop, settings, "processes = 40", body)
+    if result.is_error:
+        assert "it had more than 40 processes" in result.error.message
+    else:
+        assert int(result.text) < 400
+    assert not any("hungry" in line for line in looking.carrying(os.environ[TOKEN_VARIABLE]).values())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("place", ["$CYCLOPONE_DATA_DIR", "/tmp"])
+async def test_a_file_and_a_tmp_have_their_limits(place, host, cyclop, settings):
+    body = (
+        f"path = os.path.join(os.path.expandvars({place!r}), 'big')\n"
+        "try:\n    with open(path, 'wb') as file:\n        for _ in range(64): file.write(bytes(1 << 20))\n"
+        f"    found = 'all'\nexcept OSError as error: found = error.strerror\n{ANSWER}"
+    )
+    limits = "file_size = 8388608" if place != "/tmp" else "tmp = 8388608"
+    result = await limited(host, cyclop, settings, limits, body)
+    assert result.text in {"File too large", "No space left on device"}
+
+
+@pytest.mark.anyio
+async def test_a_full_data_folder_ends_it_with_the_reason(host, cyclop, settings):
+    body = (
+        "for n in range(40):\n    with open(os.path.join(os.environ['CYCLOPONE_DATA_DIR'], str(n)), 'wb') as file:\n"
+        f"        file.write(bytes(8 << 20))\ntime.sleep(15)\nfound = 'all'\n{ANSWER}"
+    )
+    result = await limited(host, cyclop, settings, "disk = 104857600", body)
+    assert result.error.code == "crashed"
+    assert "holds more than 100 MiB" in result.error.message
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format", ["cyclop", "stavrobot"])
+async def test_nothing_that_a_call_started_outlives_it(format, host, request):
+    script = '#!/bin/sh\nsetsid nohup sleep 607 >/dev/null 2>&1 &\n(setsid sleep 607 &)\necho \'{"result": "left"}\'\n'
+    async with host(request.getfixturevalue(format)("daemon", script)) as h:
+        result = await h.call("daemon" if format == "cyclop" else "daemon.act")
+        left = looking.processes(lambda pid: b"sleep\x00607" in looking.read(f"/proc/{pid}/cmdline"))
+    assert "left" in result.text
+    assert left == {}
+
+
+# Grants, as people give them
+
+CONNECT = making.python(
+    "import socket\ntry:\n    socket.create_connection(('127.0.0.1', int(given['input']['port'])), 5).close()\n"
+    "    print(json.dumps({'result': 'connected'}))\n"
+    "except OSError as error:\n    print(json.dumps({'result': error.strerror}))"
+)
+PORT = [
+    {
+        "name": "connect",
+        "description": "Connects.",
+        "input_schema": {"type": "object", "properties": {"port": {"type": "integer"}}},
+    }
+]
+CONNECT_STAYING = """
+import socket
+hello()
+tool("connect")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "tool_call":
+        try:
+            socket.create_connection(("127.0.0.1", frame["args"]["port"]), 5).close()
+            say(frame, "connected")
+        except OSError as error:
+            say(frame, error.strerror)
+"""
+
+
+@pytest.fixture
+def ports():
+    """Two ports on which somebody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        yield one.getsockname()[1], other.getsockname()[1]
+
+
+def called(port, tool="connect"):
+    return using.ok("call", tool, f"port={port}", "--yes").out.strip()
+
+
+@pytest.fixture
+def installed(home):
+    """The folder that the program looks into."""
+    return str(home / "plugins")
+
+
+def test_grants_take_effect_with_the_next_call(installed, ports):
+    making.cyclop(installed, "connect", CONNECT, permissions=["network"], tools=PORT)
+    one, other = ports
+    using.ok("approve", "connect", "--yes", "--grant", "filesystem:read")
+    assert called(one) == "Operation not permitted"
+    using.ok("grant", "connect", f"network:*:{one}")
+    assert called(one) == "connected"
+    assert called(other) == "Permission denied"
+    using.ok("grant", "connect", "network")
+    assert called(other) == "connected"
+    using.ok("ungrant", "connect", "network", f"network:*:{one}")
+    assert called(one) == "Operation not permitted"
+    layers = [item["record"]["held_by"]["layers"] for item in _audited()]
+    assert ["network" in held for held in layers] == [True, False, False, False, True]
+
+
+@pytest.mark.anyio
+async def test_a_session_that_is_up_has_the_rights_that_it_was_given_last(zot, host, root, ports):
+    zot("caller", CONNECT_STAYING)
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("caller").plugin
+        await h.approve(plugin, granted=("network", "shell:exec"), always=True)
+        assert (await h.call("connect", {"port": ports[0]})).text == "connected"
+        pid = h.peers.up[0].session.pid
+        h.catalog.approvals.regrant(plugin, h.catalog.approvals.of(plugin), ("shell:exec",))
+        assert (await h.call("connect", {"port": ports[0]})).text == "Operation not permitted"
+        assert h.peers.up[0].session.pid != pid
+        h.catalog.approvals.regrant(plugin, h.catalog.approvals.of(plugin), ("network:example.com:1",))
+        assert (await h.call("connect", {"port": ports[0]})).error.code == "not_enforceable"
+
+
+def _audited():
+    records = using.ok("audit", "--json").json
+    return [item if "record" in item else {"record": item} for item in records]
+
+
+def test_a_grant_that_nothing_can_hold_is_refused_with_the_cure(installed, ports):
+    making.cyclop(installed, "connect", CONNECT, permissions=["network:api.example.com:443"], tools=PORT)
+    using.ok("approve", "connect", "--yes")
+    done = using.fails(3, "call", "connect", "--yes")
+    assert "network:api.example.com:443: the kernel knows ports and no hosts" in done.err
+    assert "grant `network:*:443` (that port of any machine) or `network`" in done.err
+    assert using.last_record()["outcome"] == "not_enforceable"
+    using.ok("approve", "connect", "--yes", "--allow-unconfined")
+    using.ok("call", "connect", f"port={ports[0]}", "--yes")
+    using.ok("approve", "connect", "--yes", "--grant", "network")
+    assert called(ports[0]) == "connected"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("permissions", [[], ["network"]])
+async def test_a_folder_that_the_person_names_gets_what_it_declares(permissions, host, cyclop, ports):
+    async with host(cyclop("connect", CONNECT, permissions=permissions, tools=PORT)) as h:
+        result = await h.call("connect", {"port": ports[0]})
+    assert result.text == ("connected" if permissions else "Operation not permitted")
+
+
+@pytest.mark.anyio
+async def test_or_what_its_format_asks_for(host, zot, ports):
+    async with host(zot("connect", CONNECT_STAYING)) as h:
+        assert (await h.call("connect", {"port": ports[0]})).text == "connected"
+
+
+@pytest.mark.anyio
+async def test_a_session_has_its_new_grants_when_it_is_started_anew(host, zot, root, ports):
+    zot("connect", CONNECT_STAYING)
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("connect").plugin
+        await h.approve(plugin, granted=("shell:exec",), always=True)
+        assert (await h.call("connect", {"port": ports[0]})).text == "Operation not permitted"
+        h.catalog.approvals.regrant(plugin, h.catalog.approvals.of(plugin), ("network",))
+        await h.reload("connect")
+        assert (await h.call("connect", {"port": ports[0]})).text == "connected"
+        h.catalog.approvals.regrant(plugin, h.catalog.approvals.of(plugin), ())
+        await h.reload("connect")
+        assert (await h.call("connect", {"port": ports[0]})).text == "Operation not permitted"
+        held = [item.record.held_by.layers for item in h.audit.records()]
+    assert ["network" in layers for layers in held] == [True, False, True]
+
+
+WRITES = making.python(
+    "found = []\nfor path in given['input']['paths']:\n    try:\n        open(path, 'a').close(); found.append('')\n"
+    "    except OSError as error: found.append(error.strerror)\nprint(json.dumps({'result': json.dumps(found)}))"
+)
+PATHS = [
+    {
+        "name": "scribble",
+        "description": "Writes.",
+        "input_schema": {"type": "object", "properties": {"paths": {"type": "array"}}},
+    }
+]
+
+
+@pytest.mark.anyio
+async def test_a_dot_is_the_project_and_a_tilde_the_users_folder(host, cyclop, tmp_path):
+    paths = [str(tmp_path / "work" / "in"), str(tmp_path / "user" / "notes" / "in"), str(tmp_path / "user" / "out")]
+    (tmp_path / "user" / "notes").mkdir()
+    asked = ["filesystem:write:.", "filesystem:write:~/notes"]
+    async with host(cyclop("scribble", WRITES, permissions=asked, tools=PATHS)) as h:
+        assert json.loads((await h.call("scribble", {"paths": paths})).text)[:2] == ["", ""]
+    assert [os.path.exists(path) for path in paths] == [True, True, False]
+
+
+@pytest.mark.anyio
+async def test_a_host_that_runs_in_the_root_folder_has_no_project(host, cyclop, monkeypatch):
+    monkeypatch.chdir("/")
+    async with host(cyclop("scribble", WRITES, permissions=["filesystem:write:."], tools=PATHS)) as h:
+        said = json.loads((await h.call("scribble", {"paths": ["/etc/anyplug-escape", "/usr/anyplug-escape"]})).text)
+    assert all(said)
+
+
+@pytest.mark.anyio
+async def test_all_files_do_not_include_other_plugins_and_their_data(host, cyclop, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZOT_HOME", str(tmp_path / "user" / "zot"))
+    places = [
+        tmp_path / "user" / ".cyclopone" / "plugin-data" / "other" / "kept",
+        tmp_path / "user" / "zot" / "extensions" / "other" / "run.py",
+        tmp_path / "work" / ".anyplug" / "plugins" / "other" / "run",
+        tmp_path / "work" / ".zot" / "extensions" / "other" / "run.py",
+        tmp_path / "home" / "data" / "other" / "kept",
+    ]
+    for path in (*places, tmp_path / "user" / "mine"):
+        making.write(str(path), "")
+    granted = ["filesystem:read", "filesystem:write"]
+    async with host(cyclop("scribble", WRITES, permissions=granted, tools=PATHS)) as h:
+        result = await h.call("scribble", {"paths": [*map(str, places), str(tmp_path / "user" / "mine")]})
+    said = json.loads(result.text)
+    assert (all(said[:-1]), said[-1]) == (True, ""), said
+
+
+@pytest.fixture
+def usual(monkeypatch):
+    """The layout that people have: our folder deep in theirs. Not below /tmp, which plugins have for themselves."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="anyplug-user-") as folder:
+        monkeypatch.setenv("HOME", folder)
+        monkeypatch.setenv("ANYPLUG_HOME", os.path.join(folder, ".local", "share", "anyplug"))
+        yield folder
+
+
+MOVES = making.python(
+    "found = []\nfor path in given['input']['paths']:\n"
+    "    try: os.rename(path, path + '-moved'); os.rename(path + '-moved', path); found.append('')\n"
+    "    except OSError as error: found.append(error.strerror)\nprint(json.dumps({'result': json.dumps(found)}))"
+)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("namespaces", ["true", "false"])
+async def test_who_may_write_all_files_cannot_put_another_folder_in_the_place_of_ours(namespaces, usual, host, cyclop):
+    making.write(f"{usual}/.local/share/anyplug/settings.toml", f"namespaces = {namespaces}\n")
+    making.write(f"{usual}/notes/one", "")
+    paths = [f"{usual}/.local/share/anyplug", f"{usual}/.local/share", f"{usual}/.local", f"{usual}/notes/one"]
+    async with host(cyclop("scribble", MOVES, permissions=["filesystem:write"], tools=PATHS)) as h:
+        said = json.loads((await h.call("scribble", {"paths": paths})).text)
+    assert (all(said[:3]), said[3]) == (True, ""), said
+
+
+KEEPS = making.python(
+    "path = os.path.join(os.environ['CYCLOPONE_DATA_DIR'], 'kept')\n"
+    "with open(path, 'a') as file: file.write('x')\nprint(json.dumps({'result': open(path).read()}))"
+)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("permissions", [[], ["filesystem:read", "filesystem:write"]])
+async def test_a_plugin_among_others_of_its_format_has_its_own_folders(permissions, usual, host):
+    root = f"{usual}/.cyclopone/plugins"
+    making.cyclop(root, "keeps", KEEPS, permissions=permissions)
+    making.cyclop(root, "other")
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("keeps").plugin, always=True)
+        assert [(await h.call("keeps")).text for _ in range(2)] == ["x", "xx"]
+    assert looking.read(f"{usual}/.cyclopone/plugin-data/keeps/kept") == b"xx"
+
+
+@pytest.mark.anyio
+async def test_folders_that_were_replaced_are_seen_by_the_next_call(usual, host, root):
+    folder = making.cyclop(root, "keeps", KEEPS)
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("keeps").plugin)
+        assert (await h.call("keeps")).text == "x"
+        shutil.rmtree(h.catalog.home.data("keeps"))
+        assert (await h.call("keeps")).text == "x"
+        os.rename(folder, folder + "-old")  # as an update does
+        shutil.copytree(folder + "-old", folder)
+        shutil.rmtree(folder + "-old")
+        assert (await h.call("keeps")).text == "xx"
+
+
+@pytest.mark.anyio
+async def test_a_link_in_its_own_folder_opens_nothing_outside(host, zot, tmp_path):
+    folder = zot("linked", exec="./git")
+    os.symlink("/usr/bin/git", os.path.join(folder, "git"))
+    async with host(roots=(os.path.dirname(folder),)) as h:
+        await h.approve(h.snapshot.plugin("linked").plugin, granted=())
+        (said,) = [problem.message for problem in h.problems if "not running" in problem.message]
+    assert "its permissions do not let it execute" in said
+    assert "shell:exec" in said
+
+
+# Its own code
+
+
+APPEND = making.python("with open(__file__, 'a') as file: file.write('# changed\\n')\nprint('changed')")
+
+
+@pytest.mark.anyio
+async def test_code_that_can_be_changed_is_noticed_before_the_next_call(host, stavrobot, root, settings):
+    settings("namespaces = false\n")
+    stavrobot("changes", APPEND)
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("changes").plugin, granted=(), always=True)
+        assert "changed" in (await h.call("changes.act", attachment=YES)).text
+        assert (await h.call("changes.act", attachment=YES)).error.code == "not_approved"
+
+
+@pytest.mark.anyio
+async def test_with_namespaces_it_cannot_be_changed_at_all(host, stavrobot):
+    async with host(stavrobot("changes", APPEND)) as h:
+        result = await h.call("changes.act")
+        assert "Read-only file system" in result.error.message
+        assert (await h.call("changes.act")).error.code != "not_approved"
+
+
+# Setting up
+
+
+@pytest.mark.anyio
+async def test_an_init_script_writes_beside_itself_and_gets_no_further(host, stavrobot, root, tmp_path, ports):
+    key = making.write(str(tmp_path / "user" / ".ssh" / "id_ed25519"), "secret")
+    folder = stavrobot("setup", init={"entrypoint": "init.py"})
+    making.write(
+        f"{folder}/init.py",
+        "#!/usr/bin/env python3\nimport socket\n"
+        "open('made', 'w').close(); open('act/more', 'w').close()\n"
+        f"for attempt in (lambda: open({key!r}), lambda: open({str(tmp_path / 'user' / 'new')!r}, 'w'),\n"
+        f"                lambda: socket.create_connection(('127.0.0.1', {ports[0]}), 5)):\n"
+        "    try:\n        attempt(); print('open')\n    except OSError as error: print(error.errno)\n",
+        0o755,
+    )
+    async with host(roots=(root,)) as h:
+        said = await h.approve(h.snapshot.plugin("setup").plugin, granted=())
+        assert "open" not in said.split()
+        assert (await h.approve(h.snapshot.plugin("setup").plugin, granted=("network",))) == ""  # it is set up
+    assert os.path.exists(f"{folder}/made")
+    assert os.path.exists(f"{folder}/act/more")
+
+
+BACKEND = """
+import json, os, socket, subprocess, zipfile
+ATTEMPTS = {attempts}
+
+def tried():
+    found = {{}}
+    for name, attempt in ATTEMPTS.items():
+        try:
+            eval(attempt)
+            found[name] = ""
+        except OSError as error:
+            found[name] = error.strerror or str(error)
+    return found
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    name = "greeting-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as file:
+        file.writestr("greeting.py", "FOUND = " + repr(tried()))
+        file.writestr("greeting-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: greeting\\nVersion: 1.0\\n")
+        file.writestr("greeting-1.0.dist-info/WHEEL",
+                      "Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        file.writestr("greeting-1.0.dist-info/RECORD", "")
+    return name
+"""
+DEPENDENT = """#!/usr/bin/env -S uv run --script
+# /// script
+# requires-python = ">=3.11"
+# dependencies = []
+# ///
+print("up")
+"""
+BUILT = """#!/usr/bin/env -S uv run --script
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["greeting @ file://{folder}/greeting"]
+# ///
+import json, greeting
+print(json.dumps(greeting.FOUND))
+"""
+
+
+@pytest.mark.anyio
+async def test_resolving_has_the_network_and_nothing_else(host, stavrobot, root, tmp_path, ports):
+    key = making.write(str(tmp_path / "user" / ".ssh" / "id_ed25519"), "secret")
+    folder = stavrobot("built")
+    attempts = {
+        "TCP": f"socket.create_connection(('127.0.0.1', {ports[0]}), 5)",
+        "key": f"open({key!r})",
+        "store": f"open({str(tmp_path / 'home' / 'anyplug.db')!r})",
+        "user": f"open({str(tmp_path / 'user' / 'new')!r}, 'w')",
+        "data": f"open({str(tmp_path / 'home' / 'data' / 'built' / 'home' / 'kept')!r})",
+        "git": "subprocess.run(['/usr/bin/git', '--version'])",
+        "code": f"open({folder + '/act/run'!r}, 'a')",
+    }
+    making.write(f"{folder}/greeting/backend.py", BACKEND.format(attempts=repr(attempts)))
+    making.write(
+        f"{folder}/greeting/pyproject.toml",
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        '[project]\nname = "greeting"\nversion = "1.0"\n',
+    )
+    making.write(f"{folder}/act/run", BUILT.format(folder=folder), 0o755)
+    making.write(str(tmp_path / "home" / "data" / "built" / "home" / "kept"), "")
+    async with host(roots=(root,)) as h:
+        granted = ("filesystem:read", "shell:exec")  # of the plugin, and not of who builds its dependencies
+        await h.approve(h.snapshot.plugin("built").plugin, granted=granted, always=True)
+        found = (await h.call("built.act", attachment=YES)).structured
+    assert {name for name, how in found.items() if not how} == {"TCP"}, found
+
+
+LINKS = making.python(
+    "def link(name, path):\n"
+    "    try: os.unlink(name)\n    except OSError: pass\n"
+    "    os.symlink(path, name)\n"
+    "link('../config.json', given['text'])\nprint('linked')"
+)
+
+
+@pytest.mark.anyio
+async def test_the_host_does_not_fetch_for_a_plugin_what_it_may_not_read_itself(host, stavrobot, tmp_path):
+    secret = making.write(str(tmp_path / "user" / "secret.json"), '{"token": "12345678"}')
+    folder = stavrobot("links", LINKS, config={"colour": {"description": "d", "default": "red"}})
+    async with host(folder) as h:
+        assert "linked" in (await h.call("links.act", {"text": secret})).text
+        refused = await h.call("links.act", {"text": secret})
+    assert (refused.error.code, "is a link" in refused.error.message) == ("config_missing", True)
+    assert os.path.islink(f"{folder}/config.json")
+    assert looking.read(secret) == b'{"token": "12345678"}'
+
+
+@pytest.mark.anyio
+async def test_a_plugin_cannot_have_its_dependencies_resolved_again_nor_change_what_resolving_runs(host, stavrobot):
+    script = (
+        '#!/bin/sh\nrm -rf "$UV_CACHE_DIR/../resolved"; mkdir -p "$UV_CACHE_DIR/bad"\n'
+        'ls "${UV_CACHE_DIR%/cache/*}/resolved" 2>/dev/null\necho ran\n'
+    )
+    folder = stavrobot("again", tools={"plain": script, "dependent": script})
+    making.write(f"{folder}/dependent/run", DEPENDENT, 0o755)
+    told = []
+    async with host(folder, tell=told.append) as h:
+        plugin = h.snapshot.plugin("again").plugin
+        await h.prepare(plugin)
+        assert (await h.call("again.plain")).text == "ran\n"
+        assert (await h.call("again.dependent")).text == "up\n"
+        assert told == ["resolving the dependencies of dependent/run"]
+        assert os.path.exists(h.catalog.home.cache("again") + "/uv/bad")
+        await h.prepare(plugin)
+        assert not os.path.exists(h.catalog.home.cache("again") + "/uv/bad")
+
+
+# Rooms
+
+
+def rooms(host):
+    return {path.rpartition("/")[2]: room for (path, _), room in host._confinement._rooms.items()}
+
+
+@pytest.mark.anyio
+async def test_an_update_of_the_plugin_makes_a_new_room_and_the_old_one_goes(host, cyclop, root):
+    folder = cyclop()
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("hello").plugin, follow=True)
+        await h.call("hello")
+        before = rooms(h)["hello"]
+        await h.call("hello")
+        assert rooms(h)["hello"] is before
+        making.write(f"{folder}/new", "")
+        assert not (await h.call("hello")).is_error
+        assert rooms(h)["hello"] is not before
+        with anyio.fail_after(looking.PATIENCE_S):
+            while before.is_usable:
+                await anyio.sleep(0.01)
+
+
+@pytest.mark.anyio
+async def test_rooms_that_nobody_used_lately_are_closed(host, cyclop, monkeypatch):
+    monkeypatch.setattr(confinement, "MOST_IDLE", 2)
+    names = ["one", "two", "three", "four"]
+    async with host(*(cyclop(name) for name in names)) as h:
+        for name in ["one", "two", "one", "three", "one", "four"]:
+            result = await h.call(name)
+            assert not result.is_error
+        assert set(rooms(h)) == {"one", "three", "four"}  # the newest comes on top of those that were idle
+        assert [item.record.held_by.layers != () for item in h.audit.records()] == [True] * 6
+
+
+@pytest.mark.anyio
+async def test_a_spawner_that_was_killed_is_replaced_by_the_next_call(host, cyclop, stavrobot):
+    async with host(cyclop(), stavrobot()) as h:
+        for tool, name in (("hello", "hello"), ("bundle.act", "bundle")):
+            await h.call(tool)
+            process = rooms(h)[name].confined._process
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            assert not (await h.call(tool)).is_error
+
+
+@pytest.mark.anyio
+async def test_a_call_whose_spawner_is_killed_fails_at_once_and_leaves_nothing(host, cyclop):
+    script = '#!/bin/sh\ntouch "$CYCLOPONE_DATA_DIR/up"\nexec sleep 608\n'
+    results = []
+    async with host(cyclop("slow", script)) as h, anyio.create_task_group() as tasks:
+
+        async def call():
+            results.append(await h.call("slow"))
+
+        with anyio.fail_after(looking.PATIENCE_S):
+            tasks.start_soon(call)
+            while not os.path.exists(h.catalog.home.data("slow") + "/up"):
+                await anyio.sleep(0.01)
+            os.kill(rooms(h)["slow"].confined._process.pid, signal.SIGKILL)
+            while not results:
+                await anyio.sleep(0.01)
+    assert results[0].error.code == "unavailable"
+    assert looking.until(lambda: not any("sleep 608" in line for line in _carried()))
+
+
+def _carried():
+    return looking.carrying(os.environ[TOKEN_VARIABLE]).values()
+
+
+@pytest.mark.anyio
+async def test_a_call_that_is_cancelled_while_its_room_is_made_loses_no_spawner(host, cyclop):
+    async with host(cyclop()) as h:
+        with anyio.move_on_after(0.01):
+            await h.call("hello")
+        assert len(rooms(h)) <= 1
+        assert not (await h.call("hello")).is_error
+        assert len([line for line in looking.children().values() if "spawner" in line]) == 1
+
+
+@pytest.mark.anyio
+async def test_a_refused_grant_that_is_taken_back_works_again(host, cyclop, root):
+    cyclop()
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("hello").plugin
+        await h.approve(plugin, granted=(), always=True)
+        assert not (await h.call("hello")).is_error
+        for granted, code in ((("network:example.com:1",), "not_enforceable"), ((), "")):
+            h.catalog.approvals.regrant(plugin, h.catalog.approvals.of(plugin), granted)
+            result = await h.call("hello")
+            assert (result.error.code if result.error else "") == code
+        held = [item.record.held_by for item in h.audit.records()]
+    assert [one is not None for one in held] == [True, False, True]  # what did not run was held by nothing
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("namespaces", ["true", "false"])
+@pytest.mark.parametrize("format", ["cyclop", "stavrobot"])
+async def test_temporary_files_can_be_made_wherever_the_user_has_them(format, namespaces, host, request, settings):
+    request.getfixturevalue("monkeypatch").setenv("TMPDIR", "/var/tmp")
+    settings(f"namespaces = {namespaces}\n")
+    script = '#!/bin/sh\nfile=$(mktemp) && rm "$file" && echo \'{"result": "made"}\'\n'
+    async with host(request.getfixturevalue(format)("maker", script)) as h:
+        result = await h.call("maker" if format == "cyclop" else "maker.act")
+    assert "made" in result.text
+
+
+@pytest.mark.anyio
+async def test_an_interpreter_that_it_may_not_run_is_named_with_the_cure(host, cyclop):
+    if not os.path.exists("/usr/bin/git"):
+        pytest.skip("no git here")
+    async with host(cyclop(script="#!/usr/bin/git --version\n")) as h:
+        result = await h.call("hello")
+    assert result.error.code == "not_executable"
+    assert "its permissions do not let it execute" in result.error.message
+    assert result.error.hint == "`anyplug grant hello shell:exec`, or shell:exec:PROGRAM for that program alone"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", ["environment", "settings"])
+async def test_confinement_can_be_switched_off_and_the_record_says_so(how, host, cyclop, settings, monkeypatch):
+    if how == "environment":
+        monkeypatch.setenv("ANYPLUG_CONFINEMENT", "off")
+    else:
+        settings('confinement = "off"\n')
+    async with host(cyclop("scribble", WRITES, tools=PATHS)) as h:
+        result = await h.call("scribble", {"paths": [os.path.expanduser("~/.bashrc")]})
+        (item,) = h.audit.records()
+    assert json.loads(result.text) == [""]
+    assert (item.record.held_by.layers, item.record.held_by.limits) == ((), {})
