@@ -415,10 +415,14 @@ async def test_plugins_of_cyclop_ones_own_folder_keep_their_data_there(host, tmp
 
 
 @pytest.mark.anyio
-async def test_a_plugin_that_puts_a_file_in_its_data_folders_place_is_told_so(host, cyclop):
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_plugin_with_a_file_in_its_data_folders_place_is_told_so(is_new, host, cyclop):
     script = '#!/bin/sh\nrmdir "$CYCLOPONE_DATA_DIR"; touch "$CYCLOPONE_DATA_DIR"\necho \'{"result": ""}\'\n'
     async with host(cyclop(script=script)) as h:
-        assert not (await h.call("hello")).is_error
+        if not is_new:
+            assert not (await h.call("hello")).is_error
+            os.rmdir(h.catalog.home.data("hello"))  # it could not do that itself
+        making.write(h.catalog.home.data("hello"), "")
         result = await h.call("hello")
     assert result.error.code == "unavailable"
     assert h.catalog.home.data("hello") in result.error.message

@@ -552,6 +552,7 @@ async def test_a_tool_finds_shared_code_in_its_plugin(host, stavrobot):
 ONE_FILE = "#!/bin/sh\nmkdir -p /tmp/bundle\nprintf hello > /tmp/bundle/out.txt\necho '{}'\n"
 
 
+@pytest.mark.xdist_group("tmp")  # without namespaces, /tmp/bundle is the machine's
 @pytest.mark.anyio
 @pytest.mark.parametrize("namespaces", [True, False])
 class TestFiles:
@@ -703,10 +704,10 @@ print(greeting.HELLO)
 
 
 def wheel(folder) -> str:
-    """A package of our own, so that the test needs no network."""
+    """A package of our own, so that the test needs no network; beside the plugin, which is all that resolving reads."""
     import zipfile  # only here
 
-    path = str(folder / "greeting-1.0-py3-none-any.whl")
+    path = os.path.join(folder, "greeting-1.0-py3-none-any.whl")
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("greeting.py", "HELLO = 'hello from a dependency'\n")
         file.writestr("greeting-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n")
@@ -719,9 +720,9 @@ def wheel(folder) -> str:
 
 
 @pytest.mark.anyio
-async def test_dependencies_of_a_uv_script_are_resolved_outside_the_calls_time(host, stavrobot, home):
+async def test_dependencies_of_a_uv_script_are_resolved_outside_the_calls_time(host, stavrobot):
     folder = stavrobot()
-    making.write(f"{folder}/act/run", DEPENDENT.format(wheel=wheel(home)), 0o755)
+    making.write(f"{folder}/act/run", DEPENDENT.format(wheel=wheel(folder)), 0o755)
     told = []
     async with host(folder, tell=told.append) as h:
         await h.prepare(h.plugins[0].plugin)
@@ -731,7 +732,7 @@ async def test_dependencies_of_a_uv_script_are_resolved_outside_the_calls_time(h
             assert result.text == "hello from a dependency\n", result
         assert len(told) == 1
     # Somebody who never prepared it: the first call does, and says so.
-    making.write(f"{folder}/act/run", DEPENDENT.format(wheel=wheel(home)) + "# another\n", 0o755)
+    making.write(f"{folder}/act/run", DEPENDENT.format(wheel=wheel(folder)) + "# another\n", 0o755)
     async with host(folder, tell=told.append) as h:
         assert (await h.call("bundle.act")).text == "hello from a dependency\n"
     assert len(told) == 2

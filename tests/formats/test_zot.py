@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import time
 
 import anyio
@@ -80,7 +81,7 @@ async def test_a_manifest_that_cannot_be_used_is_a_broken_plugin_with_the_cure(c
         assert entry.state == "broken"
         assert said in entry.problems[0].message
         assert entry.problems[0].hint
-        assert h.extensions.places == []
+        assert h.peers.places == []
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'"x"', b'{"name": "\xff"}', b"\x00"])
@@ -99,7 +100,14 @@ async def test_a_byte_order_mark_unknown_fields_and_null_ones_are_no_fault(zot, 
         assert (await h.call("echo", {"a": 1})).text == '{"a": 1}'
 
 
-async def test_exec_may_be_absolute_beside_the_manifest_or_a_bare_name_from_the_path(zot, host, tmp_path, monkeypatch):
+@pytest.fixture
+def programs():
+    """A folder of programs; not below /tmp, which extensions have for themselves."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield folder
+
+
+async def test_exec_may_be_absolute_beside_the_manifest_or_a_bare_name_from_the_path(zot, host, programs, monkeypatch):
     beside = zot("beside", exec="bin/run.py")
     os.makedirs(os.path.join(beside, "bin"))
     shutil.copy(os.path.join(beside, "run.py"), os.path.join(beside, "bin", "run.py"))
@@ -108,9 +116,8 @@ async def test_exec_may_be_absolute_beside_the_manifest_or_a_bare_name_from_the_
     )
     absolute = zot("absolute", exec=sys.executable, args=["run.py"])
     bare = zot("bare", exec="my-python", args=["-S", "run.py"])
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "my-python").symlink_to(sys.executable)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    os.symlink(sys.executable, os.path.join(programs, "my-python"))
+    monkeypatch.setenv("PATH", programs, prepend=":")
     async with host(beside, absolute, bare) as h:
         for name in ("beside", "absolute", "bare"):
             assert (await h.call(name)).text == "{}", problems(h)
@@ -134,7 +141,7 @@ async def test_enabled_false_switches_it_off_also_when_the_person_names_it(expli
         (entry,) = h.plugins
         assert entry.state == "disabled"
         assert "extension.json" in entry.standing.reason
-        assert (h.tools, h.extensions.places) == ([], [])
+        assert (h.tools, h.peers.places) == ([], [])
     assert heard(folder) == []
 
 
@@ -222,7 +229,7 @@ async def test_a_first_frame_that_is_no_hello_ends_it_with_the_reason(first, zot
 async def test_lines_that_are_no_json_before_hello_are_survived_and_counted(zot, host):
     async with host(zot("chatty", "print('npm WARN deprecated')\nprint()\n" + extending.ECHO)) as h:
         assert (await h.call("chatty")).text == "{}"
-        assert h.extensions.up[0].session.counts.malformed == 2
+        assert h.peers.up[0].session.counts.malformed == 2
 
 
 async def test_keys_in_any_order_and_case_unknown_fields_and_null_are_understood(zot, host):
@@ -236,7 +243,7 @@ async def test_keys_in_any_order_and_case_unknown_fields_and_null_are_understood
     )
     async with host(zot("odd", script)) as h:
         assert (await h.call("act")).text == "ok"
-        session = h.extensions.up[0].session
+        session = h.peers.up[0].session
         assert dict(session.counts.frames) == {"hello": 1, "register_tool": 1, "ready": 1, "tool_result": 1}
         assert session.counts.malformed == 1  # the invented one
 
@@ -244,7 +251,7 @@ async def test_keys_in_any_order_and_case_unknown_fields_and_null_are_understood
 async def test_what_could_not_be_understood_stands_in_its_log(zot, host, home):
     script = QUICK + "emit('invented')\nprint('nonsense', flush=True)\nsys.stderr.write('on my own account\\n')" + LOOP
     async with host(zot("odd", script)) as h:
-        await until(lambda: h.extensions.up[0].session.counts.malformed == 2)
+        await until(lambda: h.peers.up[0].session.counts.malformed == 2)
     log = (home / "logs" / "odd.log").read_text()
     for said in ("starting odd 1.0.0", 'unknown frame type "invented"', "malformed JSON", "on my own account"):
         assert said in log
@@ -317,7 +324,7 @@ async def test_a_timeout_is_passed_on_as_tool_cancel_only_where_that_was_adverti
             result = await h.call(name)
             assert (result.error.code, "settings.toml" in result.error.hint) == ("timed_out", True)
             assert (await h.call(name, {"ping": 1})).text == "pong"
-        assert all(extension.active == {} for extension in h.extensions.up)
+        assert all(extension.active == {} for extension in h.peers.up)
     (cancel,) = heard(knows, "tool_cancel")
     assert cancel == {"type": "tool_cancel", "id": heard(knows, "tool_call")[0]["id"]}
     assert heard(simple, "tool_cancel") == []
@@ -334,8 +341,8 @@ async def test_a_cancelled_call_is_passed_on_and_a_late_answer_is_nobodys(zot, h
         with anyio.move_on_after(0.2):
             await h.call("act")
         assert (await h.call("act", {"n": 1})).text == "in time"
-        session = h.extensions.up[0].session
-        assert (session._waiting, h.extensions.up[0].active) == ({}, {})
+        session = h.peers.up[0].session
+        assert (session._waiting, h.peers.up[0].active) == ({}, {})
     assert heard(folder, "tool_cancel")[0]["id"] == heard(folder, "tool_call")[0]["id"]
 
 
@@ -493,7 +500,7 @@ async def test_a_cancelled_command_is_recorded_and_nobody_waits_for_it(zot, host
         with anyio.move_on_after(0.2):
             await h.run_command("/go")
         assert list(h._audit.records())[-1].record.outcome == "cancelled"
-        assert h.extensions.up[0].session._waiting == {}
+        assert h.peers.up[0].session._waiting == {}
 
 
 # What extensions say on their own account
@@ -602,7 +609,7 @@ async def test_the_person_closes_a_panel_and_what_comes_after_is_ignored(key, zo
         h.panels.press(panel, key)
         assert h.panels.open == []
         await until(lambda: heard(folder, "panel_close"))
-        session = h.extensions.up[0].session
+        session = h.peers.up[0].session
         await until(lambda: session.counts.frames["panel_close"] == 1)
         assert [notice.panel.is_open for notice in notices if isinstance(notice, PanelChanged)] == [False]
     assert heard(folder, "panel_close") == [{"type": "panel_close", "panel_id": "main"}]
@@ -830,7 +837,7 @@ async def test_subscriptions_add_up_at_any_time(zot, host):
     )
     folder = zot("adds", script)
     async with host(folder) as h:
-        (extension,) = h.extensions.up
+        (extension,) = h.peers.up
         assert extension.intercepts == {"turn_start"}
         await until(lambda: extension.events == {"a", "b"})
         h.emit("a")

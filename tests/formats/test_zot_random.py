@@ -80,7 +80,7 @@ def live(zot, settings):
     with anyio.from_thread.start_blocking_portal() as portal:
         host = portal.call(lambda: Host([parrot, calm], roots=[], watch=False))
         with portal.wrap_async_context_manager(host):
-            tag = host._runner._guard._tag
+            tag = host._runner.guard._tag
             yield host, portal
     assert looking.tagged(tag) == {}
     assert len(extending.heard(calm, "shutdown")) == 1
@@ -88,7 +88,7 @@ def live(zot, settings):
 
 def test_no_sequence_of_frames_hangs_the_host_or_reaches_another_extension(live):
     host, portal = live
-    parrot, calm = host.extensions.up
+    parrot, calm = host.peers.up
     pids = [parrot.session.pid, calm.session.pid]
 
     async def exchange(said, answer):
@@ -111,8 +111,8 @@ def test_no_sequence_of_frames_hangs_the_host_or_reaches_another_extension(live)
             while host._live._asked or parrot.active:
                 await anyio.sleep(0.01)
         assert (parrot.session._waiting, calm.session._waiting, calm.active) == ({}, {}, {})
-        assert [extension.session.pid for extension in host.extensions.up] == pids
-        assert [place.restarts for place in host.extensions.places] == [0, 0]
+        assert [extension.session.pid for extension in host.peers.up] == pids
+        assert [place.restarts for place in host.peers.places] == [0, 0]
         assert (set(calm.tools), set(calm.commands), calm.intercepts) == ({"calm"}, {"calm"}, {"turn_start"})
         assert calm.session.counts.malformed == 0
         assert all(panel.owner == "parrot" for panel in host.panels.open)

@@ -24,6 +24,7 @@ NAME = "cyclop"
 MANIFEST = "plugin.json"
 ARGUMENTS: Arguments = "warn"
 EVERY_FILE_COUNTS = True
+WRITES_BESIDE_ITSELF = False
 DATA_VARIABLE = "CYCLOPONE_DATA_DIR"
 
 TIMEOUT_S = 30.0
@@ -88,8 +89,13 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
         "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin.name), "pycache"),
         "PYTHONDONTWRITEBYTECODE": "",  # with it, each call would compile even the standard library anew
         "CYCLOPONE_PLUGIN_DIR": plugin.path,
-        DATA_VARIABLE: data_dir(plugin, home),
+        DATA_VARIABLE: data(plugin, home),
     }
+
+
+def readable(plugin: Plugin) -> tuple[str, ...]:
+    """Name nothing: it needs what all need."""
+    return ()
 
 
 async def prepare(plugin: Plugin, around: Surroundings) -> str:
@@ -102,11 +108,11 @@ async def invoke(call: Call, around: Surroundings) -> Result:
     program = _program(call, around)
     finished = await around.run(program)
     if finished.ending == "exited" and finished.exit_code == 0:
-        return _response(finished)
+        return _response(finished, around)
     raise oneshot.failure(call, program, finished, WORDS)
 
 
-def data_dir(plugin: Plugin, home: Home) -> str:
+def data(plugin: Plugin, home: Home) -> str:
     """Give the plugin's data folder: beside its own root if Cyclop One keeps it there, else ours."""
     if os.path.dirname(plugin.found_at) == cyclop_plugins():
         return os.path.join(os.path.dirname(cyclop_plugins()), "plugin-data", plugin.name)
@@ -235,7 +241,7 @@ def _program(call: Call, around: Surroundings) -> Program:
     )
 
 
-def _response(finished: Finished) -> Result:
+def _response(finished: Finished, around: Surroundings) -> Result:
     """Read the answer of a process that exited with 0."""
     raw = finished.stdout.removeprefix(manifest.BOM).strip()
     if not raw:
@@ -247,11 +253,11 @@ def _response(finished: Finished) -> Result:
     try:
         answer = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _invalid_json(raw, str(error), finished) from error
+        raise _invalid_json(raw, str(error), finished, around) from error
     if not isinstance(answer, dict):
-        raise _invalid_json(raw, "it must be one object", finished)
+        raise _invalid_json(raw, "it must be one object", finished, around)
     if "result" not in answer:
-        raise _invalid_json(raw, "(no result field)", finished)
+        raise _invalid_json(raw, "(no result field)", finished, around)
     result, warnings = answer["result"], []
     is_error = answer.get("is_error", False)
     if is_error not in (True, False):  # 1 and 0 are equal to these
@@ -270,8 +276,8 @@ def _response(finished: Finished) -> Result:
     )
 
 
-def _invalid_json(raw: bytes, why: str, finished: Finished) -> BadOutput:
-    shown = oneshot.decode(raw)
+def _invalid_json(raw: bytes, why: str, finished: Finished, around: Surroundings) -> BadOutput:
+    shown = around.conceal(oneshot.decode(raw))
     cut = f"{shown[:RAW_SHOWN]}… ({len(shown):,} characters)" if len(shown) > RAW_SHOWN else shown
     return BadOutput(
         f"Plugin returned invalid JSON: {why}: {cut}",

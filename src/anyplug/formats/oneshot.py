@@ -64,6 +64,13 @@ def make_folder(path: str) -> None:
         raise Unavailable(f"cannot make the folder {path}: {error.strerror}", "look what is in its place") from error
 
 
+def cure_for_start(reason: str, plugin: str) -> str:
+    """Say what to do about a program that was not started although nothing is wrong with its file."""
+    if "permissions" in reason:  # the spawner's word for what Landlock refused
+        return f"`anyplug grant {plugin} shell:exec`, or shell:exec:PROGRAM for that program alone"
+    return "run it by hand"
+
+
 def decode(output: bytes) -> str:
     """Read a stranger's output as text."""
     return output.decode(errors="replace")
@@ -72,11 +79,14 @@ def decode(output: bytes) -> str:
 def _crashed(finished: Finished, words: Words, stdout: str, stderr: str) -> Crashed:
     code = finished.exit_code or 0
     said = stderr.strip()[:STDERR_SHOWN]
-    if code < 0:
+    hint = "run it by hand with the same input and look at its stderr"
+    if finished.reason:
+        said = f"it was ended because {finished.reason}" + (f"; {said}" if said else "")
+        hint = "make it use less; `[plugins.NAME.limits]` in settings.toml changes the limits"
+    elif code < 0:
         from anyplug.runtime.guard import signal_name  # pulls in subprocess, which only a run needs
 
         said = f"killed by {signal_name(-code)}" + (f"; {said}" if said else "")
-    hint = "run it by hand with the same input and look at its stderr"
     if code == COMMAND_NOT_FOUND:
         hint = "a program that it needs, or its interpreter, is not installed"
     return Crashed(
@@ -94,7 +104,9 @@ def _not_started(call: Call, program: Program, finished: Finished, words: Words)
         return Unavailable(f"the folder of plugin '{call.plugin.name}' is gone: {call.plugin.path}", "install it again")
     fault = diagnose(path, program.env.get("PATH"))
     if fault is None:
-        return NotExecutable(f"{words.not_started}: {path}: {finished.reason}", "run it by hand")
+        return NotExecutable(
+            f"{words.not_started}: {path}: {finished.reason}", cure_for_start(finished.reason, call.plugin.name)
+        )
     what = words.not_started if os.access(path, os.X_OK) else words.not_executable
     return NotExecutable(f"{what}: {path}: {fault.reason}", fault.hint)
 

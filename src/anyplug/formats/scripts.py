@@ -22,10 +22,17 @@ def command(program: str) -> tuple[str, ...]:
     return (program,) if has_shebang_or_is_binary(program) else ("/bin/sh", program)
 
 
-def resolution(script: str, environment: dict[str, str], cache: str) -> Program | None:
+def notes(home: Home, plugin: str) -> str:
+    """Give the folder of notes about what is resolved: where the plugin cannot write, who has no network then."""
+    return os.path.join(home.path, "resolved", plugin)
+
+
+def resolution(script: str, environment: dict[str, str], notes: str) -> Program | None:
     """Give the program that resolves a script's dependencies; None if it has none, or they are resolved."""
     uv = environment["PATH"].partition(":")[0] + "/uv"
-    if not _names_dependencies(script) or os.path.exists(_marker(script, cache)) or not os.path.exists(uv):
+    if not _names_dependencies(script) or not os.path.exists(uv):
+        return None
+    if os.path.exists(_marker(script, notes)) and os.path.isdir(environment["UV_CACHE_DIR"]):
         return None
     return Program(
         argv=(uv, "sync", "--script", script),
@@ -35,12 +42,23 @@ def resolution(script: str, environment: dict[str, str], cache: str) -> Program 
         timeout_s=RESOLVE_S,
         max_stdout=MAX_OUTPUT,
         max_stderr=MAX_OUTPUT,
+        purpose="resolve",
     )
 
 
-def remember(script: str, cache: str) -> None:
+def forget(environment: dict[str, str], notes: str) -> None:
+    """Remove all that was fetched: the plugin could write there, and resolving has the network. Blocks."""
+    import shutil  # 3 ms, and few plugins have dependencies
+
+    for folder in (environment["UV_CACHE_DIR"], environment["UV_PYTHON_INSTALL_DIR"], notes):
+        if os.path.islink(folder):
+            os.unlink(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remember(script: str, notes: str) -> None:
     """Note that a script's dependencies are resolved, until the script changes."""
-    marker = _marker(script, cache)
+    marker = _marker(script, notes)
     os.makedirs(os.path.dirname(marker), exist_ok=True)
     with open(marker, "wb"):
         pass
@@ -70,8 +88,8 @@ def _names_dependencies(script: str) -> bool:
     return head.startswith(b"#!") and b"uv" in head.partition(b"\n")[0] and bool(_METADATA.search(head))
 
 
-def _marker(script: str, cache: str) -> str:
+def _marker(script: str, notes: str) -> str:
     """Give the path of the note; uv keys environments by the script's path, and we by its content's time too."""
     found = os.stat(script)
     key = hashlib.sha256(f"{script}\0{found.st_size}\0{found.st_mtime_ns}".encode()).hexdigest()
-    return os.path.join(cache, "resolved", key[:32])
+    return os.path.join(notes, key[:32])

@@ -8,6 +8,7 @@ the plugin's configuration at `../config.json`. Files go in and out through `/tm
 import os
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 
 from anyplug import config
@@ -25,6 +26,7 @@ load = bundle.load
 violations = bundle.violations
 ARGUMENTS: Arguments = "strict"
 EVERY_FILE_COUNTS = False
+WRITES_BESIDE_ITSELF = True
 
 MAX_STDOUT = 16 << 20  # bytes; its own host has no bound
 MAX_STDERR = 1 << 20
@@ -57,11 +59,22 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
         "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
         "HOME": os.path.join(home.data(plugin.name), "home"),
         "UV_CACHE_DIR": os.path.join(cache, "uv"),
-        "UV_PYTHON_INSTALL_DIR": os.path.join(home.cache("uv"), "python"),
+        # Not shared: what one plugin's dependencies do while they are built must not reach the others' interpreter.
+        "UV_PYTHON_INSTALL_DIR": os.path.join(cache, "python"),
         "UV_NO_PROJECT": "1",  # a pyproject.toml above the plugin is none of its business
         "PYTHONPYCACHEPREFIX": os.path.join(cache, "pycache"),
         **certificates(users),
     }
+
+
+def data(plugin: Plugin, home: Home) -> str:
+    """Give the folder in which it keeps its data."""
+    return home.data(plugin.name)
+
+
+def readable(plugin: Plugin) -> tuple[str, ...]:
+    """Name nothing: it needs what all need."""
+    return ()
 
 
 async def invoke(call: Call, around: Surroundings) -> Result:
@@ -70,7 +83,7 @@ async def invoke(call: Call, around: Surroundings) -> Result:
     oneshot.make_folder(around.environment["HOME"])
     await _resolve(call.plugin, call.tool.program, around)
     try:
-        async with around.private_tmp(call.plugin.name) as tmp:
+        async with around.private_tmp(call.plugin.name, "run") as tmp:
             inputs = attachments.put(tmp.folder, call)
             program = _program(call, inputs.arguments, tmp, around)
             finished = await around.run(program)
@@ -89,6 +102,7 @@ async def prepare(plugin: Plugin, around: Surroundings) -> str:
     if plugin.init:
         around.tell(f"running {os.path.relpath(plugin.init, plugin.path)}")
         said = await _initialise(plugin, around)
+    await anyio.to_thread.run_sync(scripts.forget, around.environment, scripts.notes(around.home, plugin.name))
     for tool in plugin.tools:
         await _resolve(plugin, tool.program, around)
     return said
@@ -125,13 +139,15 @@ def _program(call: Call, arguments: dict[str, Any], tmp: PrivateTmp, around: Sur
         max_stdout=around.settings.max_output_bytes or MAX_STDOUT,
         max_stderr=MAX_STDERR,
         tmp=tmp.cover,
+        writable=() if tmp.cover else (tmp.folder,),
         visible=scripts.visible(call.plugin.path, around.home, around.environment["PATH"]),
     )
 
 
 async def _resolve(plugin: Plugin, script: str, around: Surroundings) -> None:
     """Resolve a script's dependencies once, outside the time that a call has."""
-    program = scripts.resolution(script, around.environment, around.home.cache(plugin.name))
+    notes = scripts.notes(around.home, plugin.name)
+    program = scripts.resolution(script, around.environment, notes)
     if program is None:
         return
     around.tell(f"resolving the dependencies of {os.path.relpath(script, plugin.path)}")
@@ -139,22 +155,25 @@ async def _resolve(plugin: Plugin, script: str, around: Surroundings) -> None:
     if finished.exit_code != 0:
         raise Unavailable(
             f"the dependencies of {os.path.relpath(script, plugin.path)} could not be resolved: "
-            f"{oneshot.decode(finished.stderr).strip() or finished.ending}",
+            f"{oneshot.decode(finished.stderr).strip() or finished.reason or finished.ending}",
             "check the network and the script's `dependencies`, then try again",
         )
-    scripts.remember(script, around.home.cache(plugin.name))
+    scripts.remember(script, notes)
 
 
 async def _initialise(plugin: Plugin, around: Surroundings) -> str:
     try:
-        async with around.private_tmp(plugin.name) as tmp:
+        async with around.private_tmp(plugin.name, "init") as tmp:
             finished = await around.run(_init_program(plugin, tmp, around))
     except TmpTaken as taken:
         raise _no_tmp(plugin, taken) from taken
     if finished.ending == "not_started":
         raise InitFailed(f"Init script declared in manifest not found or not executable: {plugin.init}", "chmod +x it")
     if finished.exit_code != 0:
-        raise InitFailed(f"Init script failed: {_joined(finished) or finished.ending}", "mend it, then approve again")
+        raise InitFailed(
+            f"Init script failed: {_joined(finished) or finished.reason or finished.ending}",
+            "mend it, then approve again",
+        )
     return oneshot.decode(finished.stdout).strip()
 
 
@@ -167,7 +186,9 @@ def _init_program(plugin: Plugin, tmp: PrivateTmp, around: Surroundings) -> Prog
         timeout_s=plugin.init_timeout_s,
         max_stdout=MAX_STDOUT,
         max_stderr=MAX_STDERR,
+        purpose="init",
         tmp=tmp.cover,
+        writable=() if tmp.cover else (tmp.folder,),
         visible=scripts.visible(plugin.path, around.home, around.environment["PATH"]),
     )
 

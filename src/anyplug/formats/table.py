@@ -2,13 +2,15 @@
 
 import os
 
-from anyplug.formats import cyclop, stavrobot
+from anyplug.formats import builtin, cyclop, stavrobot
 from anyplug.formats.contract import Folder, Format
+from anyplug.formats.mcp import format as mcp
+from anyplug.formats.workbench import format as workbench
 from anyplug.formats.zot import format as zot
 from anyplug.model import Plugin, Problem
 
-FORMATS: tuple[Format, ...] = (cyclop, zot, stavrobot)
-BY_NAME = {format.NAME: format for format in FORMATS}
+FORMATS: tuple[Format, ...] = (cyclop, zot, stavrobot, mcp, workbench)
+BY_NAME: dict[str, Format] = {format.NAME: format for format in (*FORMATS, builtin)}
 
 
 def load(folder: Folder) -> Plugin | None:

@@ -1,24 +1,30 @@
 """One running extension: its handshake, what it registered, and the questions that go to it.
 
-Knows the protocol and nothing of the host: what concerns others is handed to `Listener`.
+Knows the protocol and nothing of the host: what concerns others is handed to its listener.
 """
 
 import asyncio
 import itertools
 import os
-from collections.abc import Callable
-from typing import Any, Protocol
+import shutil
+from typing import Any
 
 import msgspec
 from anyio import CancelScope
 
+from anyplug import logs
 from anyplug.errors import BadOutput, TimedOut, Unavailable
+from anyplug.formats import oneshot
+from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.zot import frames
-from anyplug.model import Call, Plugin
+from anyplug.formats.zot.format import tools
+from anyplug.model import Call, Command, Offer, Plugin
 from anyplug.runtime.diagnosis import diagnose
-from anyplug.runtime.program import Program, Spawn
+from anyplug.runtime.program import Program
 from anyplug.runtime.session import PeerGone, Session
+from anyplug.settings import zot_home
 
+HELLO_S = 10.0
 COMMAND_S = 30.0
 INTERCEPT_S = 5.0
 IDLE_READY_S = 0.25  # an extension that says nothing for so long after hello is taken to be ready
@@ -31,38 +37,16 @@ INTERCEPTABLE = frozenset({"tool_call", "turn_start", "assistant_message", "befo
 _numbers = itertools.count(1)
 
 
-class Listener(Protocol):
-    """Who hears of what an extension does on its own account."""
-
-    def registered(self, extension: "Extension") -> None:
-        """Hear that it registered or subscribed to something, maybe long after its start."""
-        ...
-
-    def said(self, extension: "Extension", frame: msgspec.Struct) -> None:
-        """Hear a note, a text, a panel or a request of its own."""
-        ...
-
-    def ended(self, extension: "Extension", gone: PeerGone) -> None:
-        """Hear that its process is gone."""
-        ...
-
-
 class BadAnswer(Exception):
     """It answered, and the answer is not one; the text says why."""
 
 
-class Greeting(msgspec.Struct, frozen=True, kw_only=True):
-    """What an extension is told about its host."""
-
-    provider: str = ""
-    model: str = ""
-    cwd: str = ""
-
-
 class Extension:
-    """A started extension. Make it with `start`."""
+    """One run of an extension, from `start` on."""
 
-    def __init__(self, plugin: Plugin, listener: Listener, greeting: Greeting) -> None:
+    RESTARTS = True
+
+    def __init__(self, plugin: Plugin, terms: Terms, listener: PeerListener) -> None:
         self.plugin = plugin
         self.tools: dict[str, frames.RegisterTool] = {}
         self.commands: dict[str, frames.RegisterCommand] = {}
@@ -72,27 +56,54 @@ class Extension:
         self.warnings: list[str] = []
         self.active: dict[str, Call] = {}  # its tool calls under way
         self._listener = listener
-        self._greeting = greeting
+        self._terms = terms
         self._loop = asyncio.get_running_loop()
         self._greeted: asyncio.Future[None] = self._loop.create_future()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._heard = 0.0
-        self._log: Callable[[bytes], None] = lambda _: None
         self.session: Session  # from `start` on
 
     @property
-    def is_started(self) -> bool:
-        """Whether it has a process, or had one."""
-        return hasattr(self, "session")
+    def gone(self) -> PeerGone | None:
+        """How it ended, once it has."""
+        return self.session.gone
 
-    async def start(self, program: Program, spawn: Spawn, log: Callable[[bytes], None], hello_s: float) -> None:
+    @property
+    def offer(self) -> Offer:
+        """What it has registered so far."""
+        return Offer(
+            tools=tools(self.plugin.name, self.tools.values()),
+            commands=tuple(
+                Command(name=name, plugin=self.plugin.name, description=command.description)
+                for name, command in self.commands.items()
+            ),
+            events=tuple(sorted(self.events)),
+            intercepts=tuple(sorted(self.intercepts)),
+            warnings=tuple(self.warnings),
+        )
+
+    async def start(self) -> None:
         """Spawn it and wait until it is ready; raises Unavailable with the cure, and nothing is left then."""
-        self._log = log
+        terms, hello_s = self._terms, self._terms.settings.hello_s or HELLO_S
+        launch = self.plugin.launch
+        assert launch is not None
+        program = Program(
+            argv=(launch.program, *launch.arguments),
+            cwd=self.plugin.path,
+            env=terms.environment,
+        )
+        self._link_log()
         try:
-            self.session = Session(program, spawn, receive=self._receive, ended=self._ended, log=log)
+            self.session = Session(
+                program,
+                terms.spawn,
+                receive=self._receive,
+                ended=self._ended,
+                log=terms.log,
+                sieve=terms.secrecy.stream(),
+            )
         except OSError as error:
-            reason, hint = _why_not_started(program, error)
-            raise Unavailable(f"extension '{self.plugin.name}' cannot be started: {reason}", hint) from error
+            raise self._not_started(program, error.strerror or str(error)) from error
         try:
             async with asyncio.timeout(hello_s):
                 await self._greeted
@@ -104,12 +115,16 @@ class Extension:
                 "its first line on stdout must be a hello frame; it may be waiting for something",
             ) from None
         except PeerGone as gone:
+            if gone.exit_code is None:  # a confined program's start is answered only later
+                raise self._not_started(program, gone.reason) from gone
             raise self.unavailable("before it said hello", gone) from gone
         except BaseException:
             await self._end("its start was given up")
             raise
         if self.session.gone is not None:
             raise self.unavailable("before it was ready", self.session.gone)
+        if "session_start" in self.events:
+            self.tell({"type": "event", "event": "session_start"})
 
     async def call_tool(self, call: Call, timeout_s: float | None) -> frames.ToolResult:
         """Call one of its tools; raises CallError."""
@@ -177,20 +192,21 @@ class Extension:
             stderr=gone.stderr,
         )
 
+    def _not_started(self, program: Program, reason: str) -> Unavailable:
+        reason, hint = _why_not_started(program, reason, self.plugin.name)
+        return Unavailable(f"extension '{self.plugin.name}' cannot be started: {reason}", hint)
+
     def _bad_output(self, name: str, bad: BadAnswer) -> BadOutput:
         return BadOutput(f"extension {self.plugin.name}/{name}: {bad}", "mend the frame that it answers with")
 
     async def _ask(self, kind: str, frame: dict[str, Any], timeout_s: float | None) -> Any:
         """Send a question and wait for an answer of the right kind: one of another kind answers nobody."""
         number = f"{kind} {frame['id']}"
-        future = self.session.expect(number)
-        timer = None if timeout_s is None else self._loop.call_later(timeout_s, _expire, future)
+        future = self.session.expect(number, timeout_s)
         try:
             self.session.send(frame)
             answer = await future
         finally:
-            if timer is not None:
-                timer.cancel()
             self.session.forget(number)
         if isinstance(answer, BadAnswer):
             raise answer
@@ -206,29 +222,30 @@ class Extension:
         while not self._ready.done() and self._loop.time() < until:
             quiet = self._heard + IDLE_READY_S - self._loop.time()
             if quiet <= 0:
-                self._log(b"[anyplug] no ready frame; taken as ready\n")
+                self._terms.log(b"[anyplug] no ready frame; taken as ready\n")
                 return
             await asyncio.wait((self._ready,), timeout=min(quiet, until - self._loop.time()))
 
     def _receive(self, raw: dict[str, Any]) -> None:
         """Take one frame from the extension."""
         self._heard = self._loop.time()
+        kind = frames.kind_of(raw)
         try:
-            frame = frames.read(raw)
+            frame = self._read(kind, raw)
         except frames.NotAFrame as error:
             self.session.malformed(str(error))
             if not self._greeted.done():
                 self._refuse(str(error))
-            elif frames.kind_of(raw) in ANSWERS and isinstance(number := raw.get("id"), str):
-                self.session.answer(f"{frames.kind_of(raw)} {number}", BadAnswer(str(error)))
+            elif kind in ANSWERS and isinstance(number := raw.get("id"), str):
+                self.session.answer(f"{kind} {number}", BadAnswer(str(error)))
             return
-        self.session.counts.frames[frames.kind_of(raw)] += 1
+        self.session.counts.frames[kind] += 1
         if not self._greeted.done():
             self._greet(frame)
             return
         match frame:
             case frames.ToolResult() | frames.CommandResponse() | frames.InterceptResponse():
-                self.session.answer(f"{frames.kind_of(raw)} {frame.id}", frame)
+                self.session.answer(f"{kind} {frame.id}", frame)
             case frames.RegisterTool() | frames.RegisterCommand() | frames.Subscribe():
                 self._register(frame)
             case frames.Ready():
@@ -238,6 +255,11 @@ class Extension:
                 pass  # said twice, or leaving
             case _:
                 self._listener.said(self, frame)
+
+    def _read(self, kind: str, raw: dict[str, Any]) -> msgspec.Struct:
+        """Read a frame, with its secrets hidden if people see it as it is; raises NotAFrame."""
+        frame = frames.read(kind, raw)
+        return self._terms.secrecy.struct(frame, frames.NOT_TEXT) if isinstance(frame, frames.SHOWN) else frame
 
     def _greet(self, frame: msgspec.Struct) -> None:
         if not isinstance(frame, frames.Hello) or not frame.name:
@@ -251,15 +273,21 @@ class Extension:
                 "type": "hello_ack",
                 "protocol_version": frames.PROTOCOL_VERSION,
                 "zot_version": frames.SPOKEN_VERSION,
-                "provider": self._greeting.provider,
-                "model": self._greeting.model,
-                "cwd": self._greeting.cwd or os.getcwd(),
+                "provider": self._terms.greeting.provider,
+                "model": self._terms.greeting.model,
+                "cwd": self._terms.greeting.cwd or os.getcwd(),
                 "extension_dir": self.plugin.path,
                 "data_dir": self.plugin.path,
                 "capabilities": ["call_tool"],
             }
         )
         self._greeted.set_result(None)
+
+    def _link_log(self) -> None:
+        """Let the log be found where zot's users look for it."""
+        if os.path.dirname(self.plugin.found_at) == os.path.join(zot_home(), "extensions"):
+            name = self.plugin.name
+            logs.link(self._terms.home.log(name), os.path.join(zot_home(), "logs", f"ext-{name}.log"))
 
     async def _end(self, why: str) -> None:
         with CancelScope(shield=True):
@@ -310,15 +338,11 @@ class Extension:
         self._listener.ended(self, gone)
 
 
-def _expire(future: "asyncio.Future[Any]") -> None:
-    if not future.done():
-        future.set_exception(TimeoutError())
-
-
-def _why_not_started(program: Program, error: OSError) -> tuple[str, str]:
+def _why_not_started(program: Program, reason: str, plugin: str) -> tuple[str, str]:
     """Say why a program could not be started, and the cure."""
     name, search_path = program.argv[0], program.env.get("PATH")
-    if "/" not in name:
+    path = name if "/" in name else shutil.which(name, path=search_path)
+    if path is None:
         return f"there is no program '{name}' on the PATH", f"install {name}, or give its path in extension.json"
-    fault = diagnose(name, search_path)
-    return (fault.reason, fault.hint) if fault else (error.strerror or str(error), "run it by hand")
+    fault = diagnose(path, search_path)
+    return (fault.reason, fault.hint) if fault else (reason, oneshot.cure_for_start(reason, plugin))

@@ -14,19 +14,21 @@ from anyplug.model import Block, Call, Failure, Image, Launch, Plugin, Result, T
 from anyplug.settings import Arguments, Home
 
 if TYPE_CHECKING:  # what only a running extension needs
+    from collections.abc import Iterable
+
     from anyplug.formats.zot import frames
-    from anyplug.formats.zot.extension import Extension
 
 NAME = "zot"
 MANIFEST = "extension.json"
 ARGUMENTS: Arguments = "warn"
 EVERY_FILE_COUNTS = False
+WRITES_BESIDE_ITSELF = True
 
 TIMEOUT_S = 60.0
 NO_CONTENT = "(extension returned no content)"
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 # What a format that declares nothing is taken to need.
-ASKED = ("filesystem:read", "filesystem:write", "network", "shell:exec")
+ASKED = ("filesystem:read", "filesystem:write:.", "network", "shell:exec")
 
 
 def load(folder: Folder) -> Plugin:
@@ -54,6 +56,7 @@ def load(folder: Folder) -> Plugin:
         permissions=ASKED,
         tier=permissions.tier(ASKED),
         launch=launch,
+        processes=("",) if launch else (),
         enabled=enabled is not False,
         problems=tuple(report.problems),
     )
@@ -78,6 +81,16 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
     }
 
 
+def data(plugin: Plugin, home: Home) -> str:
+    """Its data folder is its own folder; this one is only for what we keep of it."""
+    return home.data(plugin.name)
+
+
+def readable(plugin: Plugin) -> tuple[str, ...]:
+    """Name nothing: it needs what all need."""
+    return ()
+
+
 async def prepare(plugin: Plugin, around: Surroundings) -> str:
     """Nothing has to be set up."""
     return ""
@@ -85,25 +98,25 @@ async def prepare(plugin: Plugin, around: Surroundings) -> str:
 
 async def invoke(call: Call, around: Surroundings) -> Result:
     """Send the call to the running extension."""
-    extension: Extension = await around.peer(call.plugin)
+    extension = await around.reach(call.plugin, call.tool.process)
     interactive = call.tool.timeout_s <= 0
     timeout_s = None if interactive else around.settings.timeout_s or call.tool.timeout_s
     return _result(call, await extension.call_tool(call, timeout_s))
 
 
-def tools(extension: "Extension") -> tuple[Tool, ...]:
-    """Say what an extension registered in our words."""
+def tools(plugin: str, registered: "Iterable[frames.RegisterTool]") -> tuple[Tool, ...]:
+    """Say in our words what an extension registered."""
     return tuple(
         Tool(
             name=tool.name,
             own_name=tool.name,
-            plugin=extension.plugin.name,
+            plugin=plugin,
             description=tool.description,
             input_schema=tool.schema if isinstance(tool.schema, dict) and tool.schema else ANY_OBJECT,
             program="",
             timeout_s=0 if tool.interactive else TIMEOUT_S,
         )
-        for tool in extension.tools.values()
+        for tool in registered
     )
 
 

@@ -188,6 +188,10 @@ INCOMING: dict[str, type[msgspec.Struct]] = {
     "shutdown_ack": ShutdownAck,
 }
 
+# What people see as it comes, so that an extension's secrets are hidden in it; a tool's result the host sees to.
+SHOWN = (CommandResponse, InterceptResponse, Notify, Submit, SubmitSlash, OpenPanel, PanelRender)
+NOT_TEXT = frozenset({"id", "panel_id", "modified_args"})
+
 
 class NotAFrame(Exception):
     """An object that is no frame of the protocol; the text says why."""
@@ -201,9 +205,8 @@ def kind_of(raw: dict[str, Any]) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def read(raw: dict[str, Any]) -> msgspec.Struct:
-    """Read one frame; raises NotAFrame."""
-    kind = kind_of(raw)
+def read(kind: str, raw: dict[str, Any]) -> msgspec.Struct:
+    """Read one frame of a type; raises NotAFrame."""
     shape = INCOMING.get(kind)
     if shape is None:
         raise NotAFrame(f'unknown frame type "{kind}"')

@@ -14,8 +14,9 @@ import pytest
 import extending
 import looking
 import making
-from anyplug import extensions, offers
+from anyplug import offers, peers
 from anyplug.gate import Attachment
+from anyplug.runtime.guard import TOKEN_VARIABLE
 from extending import heard
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +57,7 @@ def starts(folder):
 
 
 def place(h, name):
-    return h.extensions.place(h.snapshot.plugin(name).plugin)
+    return h.peers.of(h.snapshot.plugin(name).plugin)[0]
 
 
 def names(h):
@@ -66,7 +67,7 @@ def names(h):
 @pytest.fixture
 def impatient(monkeypatch):
     """Make the pauses before restarts short: what they are like is seen in one test, with the real ones."""
-    monkeypatch.setattr(extensions, "PAUSES_S", (0.01, 0.02, 0.03))
+    monkeypatch.setattr(peers, "PAUSES_S", (0.01, 0.02, 0.03))
 
 
 # Crashes
@@ -90,7 +91,7 @@ async def test_a_crashed_extension_is_started_again_and_its_registrations_are_re
 
 
 async def test_pauses_grow_and_after_several_crashes_in_a_row_it_is_given_up_with_the_reason(zot, host, monkeypatch):
-    monkeypatch.setattr(extensions, "PAUSES_S", (0.05, 0.1, 0.2))
+    monkeypatch.setattr(peers, "PAUSES_S", (0.05, 0.1, 0.2))
     folder = zot("doomed", COUNTED + 'open("times.txt", "a").write(f"{time.time()} ")\nsys.exit("no database")')
     began = time.monotonic()
     async with host(folder) as h:
@@ -100,7 +101,7 @@ async def test_pauses_grow_and_after_several_crashes_in_a_row_it_is_given_up_wit
         assert starts(folder) == 4
         at = [float(text) for text in looking.read(os.path.join(folder, "times.txt")).split()]
         gaps = [later - sooner for sooner, later in itertools.pairwise(at)]
-        assert all(gap >= pause for gap, pause in zip(gaps, extensions.PAUSES_S, strict=True))
+        assert all(gap >= pause for gap, pause in zip(gaps, peers.PAUSES_S, strict=True))
         (problem,) = h.plugins[0].problems
         assert "it exited with 1: no database" in problem.message
         await anyio.sleep(0.3)
@@ -133,7 +134,7 @@ async def test_the_tools_of_one_that_was_given_up_stay_known_and_answer_unavaila
 
 
 async def test_a_call_during_a_restart_waits_for_the_next_attempt_and_no_longer(zot, host, monkeypatch):
-    monkeypatch.setattr(extensions, "PAUSES_S", (0.3, 0.3, 0.3))
+    monkeypatch.setattr(peers, "PAUSES_S", (0.3, 0.3, 0.3))
     folder = zot("fragile", COUNTED + "if starts in (2, 3): sys.exit('not yet')\n" + MORTAL)
     async with host(folder) as h:
         await h.call("act", {"die": True})
@@ -143,8 +144,8 @@ async def test_a_call_during_a_restart_waits_for_the_next_attempt_and_no_longer(
 
 
 async def test_a_run_of_some_length_forgives_the_crashes_before_it(zot, host, monkeypatch):
-    monkeypatch.setattr(extensions, "PAUSES_S", (0.01,))
-    monkeypatch.setattr(extensions, "STEADY_S", 0.0)
+    monkeypatch.setattr(peers, "PAUSES_S", (0.01,))
+    monkeypatch.setattr(peers, "STEADY_S", 0.0)
     async with host(zot("mortal", MORTAL)) as h:
         for count in range(1, 5):
             await h.call("act", {"die": True})
@@ -205,9 +206,9 @@ async def test_offers_are_kept_by_digest(zot, host, root):
         plugin = h.snapshot.plugin("known").plugin
         await h.approve(plugin)
         digest = h.catalog.digest(plugin).value
-        offer = offers.stored(h.catalog.store, plugin, digest)
+        offer = offers.stored(h.catalog.store, plugin, digest)[""]
         assert [tool.name for tool in offer.tools] == ["act", "start1"]
-        assert offers.stored(h.catalog.store, plugin, "another") is None
+        assert offers.stored(h.catalog.store, plugin, "another") == {}
 
 
 async def test_a_tool_of_one_that_may_not_run_says_why_and_is_not_unknown(zot, host, root):
@@ -222,7 +223,7 @@ async def test_a_tool_of_one_that_may_not_run_says_why_and_is_not_unknown(zot, h
     making.write(f"{folder}/more.py", "")
     async with host(roots=(root,)) as h:
         assert (await h.call("act")).error.code == "not_approved"
-        assert h.extensions.places == []
+        assert h.peers.places == []
 
 
 async def test_a_schema_nested_too_deeply_to_be_kept_keeps_nobody_from_working(zot, host, root):
@@ -255,7 +256,7 @@ async def seen(folder, script, is_so):
 async def test_a_change_of_its_code_starts_an_explicit_extension_anew(zot, host):
     folder = zot("edited", MORTAL)
     async with host(folder, watch=True) as h:
-        pid = h.extensions.up[0].session.pid
+        pid = h.peers.up[0].session.pid
         await seen(folder, MORTAL.replace('"act"', '"better"'), lambda: "better" in names(h))
         assert "act" not in names(h)
         assert not looking.is_running(pid)
@@ -267,13 +268,13 @@ async def test_a_change_starts_a_followed_extension_anew_and_stops_an_approved_o
     folder = zot("edited", MORTAL)
     async with host(roots=(root,), watch=True) as h:
         await h.approve(h.snapshot.plugin("edited").plugin, follow=follow)
-        pid = h.extensions.up[0].session.pid
+        pid = h.peers.up[0].session.pid
         better = MORTAL.replace('"act"', '"better"')
         if follow:
             await seen(folder, better, lambda: "better" in names(h))
         else:
             await seen(folder, better, lambda: [entry.state for entry in h.plugins] == ["changed"])
-            assert h.extensions.places == []
+            assert h.peers.places == []
             assert starts(folder) == 1
             assert (await h.call("act", attachment=YES)).error.code in {"not_found", "not_approved"}
         await until(lambda: not looking.is_running(pid))
@@ -284,7 +285,7 @@ async def test_code_that_nobody_approved_is_not_started_after_a_crash_or_by_a_re
     folder = zot("edited", MORTAL)
     async with host(roots=(root,)) as h:
         await h.approve(h.snapshot.plugin("edited").plugin)
-        pid = h.extensions.up[0].session.pid
+        pid = h.peers.up[0].session.pid
         rewrite(folder, "open('evil.txt', 'w')" + MORTAL)
         if how == "crash":
             os.killpg(pid, signal.SIGKILL)
@@ -292,7 +293,7 @@ async def test_code_that_nobody_approved_is_not_started_after_a_crash_or_by_a_re
             assert "it changed since it was approved" in place(h, "edited").reason
         else:
             await h.reload("edited")
-            assert h.extensions.places == []
+            assert h.peers.places == []
     assert not os.path.exists(os.path.join(folder, "evil.txt"))
 
 
@@ -300,12 +301,13 @@ async def test_state_written_beside_the_extension_leaves_it_in_peace(zot, host, 
     folder = zot("writer", MORTAL)
     async with host(roots=(root,), watch=True) as h:
         await h.approve(h.snapshot.plugin("writer").plugin)
-        pid = h.extensions.up[0].session.pid
+        pid = h.peers.up[0].session.pid
         for n in range(5):
             making.write(os.path.join(folder, "todos.json"), json.dumps(list(range(n))))
             await anyio.sleep(0.1)
-        assert h.extensions.up[0].session.pid == pid
-        assert (await h.call("act", attachment=YES)).text == str(pid)
+        assert h.peers.up[0].session.pid == pid
+        said = (await h.call("act", attachment=YES)).text
+        assert looking.outside(int(said), os.environ[TOKEN_VARIABLE]) == pid
 
 
 async def test_enabled_in_the_manifest_is_a_switch_and_no_part_of_the_digest(zot, host, root):
@@ -318,10 +320,10 @@ async def test_enabled_in_the_manifest_is_a_switch_and_no_part_of_the_digest(zot
         before = h.catalog.digest(h.snapshot.plugin("switch").plugin).value
         making.write(path, json.dumps({**manifest, "enabled": False}))
         await until(lambda: [entry.state for entry in h.plugins] == ["disabled"])
-        assert h.extensions.places == []
+        assert h.peers.places == []
         assert h.catalog.digest(h.snapshot.plugin("switch").plugin).value == before
         making.write(path, json.dumps({**manifest, "enabled": True}))
-        await until(lambda: h.extensions.up and names(h))
+        await until(lambda: h.peers.up and names(h))
         assert not (await h.call("act", attachment=YES)).is_error
 
 
@@ -345,7 +347,7 @@ async def test_an_extension_that_is_still_starting_can_be_reloaded_and_stopped(z
     settings("[plugins.slow]\nhello_s = 20\n")
     slow = zot("slow", COUNTED + "time.sleep(600)")
     async with host(roots=(root,)) as h:
-        tag = h._runner._guard._tag
+        tag = h._runner.guard._tag
         plugin = h.snapshot.plugin("slow").plugin
         h.catalog.approvals.approve(
             plugin, h.catalog.digest(plugin), plugin.permissions, always=False, follow=True, unconfined=False
@@ -420,7 +422,7 @@ async def test_of_two_tools_of_one_name_the_first_in_sorted_order_wins_each_time
 async def test_all_are_told_goodbye_and_gone_when_the_host_leaves(zot, host):
     folders = [zot(f"e{n}", extending.ECHO) for n in range(5)]
     async with host(*folders) as h:
-        pids = [extension.session.pid for extension in h.extensions.up]
+        pids = [extension.session.pid for extension in h.peers.up]
         assert len(pids) == 5
     assert not any(looking.is_running(pid) for pid in pids)
     assert all(len(heard(folder, "shutdown")) == 1 for folder in folders)
@@ -433,7 +435,7 @@ def test_no_process_outlives_a_host_that_was_killed(number, zot, tmp_path):
         "import anyio, sys\nfrom anyplug.host import Host\n"
         "async def main():\n"
         f"    async with Host([{folder!r}], roots=[], watch=False) as host:\n"
-        "        print(host.extensions.up[0].session.pid, flush=True)\n        await anyio.sleep(600)\n"
+        "        print(host.peers.up[0].session.pid, flush=True)\n        await anyio.sleep(600)\n"
         "anyio.run(main)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
@@ -468,6 +470,6 @@ async def test_a_store_that_cannot_be_read_is_not_the_end_of_the_host(zot, host,
     async with host(folder, zot("echo")) as h:
         h.catalog.store.run("DROP TABLE approvals")
         h.catalog.approvals._version = -1
-        os.killpg(next(e.session.pid for e in h.extensions.up if e.plugin.name == "mortal"), signal.SIGKILL)
+        os.killpg(next(e.session.pid for e in h.peers.up if e.plugin.name == "mortal"), signal.SIGKILL)
         await until(lambda: place(h, "mortal").restarts > 0)
-        assert len(h.extensions.up) >= 1
+        assert len(h.peers.up) >= 1

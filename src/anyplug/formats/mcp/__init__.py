@@ -1,0 +1,1 @@
+"""MCP: servers of the Model Context Protocol, as plugins."""

@@ -1,0 +1,1 @@
+"""Workbench: plugins in Node."""

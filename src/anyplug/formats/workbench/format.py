@@ -1,0 +1,191 @@
+"""Workbench: a folder with `index.js` whose `register(api)` names its tools; a call is a frame to its Node process.
+
+What it offers is not in a manifest: it registers tools while it runs.
+"""
+
+import os
+import re
+from typing import Any
+
+import msgspec
+
+from anyplug import permissions, schema
+from anyplug.errors import BadOutput, TooLarge
+from anyplug.formats import manifest
+from anyplug.formats.contract import Folder, Surroundings
+from anyplug.model import Audio, Block, Call, Failure, Image, Plugin, Resource, Result, Text, Tool
+from anyplug.settings import Arguments, Home
+
+NAME = "workbench"
+MANIFEST = "index.js"
+PACKAGE = "package.json"
+ARGUMENTS: Arguments = "warn"
+EVERY_FILE_COUNTS = True
+WRITES_BESIDE_ITSELF = False
+
+TIMEOUT_S = 30.0
+MAX_CHARS = 500_000  # of text in an answer, in UTF-16 units as JavaScript counts; more is cut
+LARGEST_INDEX = 32 << 20  # bytes; bundles are large
+# What a format that declares nothing is taken to need.
+ASKED = ("network", "filesystem:read")
+
+_ODD = re.compile(r"^[^A-Za-z0-9_]+|[^A-Za-z0-9._-]+")  # in a folder's name, which names logs, too
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """What the runner sends back for a call."""
+
+    id: str
+    content: Any = None
+    metadata: Any = None
+    error: Any = None
+    extra: dict[str, Any] = {}  # what else the plugin put beside these
+    warnings: list[str] = []
+    too_large: int = 0  # bytes of an answer that could not be sent
+
+
+def load(folder: Folder) -> Plugin | None:
+    """Look into `index.js` and `package.json`; a folder whose index.js does not mention `register` is none of ours."""
+    report = manifest.Report()
+    try:
+        source = manifest.read_file(os.path.join(folder.path, MANIFEST), LARGEST_INDEX)
+    except OSError as error:
+        report.error(f"cannot read {MANIFEST} in {folder.path}: {error.strerror or error}", "make it a readable file")
+        source = b"register"
+    if b"register" not in source:
+        return None
+    package = _package(folder.path, report)
+    return Plugin(
+        name=_ODD.sub("_", os.path.basename(folder.found_at)),
+        format=NAME,
+        path=folder.path,
+        found_at=folder.found_at,
+        explicit=folder.explicit,
+        version=_text(package, "version"),
+        description=_text(package, "description"),
+        permissions=ASKED,
+        tier=permissions.tier(ASKED),
+        processes=("",),
+        problems=tuple(report.problems),
+    )
+
+
+def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
+    """Check against the schema that the plugin registered."""
+    return schema.violations(tool.input_schema, arguments)
+
+
+def switched_off(plugin: Plugin, tool: Tool | None) -> str:
+    """Nothing in its files switches it off."""
+    return ""
+
+
+def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
+    """Give the user's environment."""
+    return {**users, "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}"}
+
+
+def data(plugin: Plugin, home: Home) -> str:
+    """Give the folder in which it may keep data."""
+    return home.data(plugin.name)
+
+
+def readable(plugin: Plugin) -> tuple[str, ...]:
+    """Give our runner, and the folders of modules around the plugin."""
+    around = [*modules_above(plugin.path), *modules_above(os.path.dirname(plugin.found_at))]
+    return (os.path.dirname(os.path.abspath(__file__)), *around)
+
+
+def modules_above(folder: str) -> list[str]:
+    """List where modules are looked for from a folder on upwards."""
+    found = []
+    while True:
+        found.append(os.path.join(folder, "node_modules"))
+        if (parent := os.path.dirname(folder)) == folder:
+            return found
+        folder = parent
+
+
+async def prepare(plugin: Plugin, around: Surroundings) -> str:
+    """Nothing has to be set up."""
+    return ""
+
+
+async def invoke(call: Call, around: Surroundings) -> Result:
+    """Send the call to the plugin's process."""
+    process = await around.reach(call.plugin, call.tool.process)
+    answer = await process.call_tool(call, around.settings.timeout_s or call.tool.timeout_s)
+    return _result(call, answer)
+
+
+def _package(folder: str, report: manifest.Report) -> dict[str, Any]:
+    where = os.path.join(folder, PACKAGE)
+    if os.path.lexists(where):
+        return manifest.read_object(where, report, fatal=False) or {}
+    hint = 'Workbench itself needs one with {"type": "commonjs"}'
+    report.warn(f"there is no {PACKAGE}; {MANIFEST} is taken as CommonJS", hint)
+    return {}
+
+
+def _result(call: Call, answer: Answer) -> Result:
+    if answer.too_large:
+        raise TooLarge(
+            f"the answer of '{call.tool.own_name}' has {answer.too_large:,} bytes, more than can be passed on",
+            "give less, or write it to a file and answer with its path",
+        )
+    blocks = tuple(_block(item) for item in answer.content) if isinstance(answer.content, list) else ()
+    content = blocks or (Text("" if answer.content == [] else _as_text(answer.content)),)
+    metadata = answer.metadata if isinstance(answer.metadata, dict) else {}
+    if answer.warnings:
+        own = metadata.get("warnings", [])
+        metadata = {**metadata, "warnings": [*answer.warnings, *(own if isinstance(own, list) else [own])]}
+    failure = Failure("tool_error", _as_text(answer.error)) if answer.error else None
+    return Result(
+        content=content,
+        structured=_structured(answer),
+        metadata=metadata,
+        is_error=failure is not None,
+        error=failure,
+    )
+
+
+def _structured(answer: Answer) -> Any:
+    """Give what is no content: what else stood beside it, or data of another shape than metadata has here."""
+    if answer.extra:
+        return answer.extra
+    return None if isinstance(answer.metadata, dict) else answer.metadata
+
+
+def _block(item: Any) -> Block:
+    """Read one block of content; what is of no known kind is shown as Workbench does, as its text or as JSON."""
+    if not isinstance(item, dict):
+        return Text(_as_text(item))
+    kind, data = item.get("type"), item.get("data")
+    mime_type = item.get("mimeType") or item.get("mime_type")
+    if kind in {"image", "audio"} and isinstance(data, str) and isinstance(mime_type, str):
+        return Image(mime_type, data) if kind == "image" else Audio(mime_type, data)
+    resource = item.get("resource")
+    if kind == "resource" and isinstance(resource, dict) and isinstance(resource.get("uri"), str):
+        return Resource(resource["uri"], _text(resource, "mimeType"), _text(resource, "text"))
+    return Text(_as_text(item.get("text") or item))
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _text(raw: dict[str, Any], field: str) -> str:
+    value = raw.get(field)
+    return value if isinstance(value, str) else ""
+
+
+def read_answer(raw: dict[str, Any], tool: str) -> Answer:
+    """Read a result frame; raises BadOutput."""
+    try:
+        return msgspec.convert(raw, Answer)
+    except msgspec.ValidationError as error:
+        raise BadOutput(
+            f"the answer of '{tool}' is malformed: {error}", "does the plugin write to descriptor 4?"
+        ) from None

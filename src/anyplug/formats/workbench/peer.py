@@ -1,0 +1,327 @@
+"""One Workbench plugin that is up: a Node process that runs our `runner.cjs`, which loads the plugin.
+
+The runner talks on descriptors of its own, so that whatever the plugin prints is only a line in its log.
+"""
+
+import asyncio
+import itertools
+import os
+import secrets
+from typing import Any
+
+import msgspec
+from anyio import CancelScope
+
+from anyplug.errors import TimedOut, TooLarge, Unavailable
+from anyplug.formats.contract import PeerListener, Terms
+from anyplug.formats.workbench import format as workbench
+from anyplug.model import Call, Offer, Plugin, Tool
+from anyplug.runtime.program import Program
+from anyplug.runtime.session import LARGEST_BUFFER, LONGEST_LINE, PeerGone, Session
+
+HELLO_S = 10.0  # for loading the plugin and for its `register`
+BLOCKED_S = 2.0  # a process that does not answer for so long, on a busy machine, does not let go of its event loop
+MOST_REGISTERED = 1_000  # tools
+MOST_WARNINGS = 100  # that a person is shown
+LONGEST_WARNING = 1_000  # characters
+LARGEST_INPUT = LARGEST_BUFFER // 2  # bytes of a call's arguments; several may be on their way
+LONGEST_CHAR = 6  # bytes: \\u0001
+NUMBER_BITS = 56  # so that a plugin cannot answer calls that it was not yet asked
+ANY_OBJECT: dict[str, Any] = {"type": "object"}
+
+UNFINISHED = "register has not finished yet; tools that it registers later still appear"
+FRAMES = frozenset({"tool", "problem", "ready", "failed", "result", "pong", "reload"})
+
+RUNNER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "runner.cjs")
+# The session's pipes become descriptors 3 and 4; what the plugin prints goes to stderr, which is its log.
+REDIRECTED = 'exec "$@" 3<&0 4>&1 0</dev/null 1>&2'
+
+_numbers = itertools.count(secrets.randbits(NUMBER_BITS))
+
+
+class Registered(msgspec.Struct):
+    """A tool that the plugin registered."""
+
+    name: str
+    description: str = ""
+    schema: dict[str, Any] | None = None
+
+
+class Refusal(msgspec.Struct):
+    """Something wrong with the plugin."""
+
+    message: str
+    hint: str = ""
+
+
+class ReloadWanted(msgspec.Struct, frozen=True):
+    """The plugin asks that all plugins are read again. Its requests are numbered; the last one stands for all."""
+
+    id: int
+
+
+class NodePlugin:
+    """One run of a Workbench plugin, from `start` on."""
+
+    RESTARTS = False
+
+    def __init__(self, plugin: Plugin, terms: Terms, listener: PeerListener) -> None:
+        self.plugin = plugin
+        self.tools: dict[str, Registered] = {}
+        self.warnings: list[str] = []
+        self.active: dict[str, Call] = {}
+        self._reload_wanted: ReloadWanted | None = None  # what the host has not begun with
+        self._reloading = False
+        self._terms = terms
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[Refusal | None] = self._loop.create_future()
+        self.session: Session  # from `start` on
+
+    @property
+    def gone(self) -> PeerGone | None:
+        """How it ended, once it has."""
+        return self.session.gone
+
+    @property
+    def offer(self) -> Offer:
+        """What it has registered so far."""
+        return Offer(
+            tools=tuple(
+                Tool(
+                    name=tool.name,
+                    own_name=tool.name,
+                    plugin=self.plugin.name,
+                    description=tool.description,
+                    input_schema=tool.schema or ANY_OBJECT,
+                    program="",
+                    timeout_s=workbench.TIMEOUT_S,
+                )
+                for tool in self.tools.values()
+            ),
+            warnings=tuple(self.warnings),
+        )
+
+    async def start(self) -> None:
+        """Start Node and wait until the plugin has registered its tools; raises Unavailable, and nothing is left."""
+        terms = self._terms
+        limit = terms.settings.max_output_chars or workbench.MAX_CHARS
+        longest_line = max(LONGEST_LINE, LONGEST_CHAR * limit + (1 << 20))
+        program = self._program(limit, longest_line)
+        try:
+            self.session = Session(
+                program,
+                terms.spawn,
+                receive=self._receive,
+                ended=self._ended,
+                log=terms.log,
+                sieve=terms.secrecy.stream(),
+                longest_line=longest_line,
+            )
+        except OSError as error:
+            raise Unavailable(
+                f"Node cannot be started: {error.strerror}", f"is there still a {program.cwd}?"
+            ) from error
+        try:
+            await self._registered(terms.settings.hello_s or HELLO_S)
+        except BaseException:
+            with CancelScope(shield=True):
+                self.session.give_up("its start was given up")
+                await self.session.stop()
+            raise
+
+    async def call_tool(self, call: Call, timeout_s: float) -> workbench.Answer:
+        """Call one of its tools; raises CallError."""
+        number, name = str(next(_numbers)), call.tool.own_name
+        given = msgspec.json.encode(call.arguments)
+        if len(given) > LARGEST_INPUT:
+            raise TooLarge(
+                f"the arguments have {len(given):,} bytes, more than the {LARGEST_INPUT:,} that can be passed on",
+                "write them to a file and pass its path",
+            )
+        self.active[number] = call
+        try:
+            future = self.session.expect(number)
+            timer = self._loop.call_later(timeout_s, _expire, future)
+            try:
+                self.session.send({"type": "call", "id": number, "tool": name, "input": msgspec.Raw(given)})
+                raw = await future
+            finally:
+                timer.cancel()
+                self.session.forget(number)
+        except TimeoutError:
+            raise await self._timed_out(timeout_s) from None
+        except asyncio.CancelledError:
+            self._end_if_blocked("the call was cancelled")
+            raise
+        except PeerGone as gone:
+            raise self.unavailable(f"while '{name}' was under way", gone) from gone
+        finally:
+            del self.active[number]
+        return workbench.read_answer(raw, name)
+
+    def reloaded(self, request: ReloadWanted) -> None:
+        """Say that all plugins were read again, and have it done once more if it asked for that meanwhile."""
+        self._reloading = False
+        try:
+            self.session.send({"type": "reloaded", "id": request.id})
+        except PeerGone:
+            return
+        if self._reload_wanted is not None:
+            self._reload(self._reload_wanted)
+
+    async def stop(self) -> None:
+        """Let it leave in order."""
+        await self.session.stop()
+
+    def unavailable(self, when: str, gone: PeerGone) -> Unavailable:
+        """Describe that it has ended."""
+        return Unavailable(
+            f"plugin '{self.plugin.name}' ended {when}: {gone.reason}{_last_words(gone.stderr)}",
+            f"`anyplug logs {self.plugin.name}` shows what it said; the next call starts it anew",
+            exit_code=gone.exit_code,
+            stderr=gone.stderr,
+        )
+
+    def _program(self, limit: int, longest_line: int) -> Program:
+        plugin, terms = self.plugin, self._terms
+        node = os.path.join(terms.home.bin, "node")
+        if not os.path.exists(node):
+            raise Unavailable(
+                "it needs Node of at least 20.19, and there is none",
+                "install Node, or `pip install 'anyplug[node]'`",
+            )
+        lies_in = os.path.dirname(plugin.found_at)
+        options = {
+            "folder": plugin.path,
+            "pluginsDir": lies_in,
+            "searched": [] if plugin.path.startswith(lies_in + "/") else workbench.modules_above(lies_in),
+            "limit": limit,
+            "frame": longest_line,
+        }
+        command = (node, "--disable-warning=ExperimentalWarning", RUNNER, msgspec.json.encode(options).decode())
+        return Program(
+            argv=("/bin/sh", "-c", REDIRECTED, "anyplug", *command),
+            cwd=terms.greeting.cwd or os.getcwd(),
+            env=terms.environment,
+        )
+
+    async def _registered(self, hello_s: float) -> None:
+        """Wait for the end of `register`; one that goes on in the background may register more tools later."""
+        await asyncio.wait((self._ready,), timeout=hello_s)
+        if not self._ready.done():
+            if await self._is_blocked():
+                raise Unavailable(
+                    f"it blocks while it loads: nothing came back within {hello_s:g}s",
+                    "index.js and register must return; is there an endless loop?",
+                )
+            self._warn(UNFINISHED)
+        elif refusal := self._ready.result():
+            raise Unavailable(refusal.message, refusal.hint)
+        if self.session.gone is not None:
+            raise self.unavailable("while it was loaded", self.session.gone)
+
+    async def _timed_out(self, timeout_s: float) -> TimedOut:
+        """Say that a call took too long; a process that is stuck in it is ended."""
+        message = f"Tool execution timeout ({timeout_s:g}s limit)"
+        if await self._is_blocked():
+            self.session.give_up("a call blocked its event loop")
+            await self.session.left()  # so that the next call meets no dying process
+            message += (
+                "; the call blocked the plugin's event loop, so its process was ended, and the next call starts it anew"
+            )
+        return TimedOut(
+            message,
+            f"ask for less; `timeout_s` under [plugins.{self.plugin.name}] in settings.toml changes the limit",
+        )
+
+    async def _is_blocked(self) -> bool:
+        answered = self._ping()
+        await asyncio.wait((answered,), timeout=BLOCKED_S)
+        return not answered.done()
+
+    def _end_if_blocked(self, why: str) -> None:
+        answered = self._ping()
+
+        def look() -> None:
+            if not answered.done():
+                self.session.give_up(f"{why}, and it blocked its event loop")
+
+        self._loop.call_later(BLOCKED_S, look)
+
+    def _ping(self) -> "asyncio.Future[Any]":
+        """Ask for a sign of life; whatever has ended gives one, too."""
+        number = f"ping {next(_numbers)}"
+        try:
+            answered = self.session.expect(number)
+            self.session.send({"type": "ping", "id": number})
+        except PeerGone:
+            answered = self._loop.create_future()
+            answered.set_result(None)
+        return answered
+
+    def _receive(self, raw: dict[str, Any]) -> None:
+        """Take one frame from the runner. A plugin could write there, too, so nothing is taken for granted."""
+        kind = raw.get("type")
+        if not isinstance(kind, str) or kind not in FRAMES:
+            self.session.malformed("a frame of no known type; does the plugin write to descriptor 4?")
+            return
+        self.session.counts.frames[kind] += 1
+        try:
+            match kind:
+                case "result" | "pong":
+                    self.session.answer(msgspec.convert(raw.get("id"), str), raw)
+                case "tool":
+                    self._register(msgspec.convert(raw, Registered))
+                case "problem":
+                    self._warn(msgspec.convert(raw, Refusal).message)
+                case "reload":
+                    self._reload(msgspec.convert(raw, ReloadWanted))
+                case "ready":
+                    self._get_ready(None)
+                case "failed":
+                    self._get_ready(msgspec.convert(raw, Refusal))
+        except msgspec.ValidationError as error:
+            self.session.malformed(str(error))
+
+    def _get_ready(self, refusal: Refusal | None) -> None:
+        if not self._ready.done():
+            self._ready.set_result(refusal)
+        if UNFINISHED in self.warnings:
+            self.warnings.remove(UNFINISHED)
+            self._listener.registered(self)
+
+    def _reload(self, request: ReloadWanted) -> None:
+        """Have all plugins read again, one time after the other: whoever asks meanwhile shares the next time."""
+        if self._reloading:
+            self._reload_wanted = request
+        else:
+            self._reloading, self._reload_wanted = True, None
+            self._listener.said(self, request)
+
+    def _register(self, tool: Registered) -> None:
+        if len(self.tools) >= MOST_REGISTERED:
+            self._warn(f"it registered more than {MOST_REGISTERED} tools; the others do not count")
+            return
+        self.tools[tool.name] = tool
+        self._listener.registered(self)
+
+    def _warn(self, text: str) -> None:
+        text = text[:LONGEST_WARNING]
+        if text not in self.warnings and len(self.warnings) < MOST_WARNINGS:
+            self.warnings.append(text)
+            self._listener.registered(self)
+
+    def _ended(self, gone: PeerGone) -> None:
+        if not self._ready.done():
+            self._ready.set_result(None)
+        self._listener.ended(self, gone)
+
+
+def _last_words(stderr: str) -> str:
+    return f": {stderr[-500:]}" if stderr else ""
+
+
+def _expire(future: "asyncio.Future[Any]") -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())

@@ -1,0 +1,340 @@
+"""The plugins that stay up: starts, watches over, restarts and retires them, in the order in which they load.
+
+One that crashed is started again after a pause that grows; after several crashes in a row it is given up, with
+the reason, until somebody asks for it again. One that has run for a while starts with a clean slate. Formats whose
+plugins need not be up all the time have them started when they are next needed.
+
+What is to be replaced finishes its calls first, and its successor waits for that.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+import anyio
+import anyio.abc
+import msgspec
+
+from anyplug import logs, offers
+from anyplug.errors import AnyplugError, NotEnforceable, Unavailable
+from anyplug.formats.contract import Greeting, Peer, Terms
+from anyplug.formats.standing import PEERS
+from anyplug.model import Offer, Plugin
+from anyplug.runtime.session import PeerGone
+from anyplug.secrecy import Secrecy
+from anyplug.settings import Home, Settings
+from anyplug.store import Store
+from anyplug.surroundings import Start
+
+PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)  # before each restart; after the last one it is given up
+STEADY_S = 60.0  # a run of this length forgives the crashes before it
+DRAIN_S = 30.0  # how long calls under way may hold up the end of what is to be replaced
+DRAIN_STEP_S = 0.01
+
+Health = Literal["idle", "running", "restarting", "given_up"]
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A plugin that should be up, as it is now."""
+
+    plugin: Plugin
+    digest: str
+    granted: tuple[str, ...] = ()
+    at_once: bool = True  # else only when it is first needed, if what it offers is known
+
+
+class Place:
+    """The place of one process of a plugin: what runs there now, and how it went so far."""
+
+    def __init__(self, wanted: Wanted, process: str, offer: Offer | None, before: "Place | None") -> None:
+        self.plugin = wanted.plugin
+        self.digest = wanted.digest
+        self.granted = wanted.granted
+        self.process = process
+        self.offer = offer  # of this digest, if it ever ran; until then, of what it replaces
+        self.before = before  # what it replaces, which has to leave first
+        self.peer: Peer | None = None
+        self.health: Health = "idle"
+        self.reason = ""  # why it is not up
+        self.refusal: NotEnforceable | None = None  # why it may not be
+        self.restarts = 0
+        self.crashes = 0  # in a row
+        self.settled = anyio.Event()  # it is up, or the attempt to start it failed
+        self.scope = anyio.CancelScope()  # of the task that keeps it up
+        self.over = anyio.Event()  # that task has ended, and with it the process
+        self.is_ending = False  # the process is gone and is not started again by itself; the task has yet to notice
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has calls under way."""
+        return self.peer is not None and bool(self.peer.active)
+
+    def is_for(self, wanted: Wanted) -> bool:
+        """Whether what runs here is what should: the same code, with the same rights."""
+        return (self.digest, self.granted) == (wanted.digest, wanted.granted)
+
+    @property
+    def offer_now(self) -> Offer | None:
+        """What it offers, with the reason if it is not up although it was started."""
+        if self.peer is not None or not self.reason:
+            return self.offer
+        return msgspec.structs.replace(self.offer or Offer(), fault=self.reason)
+
+    def guards(self, event: str) -> bool:
+        """Whether it decides about an event; one that never ran may."""
+        return self.offer is None or event in self.offer.intercepts
+
+
+class Peers:
+    """All plugins of a host that stay up. Their tasks live in the host's task group."""
+
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        store: Store,
+        *,
+        start: Callable[[Plugin], Awaitable[Start]],
+        secrecy: Callable[[Plugin], Secrecy],
+        tasks: anyio.abc.TaskGroup,
+        changed: Callable[[], None],
+        said: Callable[[Any, msgspec.Struct | None], None],
+        greeting: Greeting,
+    ) -> None:
+        """Start nothing yet. `said` hears frames that nobody asked for, and None when a peer has ended."""
+        self._home = home
+        self._settings = settings
+        self._store = store
+        self._start = start
+        self._secrecy = secrecy
+        self._tasks = tasks
+        self._changed = changed
+        self._said = said
+        self._greeting = greeting
+        self._places: dict[tuple[str, str], Place] = {}
+
+    @property
+    def up(self) -> list[Any]:
+        """Those that run, in load order."""
+        return [place.peer for place in self._places.values() if place.peer is not None]
+
+    @property
+    def places(self) -> list[Place]:
+        """The places of all that should be up, whether they are or not, in load order."""
+        return list(self._places.values())
+
+    def of(self, plugin: Plugin) -> list[Place]:
+        """Give the places of a plugin's processes."""
+        found = (self._places.get((plugin.path, process)) for process in plugin.processes)
+        return [place for place in found if place is not None]
+
+    def has_other_rights(self, plugin: Plugin, granted: tuple[str, ...]) -> bool:
+        """Whether a plugin was started with other rights than it has now."""
+        return any(place.granted != granted for place in self.of(plugin))
+
+    async def sync(self, wanted: list[Wanted], renew: Callable[[Plugin], bool] = lambda _: False) -> None:
+        """Run just these; those that have another digest now, or are to be renewed, are started anew.
+
+        Gives back when each is up, or failed to start once: what is tried again holds nobody up, and neither
+        does what waits for the calls of what it replaces.
+        """
+        before, self._places = self._places, {}
+        begun: list[Place] = []
+        for one in wanted:
+            known = offers.stored(self._store, one.plugin, one.digest)
+            for process in one.plugin.processes:
+                key = (one.plugin.path, process)
+                place = before.get(key)
+                if place is not None and place.is_for(one) and not renew(one.plugin):
+                    del before[key]
+                else:
+                    place = Place(one, process, known.get(process), place)
+                    if one.at_once or place.offer is None or place.offer.must_run:
+                        begun.append(place)
+                    place.offer = place.offer or (place.before.offer if place.before else None)
+                self._places[key] = place
+        async with anyio.create_task_group() as tasks:
+            for place in before.values():
+                (self._tasks if place.is_busy else tasks).start_soon(self._retire, place)
+        attempts = [place.settled for place in begun if place.before is None or place.before.over.is_set()]
+        for place in begun:
+            self._begin(place)
+        for settled in attempts:  # the next attempt has an event of its own
+            await settled.wait()
+
+    def begin_idle(self) -> None:
+        """Start what waits to be needed."""
+        for place in self._places.values():
+            if place.health == "idle" and not place.is_ending:
+                self._begin(place)
+
+    async def reach(self, plugin: Plugin, process: str = "") -> Any:
+        """Give a process that is up, waiting for one that is on its way; raises Unavailable."""
+        place = self._places.get((plugin.path, process))
+        if place is None:
+            raise Unavailable(f"plugin '{plugin.name}' is not running", f"`anyplug show {plugin.name}` says why")
+        if place.peer is not None and place.peer.session is not None and place.peer.session.is_given_up:
+            await place.peer.session.left()
+        if place.is_ending:
+            await place.over.wait()
+        if place.health == "idle":
+            self._begin(place)
+        if place.peer is None:
+            await place.settled.wait()
+        if place.refusal is not None:
+            raise place.refusal
+        if place.peer is None:
+            raise Unavailable(
+                f"plugin '{plugin.name}' is not running: {place.reason}",
+                f"`anyplug logs {plugin.name}` shows what it said; mend it and try again (`host.reload` in a program)",
+            )
+        return place.peer
+
+    def lost(self, place: Place, peer: Peer) -> None:
+        """Note at once that a peer has ended, so that nobody is sent to the dead."""
+        if place.peer is peer:
+            place.peer, place.health, place.settled = None, "restarting", anyio.Event()
+            place.is_ending = not peer.RESTARTS
+
+    async def stop_all(self) -> None:
+        """Let all of them leave now, at the same time."""
+        places, self._places = list(self._places.values()), {}
+        async with anyio.create_task_group() as tasks:
+            for place in places:
+                tasks.start_soon(self._end, place)
+
+    def note_offer(self, place: Place, peer: Peer) -> None:
+        """Keep what a peer registered, and say that there is something else to call."""
+        place.offer = self._secrecy(place.plugin).offer(peer.offer)
+        if not place.plugin.explicit:
+            known = {other.process: other.offer for other in self.of(place.plugin) if other.offer is not None}
+            offers.save(self._store, place.plugin, place.digest, known)
+        self._changed()
+
+    def heard(self, peer: Peer, frame: msgspec.Struct) -> None:
+        """Pass on what a peer said on its own account."""
+        self._said(peer, frame)
+
+    def _begin(self, place: Place) -> None:
+        if place.over.is_set():  # it was up before, and nobody needed it until now
+            place.scope, place.over, place.settled = anyio.CancelScope(), anyio.Event(), anyio.Event()
+        place.health = "restarting"
+        self._tasks.start_soon(self._keep_up, place)
+
+    async def _keep_up(self, place: Place) -> None:
+        """Run what belongs to a place, again and again, until it is retired, given up or not needed."""
+        try:
+            with place.scope:
+                if place.before is not None:
+                    await place.before.over.wait()
+                    place.before = None
+                while place.health == "restarting":
+                    await self._run_once(place)
+                    place.settled.set()  # whoever waited for this attempt learns how it went
+                    self._changed()
+                    if place.health == "restarting":
+                        place.settled = anyio.Event()
+                        place.restarts += 1
+                        await anyio.sleep(PAUSES_S[place.crashes - 1])
+        finally:
+            place.is_ending = False
+            place.over.set()
+
+    async def _run_once(self, place: Place) -> None:
+        """Start a peer and wait for its end; say in `reason` why it is not up any more."""
+        ended = anyio.Event()
+        began = time.monotonic()
+        peer = start = None
+        try:
+            start = await self._start(place.plugin)
+            peer = PEERS[place.plugin.format](place.plugin, self._terms(place, start), _Ear(self, place, ended))
+            await peer.start()
+            place.peer, place.health, place.reason = peer, "running", ""
+            self.note_offer(place, peer)
+            place.settled.set()
+            try:
+                await ended.wait()
+                assert peer.gone is not None
+                place.reason = self._secrecy(place.plugin).text(str(peer.unavailable("by itself", peer.gone)))
+            finally:
+                if peer.gone is None:
+                    place.peer = None
+                    with anyio.CancelScope(shield=True):
+                        await peer.stop()
+        except AnyplugError as error:
+            place.refusal = error if isinstance(error, NotEnforceable) else None
+            self._secrecy(place.plugin).error(error)
+            place.reason = f"{error.message} ({error.hint})" if error.hint else error.message
+        finally:
+            if peer is not None:
+                self._said(peer, None)
+            if start is not None:
+                start.release()
+        place.crashes = 1 if time.monotonic() - began > STEADY_S else place.crashes + 1
+        if place.refusal is not None:
+            place.health = "given_up"  # trying again changes nothing
+        elif peer is not None and not peer.RESTARTS:
+            place.health, place.restarts = "idle", place.restarts + 1
+        else:
+            place.health = "given_up" if place.crashes > len(PAUSES_S) else "restarting"
+
+    async def _retire(self, place: Place) -> None:
+        """Let a place's calls end, for a bounded time, and then the process."""
+        with anyio.move_on_after(DRAIN_S):
+            while place.is_busy:
+                await anyio.sleep(DRAIN_STEP_S)
+        await self._end(place)
+
+    async def _end(self, place: Place) -> None:
+        place.scope.cancel()
+        with anyio.CancelScope(shield=True):
+            if place.health != "idle":  # else it never began, or has ended
+                await place.over.wait()
+        place.health, place.reason = "idle", "it was stopped"
+        place.over.set()
+        place.settled.set()
+
+    def _terms(self, place: Place, start: Start) -> Terms:
+        plugin = place.plugin
+        path = self._home.log(plugin.name)
+        logs.append(path, f"starting {plugin.name} {place.process or plugin.version}".rstrip(), "")
+        secrecy = self._secrecy(plugin)
+        return Terms(
+            process=place.process,
+            home=self._home,
+            settings=self._settings.of(plugin.name),
+            environment=start.environment,
+            greeting=self._greeting,
+            spawn=start.spawn,
+            tasks=self._tasks,
+            log=lambda chunk: logs.append_raw(path, secrecy.data(chunk)),
+            secrecy=secrecy,
+        )
+
+
+class _Ear:
+    """What one run of a peer reports to."""
+
+    def __init__(self, peers: Peers, place: Place, ended: anyio.Event) -> None:
+        self._peers = peers
+        self._place = place
+        self._ended = ended
+        self._is_noting = False
+
+    def registered(self, peer: Peer) -> None:
+        # Before it is ready, its start tells of everything at once; later, many come in one go, too.
+        if self._place.peer is peer and not self._is_noting:
+            self._is_noting = True
+            asyncio.get_running_loop().call_soon(self._note, peer)
+
+    def _note(self, peer: Peer) -> None:
+        self._is_noting = False
+        self._peers.note_offer(self._place, peer)
+
+    def said(self, peer: Peer, frame: msgspec.Struct) -> None:
+        self._peers.heard(peer, frame)
+
+    def ended(self, peer: Peer, gone: PeerGone) -> None:
+        self._peers.lost(self._place, peer)
+        self._ended.set()

@@ -1,0 +1,823 @@
+"""MCP servers as plugins: configurations, names, both transports, both eras, trust, and servers that others wrote."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+import looking
+import making
+from anyplug import checkup, peers
+from anyplug.catalog import Catalog
+from anyplug.formats.contract import Folder, Greeting
+from anyplug.formats.mcp import fetching, references
+from anyplug.formats.mcp import format as mcp_format
+from anyplug.gate import Attachment
+from anyplug.host import Host
+from anyplug.model import Audio, Endpoint, Image, Resource, Text
+from anyplug.settings import find_home
+from conftest import HABITS
+
+pytestmark = pytest.mark.anyio
+
+YES = Attachment(yes=True)
+PATIENCE_S = 20.0
+SDK_SERVER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "sdk_server.py")
+EVERYTHING = "@modelcontextprotocol/server-everything"
+EVERYTHING_VERSION = "2026.8.31"
+NPM_S = 300.0
+PRELUDE = os.path.join(HABITS, "mcp", "rpc.py")
+SERVER = """
+import json, os, sys
+from rpc import TOOL, answer, calls, say, send
+"""
+ENVIRONMENT = SERVER + "for call in calls(): say(call, json.dumps(dict(os.environ)))\n"
+WHERE = SERVER + "for call in calls(): say(call, json.dumps([os.getcwd(), sys.argv]))\n"
+DONE = SERVER + "for call in calls(): say(call, os.path.basename(os.getcwd()))\n"
+
+
+@pytest.fixture
+def mcp(root):
+    """Write a plugin with one server, or with those that are given."""
+
+    def make(name="kit", script=DONE, servers=None, **entry):
+        folder = os.path.join(root, name)
+        making.write(os.path.join(folder, "server.py"), script)
+        shutil.copy(PRELUDE, folder)
+        given = {name: {"command": "python3", "args": ["server.py"], **entry}} if servers is None else servers
+        making.write(os.path.join(folder, "mcp.json"), json.dumps({"mcpServers": given}))
+        return folder
+
+    return make
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class Listening:
+    """A server at an address, which can be stopped and started again."""
+
+    def __init__(self, *command: str, port: int, **others):
+        self.command, self.port, self.others = command, port, others
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.others
+        )
+        assert looking.until(self.answers, PATIENCE_S)
+
+    def answers(self) -> bool:
+        with socket.socket() as sock:
+            return sock.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def listening():
+    """Start servers of the SDK at an address."""
+    started = []
+
+    def start(kind):
+        port = free_port()
+        started.append(Listening(sys.executable, SDK_SERVER, kind, str(port), port=port))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def everything() -> str:
+    """Give the program of the published reference server, fetched once for this environment."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("there is no npm to fetch the reference server with")
+    folder = os.path.join(sys.prefix, "share", "anyplug-tests", f"server-everything-{EVERYTHING_VERSION}")
+    program = os.path.join(folder, "node_modules", EVERYTHING, "dist", "index.js")
+    if not os.path.exists(program):
+        staging = f"{folder}.{os.getpid()}"
+        command = [npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", staging]
+        os.makedirs(staging)
+        done = subprocess.run(
+            [*command, f"{EVERYTHING}@{EVERYTHING_VERSION}"], capture_output=True, timeout=NPM_S, check=False
+        )
+        if done.returncode != 0:
+            shutil.rmtree(staging)
+            pytest.skip(f"npm cannot fetch the reference server: {done.stderr.decode(errors='replace')[-300:]}")
+        try:
+            os.rename(staging, folder)
+        except OSError:  # another worker was faster, and its server may run from there already
+            shutil.rmtree(staging)
+    return program
+
+
+async def until(is_so):
+    with anyio.fail_after(PATIENCE_S):
+        while not is_so():
+            await anyio.sleep(0.02)
+
+
+def names(h):
+    return sorted(tool.name for tool in h.tools)
+
+
+def load(path, **entries):
+    making.write(os.path.join(path, "mcp.json"), json.dumps({"mcpServers": entries}))
+    return mcp_format.load(Folder(str(path), str(path)))
+
+
+# Configurations
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"mcpServers": {"a": {"command": "x"}}}',
+        '{"servers": {"a": {"type": "stdio", "command": "x"}}, "inputs": []}',
+        '{"mcp": {"servers": {"a": {"command": "x"}}}}',
+        '\ufeff{"mcpServers": {"a": {"command": "x", "args": null, "env": null}}}',
+    ],
+)
+def test_the_servers_are_found_where_clients_write_them(text, tmp_path):
+    making.write(str(tmp_path / "mcp.json"), text)
+    plugin = mcp_format.load(Folder(str(tmp_path), str(tmp_path)))
+    assert (plugin.processes, plugin.problems) == (("a",), ())
+    assert plugin.endpoints[0].command == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "mcp.json is not valid JSON"),
+        ("[]", "it must hold an object"),
+        ("{}", "has no 'mcpServers'"),
+        ('{"mcpServers": []}', "has no 'mcpServers'"),
+        ('{"mcpServers": {}}', "names no servers"),
+        ('{"mcpServers": {"a": {}}}', "no server can be used"),
+    ],
+)
+def test_a_configuration_without_servers_is_broken_with_a_cure(text, message, tmp_path):
+    making.write(str(tmp_path / "mcp.json"), text)
+    plugin = mcp_format.load(Folder(str(tmp_path), str(tmp_path)))
+    assert plugin.is_broken
+    fault = next(problem for problem in plugin.problems if problem.level == "error")
+    assert message in fault.message
+    assert fault.hint
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ({}, "neither a command nor a url"),
+        ({"command": "x", "url": "https://x"}, "both a command and a url"),
+        ({"command": ["x"]}, "'command' must be a string"),
+        ({"command": "x\0"}, "'command' must not hold NUL"),
+        ({"command": "x", "args": "-y"}, "'args' must be a list of strings"),
+        ({"command": "x", "args": [1]}, "'args' must be a list of strings"),
+        ({"command": "x", "args": ["\0"]}, "'args' must not hold NUL"),
+        ({"command": "x", "env": ["A=b"]}, "'env' must be an object"),
+        ({"command": "x", "env": {"A": 1}}, "'env' has a value that is no string: A"),
+        ({"command": "x", "env": {"A=B": "c"}}, "'env' has a name that cannot be one"),
+        ({"command": "x", "env": {"A": "\0"}}, "'env' must not hold NUL"),
+        ({"command": "x", "cwd": 1}, "'cwd' must be a string"),
+        ({"command": "x", "type": "carrier-pigeon"}, "its type 'carrier-pigeon' is not known"),
+        ({"url": "ftp://x"}, "not one of http or https"),
+        ({"url": "https://x", "headers": {"A": None}}, "'headers' has a value that is no string"),
+        ("x", "its entry is not an object"),
+    ],
+)
+def test_a_bad_server_is_named_with_its_cure_and_the_good_one_loads(entry, reason, tmp_path):
+    plugin = load(tmp_path, bad=entry, good={"command": "python3"})
+    assert not plugin.is_broken
+    assert plugin.processes == ("good",)
+    (problem,) = plugin.problems
+    assert problem.message.startswith("server 'bad' cannot be used: ")
+    assert reason in problem.message
+    assert problem.hint
+
+
+@pytest.mark.parametrize("name", ["", " ", " a", "a\n", "x" * 101, "bell\x07"])
+def test_a_name_that_cannot_be_part_of_a_tools_name_is_refused(name, tmp_path):
+    plugin = load(tmp_path, **{name: {"command": "x"}, "good": {"command": "x"}})
+    assert plugin.processes == ("good",)
+    assert "its name cannot be part of a tool's name" in plugin.problems[0].message
+
+
+def test_servers_that_are_switched_off_are_left_out_and_a_plugin_of_only_such_is_switched_off(tmp_path):
+    plugin = load(tmp_path, off={"command": "x", "disabled": True}, on={"command": "x"})
+    assert (plugin.processes, plugin.enabled) == (("on",), True)
+    plugin = load(tmp_path, off={"command": "x", "disabled": True})
+    assert (plugin.problems, plugin.enabled) == ((), False)
+    assert "disabled" in mcp_format.switched_off(plugin, None)
+
+
+def test_permissions_follow_from_how_servers_are_reached(tmp_path):
+    assert load(tmp_path, a={"command": "x"}).permissions == ("network", "shell:exec")
+    assert load(tmp_path, a={"url": "https://x"}).permissions == ("network",)
+    both = load(tmp_path, a={"command": "x"}, b={"url": "https://x", "headers": {"A": "Bearer ${API_TOKEN}"}})
+    assert both.permissions == ("network", "shell:exec", "env:API_TOKEN")
+    assert both.tier == 2
+
+
+def test_a_folder_is_an_mcp_plugin_after_all_older_formats(tmp_path, cyclop):
+    folder = cyclop("hello")
+    making.write(os.path.join(folder, "mcp.json"), '{"mcpServers": {"a": {"command": "x"}}}')
+    assert checkup.examine(folder).format == "cyclop"
+
+
+def test_check_says_what_can_be_seen_from_outside(mcp):
+    assert checkup.examine(mcp()).problems == ()
+    assert "does not exist" in checkup.examine(mcp("gone", command="no-such-program")).problems[0].message
+    folder = mcp("closed", command="./server.py", args=[])
+    assert [problem.hint for problem in checkup.examine(folder).problems if "chmod" in problem.hint]
+
+
+# Code that is fetched
+
+
+@pytest.mark.parametrize(
+    ("command", "package"),
+    [
+        ("npx -y @modelcontextprotocol/server-everything", "@modelcontextprotocol/server-everything"),
+        ("npx -y @scope/name@latest", "@scope/name@latest"),
+        ("npx name@^1.2.3", "name@^1.2.3"),
+        ("npx name@1", "name@1"),
+        ("npx --package=name@1.2.3 -p other run", "other"),
+        ("npx -- name", "name"),
+        ("/usr/bin/npx name", "name"),
+        ("npm exec name", "name"),
+        ("pnpm dlx name", "name"),
+        ("yarn dlx name", "name"),
+        ("bunx name", "name"),
+        ("bun x name", "name"),
+        ("uvx mcp-server-git", "mcp-server-git"),
+        ("uvx --from mcp-server-git>=1 run", "mcp-server-git>=1"),
+        ("uvx --python 3.12 --with extra name==1.2.3", "extra"),
+        ("uvx name@latest", "name@latest"),
+        ("uvx --from git+https://example.org/x run", "git+https://example.org/x"),
+        ("uv tool run name", "name"),
+        ("pipx run name", "name"),
+        ("pipx run --spec name==1.* name", "name==1.*"),
+        ("docker run -i --rm -e TOKEN mcp/github", "mcp/github"),
+        ("docker run --rm -v /a:/b mcp/github:1.2.3", "mcp/github:1.2.3"),
+        ("podman run image", "image"),
+        ("deno run -A https://example.org/x.ts", "https://example.org/x.ts"),
+        ("deno run -A npm:name", "npm:name"),
+        ("env A=b npx name", "name"),
+        ("cmd /c npx name", "name"),
+        ("sh -c cd-x;npx_name", ""),
+    ],
+)
+def test_code_that_is_fetched_without_an_exact_version_is_found(command, package):
+    found = fetching.unpinned(command.split())
+    assert [one.package for one in found] == ([package] if package else [])
+    assert all(one.hint for one in found)
+
+
+def test_commands_inside_a_shells_script_are_looked_at():
+    assert [one.package for one in fetching.unpinned(["bash", "-lc", "cd x && exec npx -y name; true"])] == ["name"]
+    assert fetching.unpinned(["sh", "-c", "it's broken"]) == []
+    assert fetching.unpinned(["sh", "script.sh"]) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "npx -y @modelcontextprotocol/server-everything@2026.8.31",
+        "npx -y name@1.2.3-beta.1 --port 1",
+        "npx -p name@1.2.3 run",
+        "npx ./local",
+        "uvx mcp-server-git==2025.1.14",
+        "uvx mcp-server-git@2025.1.14",
+        "uvx --from name[extra]==1.0 run",
+        "uvx --from git+https://example.org/x@0123456789012345678901234567890123456789 run",
+        "uv tool run name==1.2",
+        "uv run server.py",
+        "pipx run --spec name==1.0 name",
+        "docker run -i image@sha256:" + "0" * 64,
+        "docker compose up",
+        "deno run -A server.ts",
+        "deno run npm:name@1.2.3",
+        "deno run https://deno.land/x/name@v1.2.3/mod.ts",
+        "npm start",
+        "node server.js",
+        "python3 -m server",
+        "",
+    ],
+)
+def test_what_is_pinned_or_fetches_nothing_is_left_in_peace(command):
+    assert fetching.unpinned(command.split()) == []
+
+
+def test_a_plugin_that_fetches_what_it_likes_carries_a_warning_with_the_cure(tmp_path):
+    plugin = load(tmp_path, loose={"command": "npx", "args": ["-y", "some-server"]})
+    (problem,) = plugin.problems
+    assert (problem.code, problem.level) == ("not_pinned", "warning")
+    assert "the digest does not cover what runs" in problem.message
+    assert problem.hint == "name the version, like some-server@1.2.3"
+    assert load(tmp_path, tight={"command": "npx", "args": ["-y", "some-server@1.0.0"]}).problems == ()
+
+
+def test_code_outside_of_the_folder_carries_a_warning_too(tmp_path):
+    plugin = load(tmp_path, far={"command": "python3", "args": ["/opt/server.py", "/opt/data.csv"]})
+    assert [problem.code for problem in plugin.problems] == ["not_covered"]
+
+
+# References
+
+
+def test_references_are_replaced_by_what_the_plugin_was_given():
+    endpoint = Endpoint(
+        name="a",
+        command="${HOME}/run",
+        arguments=("--in", "${workspaceFolder}", "${env:ONE}-${TWO:-2}", "$PLAIN ${not a name}"),
+        environment={"A": "${ONE}"},
+        url="https://${ONE}",
+        headers={"X": "${TWO:-}"},
+    )
+    found = references.resolve(endpoint, {"HOME": "/h", "ONE": "1"}, "/project")
+    assert found.command == "/h/run"
+    assert found.arguments == ("--in", "/project", "1-2", "$PLAIN ${not a name}")
+    assert (found.environment, found.url, found.headers) == ({"A": "1"}, "https://1", {"X": ""})
+    assert sorted(set(references.variables(endpoint))) == ["HOME", "ONE", "TWO"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "says"),
+    [
+        ("${NOT_SET_ANYWHERE}", "the variable NOT_SET_ANYWHERE is not set.*export NOT_SET_ANYWHERE"),
+        ("${env:PLAIN}", r"looks like a secret and is withheld.*anyplug grant kit env:PLAIN"),
+        ("${input:token}", r"only another program gives.*\$\{env:NAME\}"),
+    ],
+)
+async def test_a_reference_that_leads_nowhere_says_what_to_do(reference, says, mcp, host, monkeypatch):
+    monkeypatch.setenv("PLAIN", "ghp_0123456789abcdef")  # a secret by its shape only
+    async with host(mcp(env={"KEY": reference})) as h:
+        assert names(h) == []
+        assert [problem for problem in h.problems if re.search(says, problem.message)], h.problems
+
+
+async def test_variables_are_given_as_granted_and_declared_and_secrets_are_withheld(mcp, host, root, monkeypatch):
+    monkeypatch.setenv("API_TOKEN", "correct-horse")
+    monkeypatch.setenv("OTHER_TOKEN", "battery-staple")
+    monkeypatch.setenv("COLOUR", "blue")
+    mcp(script=ENVIRONMENT, env={"KEY": "${API_TOKEN}", "MODE": "fast", "COLOUR": "red"})
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("kit").plugin
+        assert plugin.permissions == ("network", "shell:exec", "env:API_TOKEN")
+        await h.approve(plugin)
+        seen = json.loads((await h.call("mcp.kit.act", attachment=YES)).text)
+        assert (seen["KEY"], seen["MODE"], seen["COLOUR"]) == ("•••", "fast", "red")  # it has it; we do not show it
+        assert "OTHER_TOKEN" not in seen
+        assert seen["PATH"].startswith(h.catalog.home.bin)
+
+
+async def test_a_secret_that_was_not_granted_is_not_given_by_a_reference(mcp, host, root, monkeypatch):
+    monkeypatch.setenv("API_TOKEN", "correct-horse")
+    mcp(script=ENVIRONMENT, env={"KEY": "${API_TOKEN}"})
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("kit").plugin, granted=("network", "shell:exec"))
+        assert any("anyplug grant kit env:API_TOKEN" in problem.message for problem in h.problems)
+
+
+# Names
+
+
+async def test_a_tool_has_its_servers_name_and_shorter_ones_while_they_are_clear(mcp, host):
+    async with host(mcp("kit", DONE, servers={"one": {"command": "python3", "args": ["server.py"]}})) as h:
+        for name in ("mcp.one.act", "one.act", "kit/one.act", "kit/act", "mcp_one_act"):
+            assert (await h.call(name)).text == "kit", name
+        assert h.snapshot.model_names["mcp.one.act"] == "mcp_one_act"
+    two = {name: {"command": "python3", "args": ["server.py"]} for name in ("one", "two")}
+    async with host(mcp("kit", DONE, servers=two)) as h:
+        assert names(h) == ["mcp.one.act", "mcp.two.act"]
+        assert (await h.call("kit/two.act")).text == "kit"
+        assert (await h.call("kit/act")).error.code == "not_found"
+        assert len({peer.session.pid for peer in h.peers.up}) == 2
+
+
+async def test_the_prefix_is_only_for_servers(mcp, host, cyclop, zot):
+    tools = [{"name": "mcp.one.act", "description": "d", "input_schema": {"type": "object"}}]
+    async with host(cyclop("cheat", tools=tools), zot("other", "hello()\ntool('mcp.x.y')\nemit('ready')\n")) as h:
+        assert names(h) == []
+        assert all("a reserved prefix" in problem.message for problem in h.problems)
+    async with host(mcp("one"), mcp("again", servers={"one": {"command": "python3", "args": ["server.py"]}})) as h:
+        assert names(h) == ["mcp.one.act"]
+        assert [problem.code for problem in h.problems] == ["name_taken"]
+
+
+async def test_two_servers_whose_tools_would_have_one_name_are_told_apart(mcp, host):
+    script = SERVER + "for call in calls(tools=[{**TOOL, 'name': sys.argv[1]}]): say(call, sys.argv[1])\n"
+    servers = {
+        "a": {"command": "python3", "args": ["server.py", "b.c"]},
+        "a.b": {"command": "python3", "args": ["server.py", "c"]},
+    }
+    async with host(mcp("kit", script, servers=servers)) as h:
+        assert [(tool.name, tool.process) for tool in h.tools] == [("mcp.a.b.c", "a")]
+        assert [problem.code for problem in h.problems] == ["name_taken"]
+        assert (await h.call("mcp.a.b.c")).text == "b.c"
+
+
+async def test_a_server_may_be_called_what_its_owner_likes(mcp, host):
+    name = "github.com/acme/Ünï tools"
+    async with host(mcp("kit", DONE, servers={name: {"command": "python3", "args": ["server.py"]}})) as h:
+        assert names(h) == [f"mcp.{name}.act"]
+        model_name = h.snapshot.model_names[f"mcp.{name}.act"]
+        assert (await h.call(model_name)).text == "kit"
+
+
+# Folders
+
+
+async def test_paths_are_those_of_the_folder_wherever_it_is_started(mcp, host, tmp_path):
+    folder = mcp(script=WHERE, args=["server.py", "plain"])
+    async with host(folder) as h:
+        assert json.loads((await h.call("kit/act")).text) == [folder, ["server.py", "plain"]]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    folder = mcp("far", WHERE, cwd=str(elsewhere), env={"PYTHONPATH": os.path.dirname(folder) + "/far"})
+    async with host(folder) as h:
+        assert json.loads((await h.call("far/act")).text) == [str(elsewhere), [f"{folder}/server.py"]]
+    making.write(f"{folder}/bin/run", "#!/bin/sh\nexec python3 server.py\n", 0o755)
+    folder = mcp("far", WHERE, command="./bin/run", args=[])
+    async with host(folder) as h:
+        assert json.loads((await h.call("far/act")).text)[0] == folder
+
+
+async def test_a_server_learns_the_callers_project(mcp, host, tmp_path):
+    script = SERVER + (
+        "from rpc import messages\nwaiting = None\nfor message in messages():\n"
+        "    if message.get('method') == 'tools/call':\n        waiting = message\n"
+        "        send(id='r', method='roots/list')\n"
+        "    elif message.get('id') == 'r': say(waiting, json.dumps(message['result']))\n"
+    )
+    project = tmp_path / "my project"
+    async with host(mcp(script=script), greeting=Greeting(cwd=str(project))) as h:
+        roots = json.loads((await h.call("kit/act")).text)["roots"]
+        assert roots == [{"uri": f"file://{tmp_path}/my%20project", "name": "my project"}]
+
+
+# Trust
+
+
+async def test_nothing_starts_before_approval_and_a_change_needs_another(mcp, host, root):
+    folder = mcp(script="open('started', 'a').write('x')\n" + DONE)
+    started = os.path.join(folder, "started")
+    async with host(roots=(root,)) as h:
+        assert [entry.state for entry in h.plugins] == ["new"]
+        assert not os.path.exists(started)
+        await h.approve(h.snapshot.plugin("kit").plugin)
+        assert (await h.call("mcp.kit.act")).error.code == "denied"  # tier 2 asks
+        assert (await h.call("mcp.kit.act", attachment=YES)).text == "kit"
+        making.write(os.path.join(folder, "state.json"), "{}")  # what a server keeps beside itself is no change
+        assert (await h.call("mcp.kit.act", attachment=YES)).text == "kit"
+        making.write(os.path.join(folder, "more.py"), "")
+        assert (await h.call("mcp.kit.act", attachment=YES)).error.code == "not_approved"
+
+
+async def test_a_file_that_a_command_line_names_counts_whatever_it_looks_like(mcp, host, root):
+    folder = mcp(args=["program.txt"])
+    os.rename(f"{folder}/server.py", f"{folder}/program.txt")
+    making.write(f"{folder}/notes.txt", "mine")
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("kit").plugin)
+        making.write(f"{folder}/notes.txt", "still mine")
+        assert (await h.call("mcp.kit.act", attachment=YES)).text == "kit"
+        making.write(f"{folder}/program.txt", DONE + "# changed\n")
+        refused = await h.call("mcp.kit.act", attachment=YES)
+        assert refused.error.code == "not_approved"
+        assert "program.txt changed" in refused.error.message
+
+
+async def test_who_follows_a_plugin_does_not_follow_another_command_line(mcp, host, root):
+    folder = mcp()
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("kit").plugin, follow=True)
+        making.write(f"{folder}/server.py", DONE + "# better\n")
+        await h.reload()
+        assert [entry.state for entry in h.plugins] == ["approved"]
+        mcp(args=["server.py", "--another"])
+        await h.reload()
+        assert [entry.state for entry in h.plugins] == ["changed"]
+
+
+async def test_offers_of_all_servers_are_known_without_starting_them(mcp, host, root):
+    two = {name: {"command": "python3", "args": ["server.py"]} for name in ("one", "two")}
+    mcp(servers=two)
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("kit").plugin)
+    async with host(roots=(root,), eager=False) as h:
+        assert names(h) == ["mcp.one.act", "mcp.two.act"]
+        assert [place.health for place in h.peers.places] == ["idle", "idle"]
+        assert (await h.call("one.act", attachment=YES)).text == "kit"
+        assert [place.health for place in h.peers.places] == ["running", "idle"]
+
+
+# Configurations of other programs
+
+
+def write_client(path, **more):
+    servers = {"toy": {"command": "python3", "args": [os.path.join(HABITS, "mcp", "well-behaved", "server.py")]}}
+    servers["toy"]["env"] = {"PYTHONPATH": os.path.join(HABITS, "mcp")}
+    making.write(str(path), json.dumps({"theme": "dark", "mcpServers": servers, **more}))
+
+
+async def test_another_programs_configuration_is_a_plugin_whose_digest_is_its_servers_part(settings, tmp_path):
+    path = Path(os.environ["HOME"]) / ".client" / "mcp.json"
+    write_client(path)
+    settings('[mcp]\nclient = "~/.client/mcp.json"\n')
+    async with Host(watch=False) as h:
+        entry = h.snapshot.plugin("client")
+        assert (entry.state, entry.path, entry.plugin.is_file) == ("new", str(path), True)
+        await h.approve(entry.plugin)
+        assert (await h.call("client/act", attachment=YES)).text == "done"
+        write_client(path, theme="light", recent=["/a", "/b"])  # such files change all the time
+        assert (await h.call("client/act", attachment=YES)).text == "done"
+        write_client(path, mcpServers={"toy": {"command": "sh", "args": ["-c", "echo evil >evil.txt"]}})
+        refused = await h.call("client/act", attachment=YES)
+        assert refused.error.code == "not_approved"
+        assert "server 'toy' changed" in refused.error.message
+        path.unlink()
+        assert (await h.call("client/act", attachment=YES)).error.code == "not_approved"
+    assert not os.path.exists("evil.txt")
+
+
+async def test_a_changed_configuration_of_another_program_is_seen_while_the_host_is_up(settings):
+    path = Path(os.environ["HOME"]) / "client.json"
+    write_client(path)
+    settings('[mcp]\nclient = "~/client.json"\n')
+    async with Host(watch=True) as h:
+        await h.approve(h.snapshot.plugin("client").plugin)
+        pid = h.peers.up[0].session.pid
+        write_client(path, mcpServers={"toy": {"command": "true"}})
+        await until(lambda: h.snapshot.plugin("client").state == "changed")
+        await until(lambda: not looking.is_running(pid))
+
+
+def test_such_plugins_come_last_and_a_missing_file_is_a_problem_of_its_own(settings, home):
+    folder = making.cyclop(str(home / "plugins"), "client")
+    settings('[mcp]\nclient = "/no/such.json"\nother = "/no/such.json"\n"a/b" = "/no/such.json"\n')
+    catalog = Catalog(find_home())
+    snapshot = catalog.load()
+    catalog.close()
+    assert [(entry.name, entry.state) for entry in snapshot.entries] == [
+        ("client", "new"),
+        ("client", "shadowed"),
+        ("other", "broken"),
+        ("a/b", "broken"),
+    ]
+    assert snapshot.entries[1].shadowed_by == folder
+    assert "Cannot read plugin manifest at /no/such.json" in snapshot.entries[2].problems[0].message
+
+
+# Results
+
+
+async def test_blocks_of_all_kinds_are_kept(host, tmp_path):
+    shutil.copytree(os.path.join(HABITS, "mcp"), tmp_path / "mcp")
+    async with host(str(tmp_path / "mcp" / "all-blocks")) as h:
+        result = await h.call("all-blocks/act")
+        assert result.content == (
+            Text("words"),
+            Image("image/png", "iVBORw0="),
+            Audio("audio/wav", "UklGRg=="),
+            Resource("note://1", "text/plain", text="a note"),
+            Resource("blob://1", "application/zip", data="UEsDBA=="),
+            Resource("file:///tmp/x.txt", "text/x", name="x.txt", description="a file"),
+        )
+        assert result.structured == {"degrees": 21}
+        assert result.metadata == {
+            "_meta": {"trace": "abc"},
+            "annotations": [{"block": 0, "audience": ["user"], "priority": 1.0}],
+        }
+        wrong = await h.call("all-blocks/act", {"degrees": "warm"})
+        assert not wrong.is_error
+        assert "the result breaks its schema" in wrong.metadata["warnings"][0]
+
+
+async def test_arguments_are_the_servers_business_unless_the_person_says_otherwise(mcp, host, settings):
+    tool = "{**TOOL, 'inputSchema': {'type': 'object', 'required': ['x']}}"
+    folder = mcp(script=SERVER + f"for call in calls(tools=[{tool}]): say(call, 'fine')\n")
+    async with host(folder) as h:
+        result = await h.call("kit/act")
+        assert (result.text, result.metadata) == ("fine", {})
+    settings('[plugins.kit]\narguments = "strict"\n')
+    async with host(folder) as h:
+        assert (await h.call("kit/act")).error.code == "invalid_arguments"
+
+
+async def test_every_call_is_on_record(mcp, host, home):
+    async with host(mcp()) as h:
+        await h.call("kit/act", {"a": 1})
+        records = [item.record for item in h.audit.records()]
+    assert [(record.tool, record.plugin, record.outcome) for record in records] == [("mcp.kit.act", "kit", "done")]
+
+
+# The SDK's own server
+
+
+async def use_sdk_server(h, server="sdk"):
+    """Use every tool that both transports can."""
+    assert {f"mcp.{server}.{name}" for name in ("add", "fail", "picture", "grow")} <= set(names(h))
+    tool, _ = h.snapshot.tool(f"mcp.{server}.add")
+    assert (tool.title, tool.description) == ("Add two", "Add two numbers.")
+    added = await h.call(f"{server}.add", {"a": 2, "b": 3})
+    assert (added.text, added.structured) == ("5", {"result": 5})
+    failed = await h.call(f"{server}.fail")
+    assert failed.error.code == "tool_error"
+    assert (await h.call(f"{server}.add", {"a": "x"})).is_error
+    (picture,) = (await h.call(f"{server}.picture")).content
+    assert picture == Image("image/png", "iVBORw0KGgo=")
+
+
+async def test_a_server_made_with_the_sdk_works_by_command(mcp, host):
+    async with host(mcp(servers={"sdk": {"command": sys.executable, "args": [SDK_SERVER, "stdio"]}})) as h:
+        await use_sdk_server(h)
+        assert (await h.call("sdk.grow")).text == "grown"
+        await until(lambda: "mcp.sdk.grown" in names(h))
+        died = await h.call("sdk.leave")
+        assert (died.error.code, died.metadata["exit_code"]) == ("unavailable", 7)
+        assert (await h.call("sdk.add", {"a": 1, "b": 1})).text == "2"
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry"),
+    [
+        ("http", {"url": "/mcp"}),
+        ("json", {"url": "/mcp", "type": "http"}),
+        ("sse", {"url": "/sse", "type": "sse"}),
+        ("sse", {"url": "/sse"}),
+    ],
+)
+async def test_a_server_made_with_the_sdk_works_at_an_address(kind, entry, mcp, host, listening):
+    server = listening(kind)
+    entry = {**entry, "url": f"http://127.0.0.1:{server.port}{entry['url']}", "headers": {"X-Key": "${HOME}"}}
+    async with host(mcp(servers={"sdk": entry})) as h:
+        await use_sdk_server(h)
+        if "sse" not in kind:
+            assert (await h.call("sdk.header", {"name": "x-key"})).text == os.environ["HOME"]
+        assert (await h.call("sdk.grow")).text == "grown"
+        if kind != "json":  # whose answers have no room for anything beside
+            await until(lambda: "mcp.sdk.grown" in names(h))
+        assert h.peers.up[0].session is None
+
+
+@pytest.mark.parametrize("kind", ["http", "json"])
+async def test_an_answer_from_an_address_has_a_bound_too(kind, mcp, host, listening, settings):
+    settings("[plugins.kit]\nmax_output_bytes = 100_000\n")
+    server = listening(kind)
+    async with host(mcp(servers={"sdk": {"url": f"http://127.0.0.1:{server.port}/mcp"}})) as h:
+        assert (await h.call("sdk.flood", {"size": 1_000_000})).error.code == "too_large"
+        assert (await h.call("sdk.add", {"a": 1, "b": 1})).text == "2"
+
+
+async def test_a_lost_connection_is_like_the_end_of_a_process(mcp, host, listening, monkeypatch):
+    monkeypatch.setattr(peers, "PAUSES_S", (0.2,) * 50)
+    server = listening("http")
+    async with host(mcp(servers={"sdk": {"url": f"http://127.0.0.1:{server.port}/mcp"}})) as h:
+        assert (await h.call("sdk.add", {"a": 1, "b": 1})).text == "2"
+        died = await h.call("sdk.leave")
+        assert died.error.code == "unavailable"
+        assert "the connection to MCP server 'sdk' ended while 'sdk.leave' was under way" in died.error.message
+        await until(lambda: h.peers.places[0].peer is None)
+        server.stop()
+        server.start()
+        await until(lambda: h.peers.up)
+        assert (await h.call("sdk.add", {"a": 1, "b": 1})).text == "2"
+        server.stop()
+        server.start()  # nobody was told, and it knows no session of ours
+        assert (await h.call("sdk.add", {"a": 1, "b": 1})).error.code == "unavailable"
+        await until(lambda: h.peers.up)
+        assert (await h.call("sdk.add", {"a": 1, "b": 1})).text == "2"
+
+
+async def test_a_server_that_lets_nobody_in_says_so(mcp, host, listening):
+    server = listening("http")
+    async with host(mcp(servers={"sdk": {"url": f"http://127.0.0.1:{server.port}/nowhere"}})) as h:
+        assert names(h) == []
+        assert any("(HTTP 404)" in problem.message for problem in h.problems), h.problems
+
+
+# The end
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_no_server_outlives_a_host_that_was_killed(number, mcp):
+    folder = mcp(script="import subprocess\nsubprocess.Popen(['sleep', '617'])\n" + DONE)
+    script = (
+        "import anyio\nfrom anyplug.host import Host\nasync def main():\n"
+        f"    async with Host([{folder!r}], roots=[], watch=False) as host:\n"
+        "        print(host.peers.up[0].session.pid, flush=True)\n        await anyio.sleep(600)\nanyio.run(main)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    process.send_signal(number)
+    process.wait()
+    process.stdout.close()
+    assert looking.until(lambda: not looking.is_running(pid))
+    assert looking.until(
+        lambda: not looking.processes(lambda one: b"sleep\x00617" in looking.read(f"/proc/{one}/cmdline"))
+    )
+
+
+async def test_hosts_come_and_go_without_leaving_files_or_tasks(mcp, host, listening):
+    import asyncio  # only here
+
+    server = listening("http")
+    folders = [mcp(), mcp("web", servers={"sdk": {"url": f"http://127.0.0.1:{server.port}/mcp"}})]
+    async with host(*folders):
+        pass
+    files, tasks = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
+    for _ in range(3):
+        async with host(*folders) as h:
+            assert (await h.call("kit/act")).text == "kit"
+            assert (await h.call("web/add", {"a": 1, "b": 2})).text == "3"
+            await h.reload()
+    await anyio.sleep(0.1)
+    assert (len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())) == (files, tasks)
+
+
+def test_looking_at_plugins_does_not_import_the_sdk(mcp, root):
+    mcp()
+    code = (
+        "import sys\nimport anyplug.host\nfrom anyplug.catalog import Catalog\n"
+        "from anyplug.settings import find_home\n"
+        f"assert Catalog(find_home(), [], [{root!r}]).load().entries\n"
+        "heavy = {'mcp', 'mcp_types', 'pydantic', 'httpx2'}\n"
+        "assert not [name for name in sys.modules if name.split('.')[0] in heavy]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# A server that others wrote
+
+
+async def test_the_published_reference_server_works(everything, mcp, host, home):
+    async with host(mcp(servers={"everything": {"command": "node", "args": [everything, "stdio"]}})) as h:
+
+        async def call(name, /, **arguments):
+            return await h.call(f"everything.{name}", arguments)
+
+        await until(lambda: "mcp.everything.get-roots-list" in names(h))  # comes when it has learnt our project
+        assert (await call("echo", message="hello")).text == "Echo: hello"
+        assert (await call("get-sum", a=2, b=3)).text == "The sum of 2 and 3 is 5."
+        assert (await call("echo")).error is not None
+        image = (await call("get-tiny-image")).content[1]
+        assert isinstance(image, Image)
+        assert image.mime_type == "image/png"
+        noted = await call("get-annotated-message", messageType="error", includeImage=True)
+        assert [note["block"] for note in noted.metadata["annotations"]] == [0, 1]
+        for kind, field in (("Text", "text"), ("Blob", "data")):
+            held = (await call("get-resource-reference", resourceType=kind, resourceId=1)).content[1]
+            assert isinstance(held, Resource)
+            assert getattr(held, field)
+        links = (await call("get-resource-links", count=2)).content[1:]
+        assert [isinstance(link, Resource) and bool(link.name and link.uri) for link in links] == [True, True]
+        weather = await call("get-structured-content", location="Chicago")
+        assert set(weather.structured) == {"temperature", "conditions", "humidity"}
+        packed = await call("gzip-file-as-resource", name="a.gz", data="data:text/plain,hi", outputType="resource")
+        assert isinstance(packed.content[0], Resource)
+        assert packed.content[0].mime_type == "application/gzip"
+        assert packed.content[0].data
+        assert "completed" in (await call("trigger-long-running-operation", duration=0.2, steps=2)).text
+        assert f"file://{os.getcwd()}" in (await call("get-roots-list")).text
+        assert (await call("toggle-simulated-logging")).text.startswith("Started")
+        assert (await call("toggle-subscriber-updates")).text.startswith("Started")
+        assert "ANYPLUG_HOME" in (await call("get-env")).text
+        skipped = [problem.message for problem in h.problems if "only as a task" in problem.message]
+        assert len(skipped) == 1
+        called = {"echo", "get-sum", "get-tiny-image", "get-annotated-message", "get-resource-reference"}
+        called |= {"get-resource-links", "get-structured-content", "gzip-file-as-resource", "get-env"}
+        called |= {"trigger-long-running-operation", "get-roots-list", "toggle-simulated-logging"}
+        called |= {"toggle-subscriber-updates"}
+        assert set(names(h)) == {f"mcp.everything.{name}" for name in called}
+
+
+async def test_the_published_reference_server_works_at_an_address(everything, mcp, host, monkeypatch):
+    port = free_port()
+    env = {**os.environ, "PORT": str(port)}
+    server = Listening("node", everything, "streamableHttp", port=port, env=env)
+    try:
+        async with host(mcp(servers={"everything": {"url": f"http://127.0.0.1:{port}/mcp"}})) as h:
+            assert (await h.call("everything.echo", {"message": "hello"})).text == "Echo: hello"
+            await until(lambda: "mcp.everything.get-roots-list" in names(h))
+            assert f"file://{os.getcwd()}" in (await h.call("everything.get-roots-list")).text
+    finally:
+        server.stop()

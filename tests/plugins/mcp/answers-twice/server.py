@@ -1,0 +1,6 @@
+"""Answers twice."""
+from rpc import calls, say
+
+for call in calls():
+    say(call, "first")
+    say(call, "second")

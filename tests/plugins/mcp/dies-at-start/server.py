@@ -1,0 +1,4 @@
+"""Has no database."""
+import sys
+
+sys.exit("no database")

@@ -1,0 +1,1 @@
+module.exports.register = (api) => api.registerTool({ name: 'answers-in-sync.act', inputSchema: {}, run: () => 'done' });

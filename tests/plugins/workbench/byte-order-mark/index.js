@@ -1,0 +1,1 @@
+﻿module.exports.register = (api) => api.registerTool({ name: 'byte-order-mark.act', inputSchema: {}, run: () => 'done' });

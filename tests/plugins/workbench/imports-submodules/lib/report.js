@@ -1,0 +1,7 @@
+import { kind } from './kind.js';
+
+export class Report {
+  toJSON() {
+    return { kind };
+  }
+}

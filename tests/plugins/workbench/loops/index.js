@@ -1,0 +1,9 @@
+module.exports.register = (api) => {
+  api.registerTool({
+    name: 'loops.act',
+    inputSchema: {},
+    run: () => {
+      for (;;);
+    },
+  });
+};

@@ -1,0 +1,2 @@
+import nothing from 'no-such-package-anywhere';
+export function register() {}

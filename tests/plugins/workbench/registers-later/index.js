@@ -1,0 +1,3 @@
+module.exports.register = (api) => {
+  setTimeout(() => api.registerTool({ name: 'registers-later.act', inputSchema: {}, run: () => 'done' }), 300);
+};

@@ -1,0 +1,4 @@
+module.exports.register = async (api) => {
+  await api.reloadPlugins();
+  api.registerTool({ name: 'reloads-in-register.act', inputSchema: {}, run: () => 'done' });
+};

@@ -1,0 +1,2 @@
+const nothing = require('');
+module.exports.register = () => {};

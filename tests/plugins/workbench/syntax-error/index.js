@@ -1,0 +1,3 @@
+module.exports.register = (api) => {
+  return <div>pasted from elsewhere</div>;
+};

@@ -1,0 +1,4 @@
+module.exports.register = (api) => {
+  api.registerTool({ name: 'throws-halfway.act', inputSchema: {}, run: () => 'done' });
+  throw new Error('no key in the drawer');
+};

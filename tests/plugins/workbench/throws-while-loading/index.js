@@ -1,0 +1,2 @@
+module.exports.register = () => {};
+throw new TypeError('not today');
