@@ -1,0 +1,98 @@
+"""What is said to those who are not let in: a status, and JSON with our code and a hint.
+
+    {"error": {"code": "not_found", "message": "...", "hint": "..."}}
+
+Where the protocol is JSON-RPC, clients show people only what is an error of that protocol, whatever the status:
+
+    {"jsonrpc": "2.0", "id": 7, "error": {"code": -32050, "message": "...", "data": {"code": "overloaded", ...}}}
+"""
+
+import math
+from typing import Any
+
+import msgspec
+
+RPC_ERROR = -32050  # of those that JSON-RPC leaves to servers; MCP itself uses -32000, -32001 and some from -32020
+LEAST_WAIT_S = 1  # `Retry-After` knows whole seconds only, and 0 would be an invitation to a loop
+NULL = msgspec.Raw(b"null")
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a request gets no further."""
+
+    status: int
+    code: str
+    message: str
+    hint: str
+    retry_after_s: float | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+NOT_OURS = Refusal(
+    421,
+    "denied",
+    "this server does not go by the name in the `Host` header",
+    "use the address that `anyplug serve` printed, or list the name under `hosts` in [http] of settings.toml",
+)
+FOREIGN = Refusal(
+    403,
+    "denied",
+    "pages of this origin may not use this server",
+    "list the origin under `origins` in [http] of settings.toml if you trust every page there",
+)
+NO_TOKEN = Refusal(
+    401,
+    "denied",
+    "the request carries no token, or not the right one",
+    "send `Authorization: Bearer TOKEN`; the token lies in `http-token` in the home folder, and is never read from "
+    "an address",
+    headers=((b"www-authenticate", b'Bearer realm="anyplug"'),),
+)
+NOTHING_HERE = Refusal(404, "not_found", "there is nothing at this path", "tools are at /mcp and /mcp/PROFILE")
+ENDING = Refusal(
+    503, "unavailable", "the server is ending", "connect again when it is up", headers=((b"connection", b"close"),)
+)
+FAILED = Refusal(500, "unavailable", "the server met an error of its own", "`anyplug serve` printed which")
+MALFORMED = Refusal(400, "usage", "this is not a request of HTTP/1.1", "look at what the client sends")
+TOO_SLOW = Refusal(408, "timed_out", "the request took too long to arrive", "send it again, faster")
+
+
+def too_large(limit: int) -> Refusal:
+    """Say that a request has too many bytes."""
+    return Refusal(
+        413,
+        "too_large",
+        f"the request has more than {limit:,} bytes",
+        "send less, or raise `max_request_bytes` in [http] of settings.toml",
+    )
+
+
+def overloaded(status: int, message: str, wait_s: float) -> Refusal:
+    """Say that there is too much under way, and when to come back."""
+    return Refusal(status, "overloaded", message, f"try again in {wait_s:.1f} s", retry_after_s=round(wait_s, 3))
+
+
+def render(refusal: Refusal, request_id: msgspec.Raw | None = None) -> tuple[Headers, bytes]:
+    """Give headers and body; with the id of a request, or NULL, as an error of JSON-RPC."""
+    facts: dict[str, Any] = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint}
+    headers = [*refusal.headers]
+    if refusal.retry_after_s is not None:
+        facts["retry_after_s"] = refusal.retry_after_s
+        headers.append((b"retry-after", b"%d" % max(LEAST_WAIT_S, math.ceil(refusal.retry_after_s))))
+    answer: dict[str, Any] = {"error": facts}
+    if request_id is not None:
+        del facts["message"]
+        error = {"code": RPC_ERROR, "message": f"{refusal.message} ({refusal.hint})", "data": facts}
+        answer = {"jsonrpc": "2.0", "id": request_id, "error": error}
+    return json_headers(body := msgspec.json.encode(answer)) + headers, body
+
+
+def json_headers(body: bytes) -> Headers:
+    """Give the headers of an answer in JSON."""
+    return [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+    ]

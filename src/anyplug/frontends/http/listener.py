@@ -1,0 +1,233 @@
+"""Where we listen: HOST:PORT becomes open sockets, the names that we go by there, and TLS where it is wanted.
+
+    127.0.0.1:8000   [::1]:8000   localhost:0   and, with `expose`, 0.0.0.0:8000 or a name of this machine
+
+Whatever is not loopback is refused unless the person said so. A `Host` header must have one of our names: a page on
+the web can make a browser send requests here under a name of its own (DNS rebinding), and under no other.
+"""
+
+import contextlib
+import errno
+import ipaddress
+import os
+import re
+import socket
+import ssl
+from collections.abc import Iterable
+from typing import NoReturn
+
+import msgspec
+
+from anyplug.errors import ConfigError, UsageError
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+USUAL_PORTS = {"http": 80, "https": 443}
+LAST_PORT = 65_535
+BACKLOG = 256  # connections that the kernel keeps waiting for us
+PRIVILEGED = 1024  # ports below need rights that nobody should have for this
+
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:/\s]+):(?P<port>\d{1,5})")
+
+
+class Address(msgspec.Struct, frozen=True):
+    """What the person asked for."""
+
+    host: str  # without brackets
+    port: int  # 0: any that is free
+
+    def __str__(self) -> str:
+        return f"{_bracketed(self.host)}:{self.port}"
+
+
+class Listener:
+    """Open sockets, and what is known about them. Serving it closes it; else `close` does."""
+
+    def __init__(
+        self, sockets: list[socket.socket], address: Address, names: Iterable[str], tls: ssl.SSLContext | None
+    ) -> None:
+        self.sockets = sockets
+        self.tls = tls
+        self.scheme = "https" if tls else "http"
+        self.port = int(sockets[0].getsockname()[1])
+        self.address = Address(address.host, self.port)
+        self.is_loopback = all(ipaddress.ip_address(each.getsockname()[0]).is_loopback for each in sockets)
+        self._takes_literals = any(ipaddress.ip_address(each.getsockname()[0]).is_unspecified for each in sockets)
+        bound = {_bracketed(each.getsockname()[0]) for each in sockets}
+        known = {*LOOPBACK_NAMES, _bracketed(address.host.lower()), *bound}
+        self._names = {name.encode() for host in known for name in self._with_port(host)}
+        self._names |= {name.lower().encode() for given in names for name in self._as_given(given)}
+
+    @property
+    def url(self) -> str:
+        """The address, as clients take it."""
+        return f"{self.scheme}://{self.address}"
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the person should know about what they asked for."""
+        if self.is_loopback or self.tls:
+            return []
+        danger = "whoever sees the traffic has the token, and with it your tools"
+        cure = "--tls-cert and --tls-key encrypt it"
+        return [f"{self.address} can be reached by other machines, and nothing is encrypted: {danger} ({cure})"]
+
+    @property
+    def origins(self) -> frozenset[bytes]:
+        """The origins of pages that we serve ourselves."""
+        return frozenset(f"{self.scheme}://".encode() + name for name in self._names)
+
+    def is_ours(self, host: bytes) -> bool:
+        """Whether a `Host` header names us."""
+        if host in self._names or host.lower() in self._names:
+            return True
+        # Listening everywhere, we cannot know our addresses; but no page can have one for its name by rebinding.
+        return self._takes_literals and _is_literal(host, self.port)
+
+    def close(self) -> None:
+        """Stop listening."""
+        for each in self.sockets:
+            each.close()
+
+    def _with_port(self, host: str) -> list[str]:
+        with_port = f"{host}:{self.port}"
+        return [with_port, host] if self.port == USUAL_PORTS[self.scheme] else [with_port]
+
+    def _as_given(self, name: str) -> list[str]:
+        """Give the names that a setting means: behind a proxy or a forwarded port, the port may be the usual one."""
+        has_port = name.rpartition(":")[2].isdigit() and not name.endswith("]")
+        return [name] if has_port else [name, f"{name}:{self.port}"]
+
+
+def parse_address(text: str) -> Address:
+    """Read HOST:PORT; raises UsageError."""
+    found = _ADDRESS.fullmatch(text.strip())
+    if found is None or int(found["port"]) > LAST_PORT:
+        raise UsageError(
+            f"'{text}' is not HOST:PORT", "write it like 127.0.0.1:8000 or [::1]:8000; port 0 takes any that is free"
+        )
+    return Address(found["host"].strip("[]"), int(found["port"]))
+
+
+def listen(
+    address: Address,
+    *,
+    expose: bool = False,
+    names: Iterable[str] = (),
+    certificate: str | None = None,
+    key: str | None = None,
+) -> Listener:
+    """Open the sockets; raises UsageError or ConfigError. `names` are further ones that we go by."""
+    tls = _tls(certificate, key)
+    found = _resolve(address)
+    outside = [host for _, host in found if not ipaddress.ip_address(host).is_loopback]
+    if outside and not expose:
+        raise UsageError(
+            f"{address} can be reached by other machines",
+            "use 127.0.0.1 or localhost; if others shall use your tools, say so with --expose, and give --tls-cert",
+        )
+    with contextlib.ExitStack() as undo:
+        sockets: list[socket.socket] = []
+        port = address.port
+        for family, host in found:
+            # Named TCP, connections get TCP_NODELAY from asyncio; else each answer waits 40 ms for an acknowledgement.
+            each = undo.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
+            try:
+                _open(each, host, port)
+            except OSError as error:
+                if sockets and error.errno == errno.EADDRNOTAVAIL:
+                    each.close()  # `localhost` is also ::1 on machines that have no IPv6
+                    continue
+                _fail(Address(host, port), error)
+            sockets.append(each)
+            port = int(each.getsockname()[1])  # of several addresses, all have the same one
+        listener = Listener(sockets, address, names, tls)
+        undo.pop_all()
+    return listener
+
+
+def _resolve(address: Address) -> list[tuple[socket.AddressFamily, str]]:
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(
+            f"'{address.host}' is no address of this machine: {getattr(error, 'strerror', None) or error}",
+            "127.0.0.1 and localhost are always there",
+        ) from error
+    kept = {str(where[0]): family for family, _, _, _, where in found}
+    return sorted(((family, host) for host, family in kept.items()), key=lambda each: each[0] is socket.AF_INET6)
+
+
+def _open(each: socket.socket, host: str, port: int) -> None:
+    each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that just ended are in nobody's way
+    if each.family is socket.AF_INET6:
+        each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    each.setblocking(False)
+    each.bind((host, port))
+    each.listen(BACKLOG)  # here and not later: two may bind before one of them listens
+
+
+def _fail(address: Address, error: OSError) -> NoReturn:
+    if error.errno == errno.EADDRINUSE:
+        raise ConfigError(
+            f"{address} is in use by another program", "choose another port, or 0 for any that is free"
+        ) from error
+    if error.errno == errno.EADDRNOTAVAIL:
+        raise UsageError(
+            f"'{address.host}' is no address of this machine", "127.0.0.1 and localhost are always there"
+        ) from error
+    if error.errno == errno.EACCES and address.port < PRIVILEGED:
+        raise ConfigError(
+            f"port {address.port} needs more rights than you have", f"choose a port from {PRIVILEGED} on"
+        ) from error
+    raise ConfigError(f"cannot listen at {address}: {error.strerror}", "choose another address") from error
+
+
+def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise UsageError("TLS needs a certificate and its key", "give both --tls-cert and --tls-key")
+    for path in (certificate, key):
+        try:
+            with open(path, "rb"):
+                pass
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}", "check the path and who may read it") from error
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(certificate, key, password=lambda: "")  # else it asks at the terminal
+    except ssl.SSLError as error:
+        _explain(certificate, key, error)
+    return context
+
+
+def _explain(certificate: str, key: str, error: ssl.SSLError) -> NoReturn:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        raise ConfigError(
+            f"the key in {key} is not that of the certificate in {os.path.basename(certificate)}",
+            "give the files that were made together",
+        ) from error
+    with open(key, "rb") as file:
+        if b"ENCRYPTED" in file.read():
+            raise ConfigError(
+                f"the key in {key} has a passphrase",
+                f"nobody can type it when the server starts: `openssl pkey -in {key} -out plain.pem` takes it off",
+            ) from error
+    raise ConfigError(
+        f"{certificate} and {key} are not a certificate and its key in PEM form",
+        "they begin with -----BEGIN CERTIFICATE----- and -----BEGIN PRIVATE KEY-----",
+    ) from error
+
+
+def _is_literal(host: bytes, port: int) -> bool:
+    name, _, given = host.decode("latin-1").rpartition(":")
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return given == str(port)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,169 @@
+"""Where a home's resident host is found, and how one is started. Imports next to nothing: every client starts with it.
+
+In `<home>/run`, which only the user may open: `lock`, held as long as a resident host is up, and its socket, whose
+path may have no more than 107 bytes, so that of a deep home lies elsewhere; `<home>/resident.json` says where.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from anyplug.places import RESIDENT
+
+LONGEST_PATH = 107  # bytes of a socket's path, on Linux
+START_S = 30.0  # it is up in a second or two; a machine under load may take longer
+LINGER_S = 900.0  # how long one that was started in the background stays when nobody is attached
+LOOK_S = 0.02  # between two looks whether it is up
+SAID_AT_MOST = 2_000  # characters of what one that did not start had to say
+LOG = "resident.log"
+CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+
+# Whoever differs in one of these would find other plugins, or other rules, than the resident host does.
+PLACES = ("HOME", "ZOT_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "ANYPLUG_CONFINEMENT")
+PLACES_OF_POLICIES = ("HOME", "XDG_CONFIG_HOME")
+SWITCH = "ANYPLUG_RESIDENT"  # `off`: work without one
+
+
+class NotStarted(Exception):
+    """No resident host could be started; says why."""
+
+
+class NotServed(Exception):
+    """The resident host sends us away; says why."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Address:
+    """The place of one home's resident host."""
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+        self.folder = os.path.join(home, "run")
+        self.lock = os.path.join(self.folder, "lock")
+        self.word = os.path.join(home, RESIDENT)
+        self.log = os.path.join(home, "logs", LOG)
+
+    def socket_path(self) -> str:
+        """Give where to listen; makes the folder. Raises OSError if it cannot be made, or is open to others."""
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        near = os.path.join(self.folder, "host.sock")
+        if len(os.fsencode(near)) <= LONGEST_PATH:
+            return near
+        import hashlib  # 8 ms with the next, and only for deep homes
+        import tempfile
+
+        folder = os.path.join(tempfile.gettempdir(), f"anyplug-{os.getuid()}")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        found = os.lstat(folder)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise PermissionError(1, "it belongs to somebody else or is open to others", folder)
+        return os.path.join(folder, f"{hashlib.sha256(os.fsencode(self.home)).hexdigest()[:16]}.sock")
+
+    def read(self) -> dict[str, Any] | None:
+        """Read what the resident host wrote about itself; None if there is none, whatever the file says."""
+        try:
+            with open(self.word, encoding="utf-8") as file:
+                word = json.load(file)
+        except (OSError, ValueError):
+            return None
+        return word if isinstance(word, dict) and isinstance(word.get("socket"), str) else None
+
+    def connect(self) -> socket.socket | None:
+        """Connect to the resident host; None if none is up."""
+        word = self.read()
+        if word is None:
+            return None
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(word["socket"])
+        except OSError:  # a host that was killed leaves both files behind
+            connection.close()
+            return None
+        return connection
+
+    def is_held(self) -> bool:
+        """Whether a resident host is up, or coming up."""
+        try:
+            fd = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(fd)
+
+    def start(self, linger_s: float = LINGER_S, more: Sequence[str] = ()) -> socket.socket:
+        """Start a resident host in the background, unless one is up, and connect to it. Raises NotStarted.
+
+        `more` are further words for `serve`, which hold for the folder that we are in.
+        """
+        try:
+            os.makedirs(os.path.dirname(self.log), mode=0o700, exist_ok=True)
+            log = open(self.log, "ab")  # noqa: SIM115 - closed below, and by whoever inherits it
+        except OSError as error:
+            raise NotStarted(f"cannot write to {self.log}: {error.strerror}") from error
+        words = [sys.executable, "-m", "anyplug", "--home", self.home, "serve", "--linger", str(linger_s), *more]
+        with log:
+            begins = log.tell()
+            child = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=None if more else "/",
+                start_new_session=True,
+            )
+        until = time.monotonic() + START_S
+        while time.monotonic() < until:
+            if (connection := self.connect()) is not None:
+                # Whoever listens says it; the file may still be that of a host that was killed.
+                if (peer := credentials(connection)) is not None and peer[0] != child.pid:
+                    child.terminate()  # another one was faster; ours would come up when that one leaves
+                return connection
+            if child.poll() is not None and not self.is_held():  # else another one was faster, and comes up
+                raise NotStarted(self._said(begins) or f"it ended with {child.returncode}")
+            time.sleep(LOOK_S)
+        raise NotStarted(f"it is not up after {START_S:.0f} s; see {self.log}")
+
+    def _said(self, begins: int) -> str:
+        """Give what it wrote to its log before it ended."""
+        try:
+            with open(self.log, encoding="utf-8", errors="replace") as file:
+                file.seek(begins)
+                return file.read()[-SAID_AT_MOST:].strip()
+        except OSError:
+            return ""
+
+
+def credentials(connection: socket.socket) -> tuple[int, int] | None:
+    """Give the process id and the user at the other end; None where the system does not say it."""
+    if not hasattr(socket, "SO_PEERCRED"):  # macOS
+        return None
+    pid, uid, _ = CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+    return pid, uid
+
+
+def hello(kind: str, **more: Any) -> bytes:
+    """Give the line by which a client attaches."""
+    word = {"attach": 1, "kind": kind, "cwd": os.getcwd(), "environment": dict(os.environ), **more}
+    return json.dumps(word).encode() + b"\n"
+
+
+def may_attach() -> bool:
+    """Whether this process may use a resident host."""
+    return sys.platform != "win32" and os.environ.get(SWITCH) != "off"

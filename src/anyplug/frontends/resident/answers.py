@@ -1,0 +1,92 @@
+"""What the resident host does for one client of the command line: a method for each request."""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+import msgspec
+
+from anyplug.chains import ChainOutcome
+from anyplug.commands import CommandOutcome
+from anyplug.errors import StoreError, ToolNotFound, Unavailable
+from anyplug.frontends.resident import protocol
+from anyplug.gate import Attachment
+from anyplug.host import Host
+from anyplug.model import Result
+from anyplug.notices import Note
+from anyplug.shapes import process_shape
+
+GRACE_S = 0.1  # for notes that follow right behind a command's answer
+
+
+class Answers:
+    """Answers one client's requests; call it with one."""
+
+    def __init__(self, host: Host, attachment: Attachment, send: Callable[[Any], None]) -> None:
+        """`send` is for what a client hears before the answer."""
+        self._host = host
+        self._attachment = attachment
+        self._send = send
+        self._by_kind: Mapping[type, Callable[[Any], Awaitable[Any]]] = {
+            protocol.CallTool: self._call,
+            protocol.FindTool: self._find,
+            protocol.RunCommand: self._run,
+            protocol.RunChain: self._chain,
+            protocol.Look: self._look,
+            protocol.Healths: self._healths,
+            protocol.Reload: self._reload,
+        }
+
+    async def __call__(self, request: protocol.Request) -> Any:
+        """Give the answer. Raises AnyplugError."""
+        answer = self._by_kind.get(type(request))
+        if answer is None:
+            raise protocol.BadFrame("a client of this kind cannot ask for that", "")
+        return await answer(request)
+
+    async def _call(self, request: protocol.CallTool) -> Result:
+        return await self._host.call(request.name, request.arguments, attachment=self._attachment)
+
+    async def _find(self, request: protocol.FindTool) -> dict[str, Any] | None:
+        try:
+            return self._host.snapshot.tool(request.name)[0].input_schema
+        except ToolNotFound:
+            return None
+
+    async def _run(self, request: protocol.RunCommand) -> CommandOutcome:
+        return await run_command(self._host, request.line, self._attachment)
+
+    async def _chain(self, request: protocol.RunChain) -> ChainOutcome:
+        def tell(number: int, result: Result) -> None:
+            self._send({"id": request.id, "step": number, "result": result})
+
+        return await self._host.run_chain(request.steps, attachment=self._attachment, on_step=tell)
+
+    async def _look(self, request: protocol.Look) -> dict[str, Any]:
+        plugin = self._host.snapshot.plugin(request.path).plugin
+        for process in plugin.processes:
+            with contextlib.suppress(Unavailable):  # its process says why
+                await self._host.peers.reach(plugin, process)
+        return process_shape(self._host.peers.of(plugin))
+
+    async def _healths(self, _: protocol.Healths) -> dict[str, str]:
+        with contextlib.suppress(StoreError):
+            await self._host.look_again()
+        return {place.plugin.path: place.health for place in self._host.peers.places}
+
+    async def _reload(self, request: protocol.Reload) -> str:
+        before = self._host.snapshot
+        return (await self._host.reload(request.name or None)).compared_to(before)
+
+
+async def run_command(host: Host, line: str, attachment: Attachment) -> CommandOutcome:
+    """Run a slash command, with the notes that come with it and right behind it; its panel is looked at just once."""
+    late: list[Note] = []
+    outcome = await host.run_command(line, attachment=attachment)
+    stop = host.listen(lambda notice: late.append(notice) if isinstance(notice, Note) else None)
+    await anyio.sleep(GRACE_S)
+    stop()
+    if outcome.panel is not None:
+        host.panels.close(outcome.panel)
+    return msgspec.structs.replace(outcome, notes=(*outcome.notes, *late))

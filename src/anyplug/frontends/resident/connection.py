@@ -1,0 +1,173 @@
+"""One client of the resident host, from its first line to its last: an attachment."""
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
+
+import anyio
+import msgspec
+
+from anyplug import __version__
+from anyplug.errors import AnyplugError, Unavailable
+from anyplug.frontends.resident import callers, protocol
+from anyplug.frontends.resident.answers import Answers
+from anyplug.frontends.resident.keeper import Keeper
+from anyplug.frontends.resident.projects import Key
+from anyplug.gate import Answer, Attachment, Question
+from anyplug.host import Host
+from anyplug.surroundings import Users
+from anyplug.views import View
+
+HELLO_S = 10.0  # for the first line
+MOST_AT_ONCE = 100  # requests of one client; a command has one, an agent's gate some
+COME_BACK_S = 1  # what a client is told to wait that has too many
+
+#: Who hears of long work that is done for the request under way.
+teller: ContextVar[Callable[[str], None]] = ContextVar("teller")
+
+
+class Connection:
+    """One attached client."""
+
+    def __init__(self, keeper: Keeper, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._keeper = keeper
+        self._reader = reader
+        self._writer = writer
+        self._questions: dict[int, asyncio.Future[Answer]] = {}
+        self._under_way = 0
+        self._numbers = itertools.count(1)
+        self.since = time.time()
+        self.pid = 0
+        self.hello: protocol.Hello | None = None
+        self.attachment = Attachment("cli")
+
+    async def serve(self) -> None:
+        """Serve it until it leaves. What it asked for and did not wait for is cancelled."""
+        try:
+            with anyio.fail_after(HELLO_S):
+                line = await self._reader.readline()
+            if not line:
+                return
+            # Only now: who is sent away before they have been heard does not hear why.
+            self.pid = callers.check(self._writer.get_extra_info("socket"), self._keeper.projects.hosts)
+            hello = self.hello = protocol.read_hello(line)
+            self._keeper.welcome(hello)
+            if hello.kind == "control":
+                await self._answer_all(self._control)
+                return
+            if hello.kind == "policy":
+                await self._answer_all(lambda request: self._keeper.decide(request, hello), protocol.read_event)
+                return
+            project = await self._keeper.projects.enter(
+                Key(hello.cwd, hello.discover, hello.plugins), hello.environment
+            )
+        except AnyplugError as error:
+            self._send({"error": protocol.error_shape(error)})
+            return
+        except (TimeoutError, ValueError):  # silence, or a line without end
+            return
+        try:
+            await self._serve_in(project.host, hello)
+        except AnyplugError as error:
+            self._send({"error": protocol.error_shape(error)})
+        finally:
+            self._keeper.projects.leave(project)
+
+    def leave(self) -> None:
+        """End it from our side: what is under way is cancelled, and its last answers still go out."""
+        self._reader.feed_eof()
+
+    async def _serve_in(self, host: Host | None, hello: protocol.Hello) -> None:
+        if host is None:
+            self._send({"error": protocol.error_shape(Unavailable("the host is going down", "try again"))})
+            return
+        users = Users(hello.environment)
+        if hello.kind == "mcp":
+            view = View(self._keeper.home, hello.profile, hello.surface)
+            self.attachment = Attachment("mcp", users=users)
+            self._greet()
+            await self._keeper.serve_mcp(host, view, self._reader, self._writer, self.attachment)
+            return
+        self.attachment = Attachment("cli", ask=self._ask if hello.asks else None, yes=hello.yes, users=users)
+        await self._answer_all(Answers(host, self.attachment, self._send))
+
+    async def _control(self, request: protocol.Request) -> Any:
+        """Answer about the resident host itself."""
+        if isinstance(request, protocol.Status):
+            return self._keeper.status()
+        if isinstance(request, protocol.Stop):
+            self._keeper.stop()
+            return self._keeper.pid
+        raise protocol.BadFrame("a client of this kind cannot ask for that", "")
+
+    def _greet(self) -> None:
+        self._send({"attached": self.attachment.id, "version": __version__, "pid": self._keeper.pid})
+
+    async def _answer_all(
+        self, answer: Callable[[Any], Awaitable[Any]], read: Callable[[bytes], Any] = protocol.read_request
+    ) -> None:
+        """Read requests until the client leaves, and answer each as it is done.
+
+        While it does not take its answers, nothing more is read, so that they cannot pile up.
+        """
+        self._greet()
+        teller.set(lambda text: self._send({"note": text}))
+        async with anyio.create_task_group() as tasks:
+            with contextlib.suppress(ConnectionError, ValueError):  # it left, or sent a line without end
+                while line := await self._reader.readline():
+                    await self._writer.drain()
+                    try:
+                        request = read(line)
+                    except protocol.BadFrame as error:
+                        self._send({"id": protocol.id_of(line), "error": protocol.error_shape(error)})
+                        continue
+                    if isinstance(request, protocol.Answered):
+                        self._answered(request)
+                        continue
+                    number = request["id"] if isinstance(request, dict) else request.id
+                    if self._under_way >= MOST_AT_ONCE:
+                        refusal = protocol.Overloaded(
+                            "too many requests are under way", f"try again in {COME_BACK_S} s"
+                        )
+                        self._send({"id": number, "error": protocol.error_shape(refusal)})
+                        continue
+                    self._under_way += 1
+                    tasks.start_soon(self._see_to, number, answer, request)
+            tasks.cancel_scope.cancel()
+
+    async def _see_to(self, number: int, answer: Callable[[Any], Awaitable[Any]], request: Any) -> None:
+        try:
+            given = {"id": number, "result": await answer(request)}
+        except AnyplugError as error:
+            given = {"id": number, "error": protocol.error_shape(error)}
+        try:
+            self._send(given)
+            await self._writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            self._under_way -= 1
+
+    async def _ask(self, question: Question) -> Answer:
+        """Ask the person at the other end, for as long as it takes: they may be thinking."""
+        number = next(self._numbers)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._questions[number] = future
+        self._send({"ask": number, "question": question})
+        try:
+            return await future
+        finally:
+            del self._questions[number]
+
+    def _answered(self, given: protocol.Answered) -> None:
+        future = self._questions.get(given.answer)
+        if future is not None and not future.done():
+            future.set_result(given.word)
+
+    def _send(self, value: Any) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(msgspec.json.encode(value) + b"\n")

@@ -1,0 +1,37 @@
+"""Decides about agents' events by the policies of their projects, for clients of kind "policy"."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from anyplug.frontends.resident import protocol
+from anyplug.runtime.runner import Runner
+from anyplug.settings import Home
+
+if TYPE_CHECKING:  # with the compiler, which only those who have policies need
+    from anyplug.policy.requests import Desk
+
+
+class Decisions:
+    """The policies of all projects, kept as long as the resident host is up. `close` when done."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._runner: Runner | None = None  # for signals; it has a folder of its own
+        self._desk: Desk | None = None
+        self._stamp: Any = None
+
+    async def answer(self, request: dict[str, Any], hello: protocol.Hello) -> dict[str, Any]:
+        """Decide about one event. Raises ConfigError if the settings cannot be read."""
+        stamp = self._home.settings_stamp()
+        if self._desk is None or stamp != self._stamp:
+            from anyplug.policy.requests import desk  # 50 ms, and only those who have policies need it
+
+            self._runner = self._runner or Runner(os.path.join(self._home.path, "locks"))
+            self._desk = desk(self._home.path, self._home.read_settings().policy, self._runner)
+            self._stamp = stamp
+        return await self._desk.answer(request, cwd=hello.cwd, environment=hello.environment)
+
+    def close(self) -> None:
+        """End what signals left. Blocks: call it in a thread."""
+        if self._runner is not None:
+            self._runner.close()

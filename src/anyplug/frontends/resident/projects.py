@@ -1,0 +1,148 @@
+"""A host for each project folder, opened for the first who attaches there and kept while somebody may come back."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import anyio
+import anyio.abc
+
+from anyplug.errors import AnyplugError, Unavailable
+from anyplug.formats.contract import Greeting
+from anyplug.host import Host
+
+LINGER_S = 300.0  # a project that nobody is attached to keeps its plugins up for so long
+LOOK_S = 1.0  # between two looks whether somebody left long enough ago
+
+
+class Key(NamedTuple):
+    """What one host is for. Folders named with --plugin are seen only by those who named them."""
+
+    folder: str
+    discover: bool
+    plugins: tuple[str, ...]
+
+
+class Project:
+    """One host, and who uses it."""
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.users = 0
+        self.left = time.monotonic()  # when the last one did
+        self.is_up = anyio.Event()
+        self.closing = anyio.Event()
+        self.host: Host | None = None
+        self.failure: AnyplugError | None = None
+
+
+class Projects:
+    """The hosts of one resident host."""
+
+    def __init__(self, home: str, tasks: anyio.abc.TaskGroup, tell: Callable[[str], None]) -> None:
+        """Hosts live in `tasks`; `tell` hears of long work and of what went wrong."""
+        self._home = home
+        self._tasks = tasks
+        self._tell = tell
+        self._open: dict[Key, Project] = {}
+        self._kept = 0  # hosts that are up, or on their way up or down
+        self._all_closed = anyio.Event()
+        self.linger_s = LINGER_S
+
+    @property
+    def hosts(self) -> list[Host]:
+        """Every host that is up."""
+        return [project.host for project in self._open.values() if project.host is not None]
+
+    @property
+    def all(self) -> list[Project]:
+        """Every project that is open."""
+        return list(self._open.values())
+
+    async def enter(self, key: Key, environment: Mapping[str, str]) -> Project:
+        """Give the project of a key; `leave` it when done. Raises AnyplugError if its host cannot be opened."""
+        project = self._open.get(key)
+        if project is None:
+            project = self._open[key] = Project(key)
+            self._tasks.start_soon(self._keep, project, environment)
+        project.users += 1
+        try:
+            await project.is_up.wait()
+        except BaseException:
+            self.leave(project)
+            raise
+        if project.failure is not None:
+            self.leave(project)
+            raise project.failure
+        return project
+
+    def leave(self, project: Project) -> None:
+        """Say that an attachment has ended."""
+        project.users -= 1
+        project.left = time.monotonic()
+        if project.key.plugins and not project.users:
+            self._close(project)
+
+    async def close_those_left(self) -> None:
+        """Close projects that nobody came back to; runs as long as the resident host does."""
+        while True:
+            await anyio.sleep(LOOK_S)
+            for project in self.all:
+                if not project.users and time.monotonic() - project.left > self.linger_s and not _is_busy(project):
+                    self._close(project)
+
+    async def close(self) -> None:
+        """Close all, and wait until they are."""
+        for project in self.all:
+            self._close(project)
+        if self._kept:
+            self._all_closed = anyio.Event()
+            await self._all_closed.wait()
+
+    def _close(self, project: Project) -> None:
+        if self._open.get(project.key) is project:
+            del self._open[project.key]
+        project.closing.set()
+
+    async def _keep(self, project: Project, environment: Mapping[str, str]) -> None:
+        """Hold a host open: it has tasks of its own, so the task that opens it has to close it."""
+        self._kept += 1
+        try:
+            async with Host(
+                project.key.plugins,
+                roots=None if project.key.discover else [],
+                home=self._home,
+                greeting=Greeting(cwd=project.key.folder),
+                environment=environment,
+                eager=False,
+                tell=self._tell,
+            ) as host:
+                project.host = host
+                project.is_up.set()
+                await project.closing.wait()
+        except AnyplugError as error:
+            project.failure = error
+        except Exception as error:  # noqa: BLE001 - a fault of ours in one project must not end the others
+            project.failure = Unavailable(
+                f"the host of {project.key.folder} failed: {error!r}",
+                f"see the log in {os.path.join(self._home, 'logs')}",
+            )
+            self._tell_of(error)
+        finally:
+            project.host = None
+            self._close(project)
+            project.is_up.set()
+            self._kept -= 1
+            if not self._kept:
+                self._all_closed.set()
+
+    def _tell_of(self, error: Exception) -> None:
+        import traceback  # only where something failed
+
+        self._tell("".join(traceback.format_exception(error)))
+
+
+def _is_busy(project: Project) -> bool:
+    """Whether jobs run that nobody waits for."""
+    return project.host is not None and project.host.has_jobs

@@ -1,0 +1,285 @@
+"""The resident host: listens on a socket that only its user may open, and keeps hosts up for those who attach."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from anyplug import __version__
+from anyplug.errors import AnyplugError
+from anyplug.formats.mcp import sdk
+from anyplug.frontends.resident import processes, protocol
+from anyplug.frontends.resident.address import PLACES, PLACES_OF_POLICIES, Address
+from anyplug.frontends.resident.connection import Connection, teller
+from anyplug.frontends.resident.decisions import Decisions
+from anyplug.frontends.resident.projects import Projects
+from anyplug.gate import Attachment
+from anyplug.host import Host
+from anyplug.settings import Home
+from anyplug.views import View
+
+if TYPE_CHECKING:  # brings the SDK along
+    from anyplug.frontends.resident.web import Web
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+AHEAD_S = 2.0  # what it was started for comes first, and then what the next agent should not wait for
+LOOK_S = 1.0  # between two looks whether anybody is attached
+BACKLOG = 512  # clients that may knock at the same moment
+SLOWEST = 10  # tools in the status
+LEAVE_S = 5.0  # for clients to hear the last answers
+LEAVE_STEP_S = 0.01
+LAST_S = 60.0  # for a client that left to take what it is owed; people put programs to sleep
+
+
+class AlreadyUp(AnyplugError):
+    """This home has a resident host."""
+
+    code = "unavailable"
+
+
+class Resident:
+    """One resident host. It ends when stopped, by a signal, or when nobody needs it any more."""
+
+    def __init__(self, home: Home, *, linger_s: float | None = None) -> None:
+        """`linger_s`: how long it stays when nobody is attached; for ever without it."""
+        self.home = home
+        self._address = Address(home.path)
+        self._linger_s = linger_s
+        self._stopping = anyio.Event()
+        self._attached: set[Connection] = set()
+        self._busy_at = time.monotonic()  # when somebody was last attached
+        self._started = time.time()
+        self._decisions = Decisions(home)
+        self.pid = os.getpid()
+        self.url = ""  # where it is over HTTP
+        self.projects: Projects
+
+    def stop(self) -> None:
+        """Let it end, in order."""
+        self._stopping.set()
+
+    @asynccontextmanager
+    async def up(self) -> AsyncIterator[None]:
+        """Be up inside. Raises AlreadyUp, and OSError if it cannot listen."""
+        # Signals first: whoever sees that it is up may end it at once. nohup ignores SIGHUP, and so do we then.
+        heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+        with anyio.open_signal_receiver(*heard) as signals, self._locked(), self._listening() as listener:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._stop_by, signals)
+                self.projects = Projects(self.home.path, tasks, self._tell)
+                tasks.start_soon(self.projects.close_those_left)
+                tasks.start_soon(self._leave_when_alone)
+                tasks.start_soon(_load_mcp_ahead)
+                server = await asyncio.start_unix_server(self._attach, sock=listener, limit=protocol.LONGEST_LINE)
+                try:
+                    yield
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await self._close(server)
+                    tasks.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def over_http(self, web: "Web") -> AsyncIterator[str]:
+        """Serve over HTTP, too, inside; gives the address."""
+        await anyio.to_thread.run_sync(sdk.load)
+        from anyplug.frontends.resident.web import serve  # with the SDK and uvicorn, for those who want it
+
+        project = await self.projects.enter(web.key, os.environ)
+        try:
+            assert project.host is not None
+            project.host.warm_up()
+            async with anyio.create_task_group() as tasks:
+                self.url = await tasks.start(serve, web, project.host, self.home)
+                yield self.url
+                tasks.cancel_scope.cancel()
+        finally:
+            self.projects.leave(project)
+
+    async def until_stopped(self) -> None:
+        """Wait for a signal, for `stop`, or until nobody needs it any more."""
+        await self._stopping.wait()
+
+    def welcome(self, hello: protocol.Hello) -> None:
+        """See whether a client would find the same here as by itself; raises Elsewhere if not."""
+        if hello.kind == "control":
+            return
+        for name in PLACES_OF_POLICIES if hello.kind == "policy" else PLACES:
+            if hello.environment.get(name, "") != os.environ.get(name, ""):
+                raise Elsewhere(f"the host that is up has another {name}", "`anyplug stop`, or work without it")
+        if hello.kind != "policy" and not os.path.isdir(hello.cwd):
+            raise Elsewhere(f"there is no folder {hello.cwd}", "")
+
+    async def serve_mcp(
+        self, host: Host, view: View, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, attachment: Attachment
+    ) -> None:
+        """Speak MCP with a client until it leaves."""
+        serve_stream = await anyio.to_thread.run_sync(_load_mcp)  # at once, except right after the start
+        host.warm_up()
+        await serve_stream(host, view, reader, writer, attachment=attachment)
+
+    async def decide(self, request: dict[str, Any], hello: protocol.Hello) -> dict[str, Any]:
+        """Decide about an agent's event by the policies of its project. Raises AnyplugError."""
+        return await self._decisions.answer(request, hello)
+
+    def status(self) -> dict[str, Any]:
+        """Say how it does."""
+        hosts = self.projects.hosts
+        children = processes.descendants(self.pid)
+        paces = sorted((pace for host in hosts for pace in host.tally.paces()), key=lambda pace: -pace.median_ms)
+        return {
+            "up": True,
+            "pid": self.pid,
+            "version": __version__,
+            "home": self.home.path,
+            "url": self.url or None,
+            "uptime_s": round(time.time() - self._started, 1),
+            "attached": len(self._attached),
+            "clients": [_client_shape(connection) for connection in self._attached],
+            "projects": [
+                {"folder": project.key.folder, "attached": project.users, "plugins": list(project.key.plugins)}
+                for project in self.projects.all
+            ],
+            "plugins": len({entry.path for host in hosts for entry in host.plugins if entry.state == "approved"}),
+            "running": sum(len(host.peers.up) for host in hosts),
+            "processes": len(children),
+            "memory_bytes": sum(map(processes.memory, [self.pid, *children])),
+            "calls": sum(host.tally.calls for host in hosts),
+            "errors": sum(host.tally.errors for host in hosts),
+            "slowest": [msgspec.to_builtins(pace) for pace in paces[:SLOWEST]],
+        }
+
+    async def _attach(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(self, reader, writer)
+        self._attached.add(connection)
+        try:
+            await connection.serve()
+        finally:
+            self._attached.discard(connection)
+            self._busy_at = time.monotonic()
+            writer.close()
+            with anyio.move_on_after(LAST_S) as patience, contextlib.suppress(OSError):
+                await writer.wait_closed()
+            if patience.cancelled_caught:
+                writer.transport.abort()
+
+    async def _leave_when_alone(self) -> None:
+        while self._linger_s is not None:
+            await anyio.sleep(min(LOOK_S, self._linger_s))
+            if self._attached or any(host.has_jobs for host in self.projects.hosts):
+                self._busy_at = time.monotonic()
+            elif time.monotonic() - self._busy_at > self._linger_s:
+                self.stop()
+
+    async def _stop_by(self, signals: AsyncIterator[signal.Signals]) -> None:
+        async for _ in signals:
+            self.stop()
+
+    async def _close(self, server: asyncio.Server) -> None:
+        """Let nobody in any more, end what is under way, and close every host."""
+        server.close()
+        for connection in list(self._attached):
+            connection.leave()
+        with anyio.move_on_after(LEAVE_S):
+            while self._attached:
+                await anyio.sleep(LEAVE_STEP_S)
+        await self.projects.close()
+        await anyio.to_thread.run_sync(self._decisions.close)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        os.makedirs(self._address.folder, mode=0o700, exist_ok=True)
+        fd = os.open(self._address.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                word = self._address.read() or {}
+                raise AlreadyUp(
+                    f"a host is up for {self.home.path} (pid {word.get('pid', '?')})",
+                    "`anyplug status` says more; `anyplug stop` ends it",
+                ) from None
+            yield
+        finally:
+            os.close(fd)
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[socket.socket]:
+        """Listen, and say where. Whoever has the lock knows that a socket that lies there is left over."""
+        path = self._address.socket_path()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            listener.bind(path)
+        finally:
+            os.umask(before)
+        try:
+            listener.listen(BACKLOG)
+            self._write_word(path)
+            yield listener
+        finally:
+            listener.close()
+            for left in (path, self._address.word):
+                with contextlib.suppress(OSError):
+                    os.unlink(left)
+
+    def _write_word(self, path: str) -> None:
+        word = {"pid": self.pid, "socket": path, "version": __version__, "started": self._started}
+        written = f"{self._address.word}.{self.pid}"
+        fd = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, msgspec.json.encode(word))
+        finally:
+            os.close(fd)
+        os.replace(written, self._address.word)
+
+    @staticmethod
+    def _tell(text: str) -> None:
+        """Tell whoever asked for what is done just now; what nobody asked for goes to the log."""
+        heard = teller.get(None)
+        if heard is not None:
+            heard(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+
+async def _load_mcp_ahead() -> None:
+    await anyio.sleep(AHEAD_S)
+    await anyio.to_thread.run_sync(_load_mcp, abandon_on_cancel=True)
+
+
+def _load_mcp() -> Callable[..., Awaitable[None]]:
+    sdk.load()
+    # With the SDK: a second, which no agent shall wait for.
+    from anyplug.frontends.mcp.server import serve_stream
+
+    return serve_stream
+
+
+class Elsewhere(AnyplugError):
+    """A client that this host would not serve as it would be served without one."""
+
+    code = "unavailable"
+
+
+def _client_shape(connection: Connection) -> dict[str, Any]:
+    hello = connection.hello
+    return {
+        "id": connection.attachment.id,
+        "kind": hello.kind if hello else "",
+        "pid": connection.pid,
+        "folder": hello.cwd if hello else "",
+        "since": connection.since,
+    }

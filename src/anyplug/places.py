@@ -1,0 +1,20 @@
+"""Where the home folder is: for those who have no time to import more than `os`."""
+
+import os
+import sys
+
+RESIDENT = "resident.json"  # in the home folder, while a resident host is up: its process and its socket
+
+
+def home_path(given: str = "") -> str:
+    """Find the home folder: as given, else $ANYPLUG_HOME, else the platform's data folder."""
+    return os.path.abspath(os.path.expanduser(given or os.environ.get("ANYPLUG_HOME") or usual_path()))
+
+
+def usual_path() -> str:
+    """Give the home folder where nobody names another: the platform's data folder."""
+    if sys.platform == "darwin":
+        return "~/Library/Application Support/anyplug"
+    if sys.platform == "win32":
+        return os.path.join(os.environ.get("LOCALAPPDATA", "~"), "anyplug")
+    return os.path.join(os.environ.get("XDG_DATA_HOME") or "~/.local/share", "anyplug")

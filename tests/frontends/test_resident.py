@@ -1,0 +1,568 @@
+"""The resident host: one for each home, shared by all who attach, and gone without a trace when it goes."""
+
+import json
+import os
+import resource
+import signal
+import socket
+import stat
+import subprocess
+import sys
+
+import pytest
+
+import looking
+import making
+import residing
+from anyplug.frontends.resident.address import PLACES, Address, hello
+from anyplug.frontends.resident.connection import MOST_AT_ONCE
+from extending import heard
+from making import python
+from residing import Client, resident
+from using import PATIENCE_S, Terminal, fails, finish, home, last_record, listed, ok, run, start
+
+PIDS = """() => String(process.pid)"""
+SLOW = python("time.sleep(60)\nprint(json.dumps({'result': 'late'}))")
+NETWORK = {"permissions": ["network"]}  # tier 2
+
+
+@pytest.fixture
+def project(monkeypatch, tmp_path):
+    """Give a project whose plugins lie in ./plugins."""
+    folder = tmp_path / "project"
+    (folder / "plugins").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def bench(project):
+    """Give an approved Workbench plugin that says which process it is."""
+    making.workbench(os.path.join(project, "plugins"), "bench", PIDS)
+    ok("approve", "bench", "--yes", "--always")
+
+
+@pytest.fixture
+def slow(project):
+    """Give an approved plugin whose calls take a minute."""
+    making.cyclop(os.path.join(project, "plugins"), "slow", SLOW, timeout=120)
+    ok("approve", "slow", "--yes", "--always")
+
+
+# Coming and going
+
+
+def test_it_is_up_until_it_is_stopped():
+    assert residing.status() == {"up": False}
+    with resident() as process:
+        said = residing.status()
+        assert (said["up"], said["pid"], said["calls"], said["errors"], said["attached"]) == (
+            True,
+            process.pid,
+            0,
+            0,
+            1,
+        )
+        assert said["home"] == home()
+        assert f"pid {process.pid}" in ok("status").out
+        assert ok("stop", "--json").json == {"stopped": True}
+        assert process.wait(PATIENCE_S) == 0
+    assert residing.status() == {"up": False}
+    assert ok("stop", "--json").json == {"stopped": False}
+    assert not os.path.exists(residing.address().word)
+
+
+def test_only_its_user_may_open_what_it_makes():
+    with resident():
+        for path, mode in ((residing.address().word, 0o600), (residing.address().folder, 0o700)):
+            assert stat.S_IMODE(os.stat(path).st_mode) == mode
+        assert stat.S_IMODE(os.stat((residing.address().read() or {})["socket"]).st_mode) == 0o600
+
+
+def test_a_second_one_for_the_same_home_says_that_there_is_one():
+    with resident() as process:
+        said = fails(1, "serve").err
+        assert f"a host is up for {home()} (pid {process.pid})" in said
+        assert residing.status()["pid"] == process.pid
+
+
+def test_many_that_start_at_once_are_one():
+    begun = [start("serve", "--detach", "--json") for _ in range(5)]
+    said = [finish(one).json for one in begun]
+    assert len({one["pid"] for one in said}) == 1
+    ok("stop")
+    assert looking.until(lambda: residing.gone(said[0]["pid"]))
+
+
+def test_one_in_the_background_leaves_when_nobody_needs_it():
+    pid = ok("serve", "--detach", "--linger", "0.3", "--json").json["pid"]
+    assert looking.until(lambda: residing.gone(pid))
+    assert residing.status() == {"up": False}
+
+
+def test_it_stays_while_somebody_is_attached():
+    pid = ok("serve", "--detach", "--linger", "0.3", "--json").json["pid"]
+    client = Client()
+    assert not looking.until(lambda: residing.gone(pid), patience_s=1.5)
+    client.leaves()
+    assert looking.until(lambda: residing.gone(pid))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_end_it_in_order(bench, number):
+    with resident() as process:
+        plugin = ok("show", "bench", "--json").json["process"]["pid"]
+        process.send_signal(number)
+        assert process.wait(PATIENCE_S) == 0
+        assert residing.gone(plugin)
+
+
+def test_a_hang_up_that_was_to_be_ignored_is_ignored():
+    with resident(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as process:
+        process.send_signal(signal.SIGHUP)
+        assert residing.status()["pid"] == process.pid
+
+
+def test_what_a_killed_one_left_lying_about_hinders_nobody():
+    with resident() as process:
+        residing.kill(process)
+    assert os.path.exists(residing.address().word)
+    assert residing.status() == {"up": False}
+    assert ok("list", "--json").json == []
+    with resident() as process:
+        assert residing.status()["pid"] == process.pid
+
+
+def test_a_word_of_a_killed_one_does_not_end_the_one_that_comes_up():
+    with resident() as process:
+        residing.kill(process)
+    address = residing.address()
+    stale = json.dumps({**address.read(), "pid": process.pid})
+    begun = start("serve", "--detach", "--json")
+    while begun.poll() is None:
+        making.write(address.word, stale)
+    assert finish(begun).code == 0
+    pid = residing.status()["pid"]
+    assert not looking.until(lambda: residing.gone(pid), patience_s=1)
+    ok("stop")
+    assert looking.until(lambda: residing.gone(pid))
+
+
+@pytest.mark.parametrize("word", ["", "{", "[]", '{"socket": 7}', '{"socket": "/nowhere"}'])
+def test_a_word_that_leads_nowhere_counts_as_none(word):
+    making.write(residing.address().word, word)
+    assert residing.status() == {"up": False}
+    assert run("call", "nothing").code == 4
+
+
+def test_a_home_that_lies_deep_has_its_socket_elsewhere(tmp_path, monkeypatch):
+    deep = tmp_path / ("d" * 100)
+    monkeypatch.setenv("ANYPLUG_HOME", str(deep))
+    with resident():
+        path = (Address(str(deep)).read() or {})["socket"]
+        assert not path.startswith(str(deep))
+        assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+        assert residing.status()["up"]
+
+
+def test_where_nothing_can_be_written_it_says_so():
+    def nothing_fits() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    done = finish(start("serve", preexec_fn=nothing_fits))
+    assert done.code == 1
+    assert "File too large" in done.err
+    assert "hint: check the disk's space" in done.err
+
+
+# The same with it and without it
+
+
+def test_a_call_gives_the_same_with_it_and_without_it(project):
+    plugins = os.path.join(project, "plugins")
+    making.cyclop(plugins, "hello", python("print(json.dumps({'result': str(given)}))"))
+    making.stavrobot(plugins, "bundle", python("print(json.dumps({'got': given}))"))
+    making.workbench(plugins, "bench", "(given) => ({ content: JSON.stringify(given), metadata: { a: 1 } })")
+    for name in ("hello", "bundle", "bench"):
+        ok("approve", name, "--yes", "--always")
+    calls = [
+        ("call", "hello", "--json"),
+        ("call", "bundle.act", "text=a b", "--json"),
+        ("call", "bundle.act", "--json"),
+        ("call", "bench.act", "n=1", "--args", '{"deep": [1, {}]}', "--json"),
+        ("call", "nothing", "--json"),
+        ("call", "hello", "--args", "[]", "--json"),
+    ]
+
+    def outcomes() -> list[tuple[int, object, str]]:
+        found = []
+        for words in calls:
+            done = run(*words)
+            found.append((done.code, done.json | {"duration_ms": 0}, done.err))
+        return found
+
+    alone = outcomes()
+    with resident():
+        assert outcomes() == alone
+        assert residing.status()["calls"] == len(calls)
+    assert [code for code, _, _ in alone] == [0, 0, 0, 0, 4, 2]
+
+
+def test_lists_are_the_same_with_it_and_without_it(bench):
+    alone = [ok(*words, "--json").json for words in (("list",), ("tools",), ("tools", "bench.act"))]
+    with resident():
+        assert [ok(*words, "--json").json for words in (("list",), ("tools",), ("tools", "bench.act"))] == alone
+
+
+def test_a_chain_and_a_command_run_in_it(project, zot, root):
+    making.cyclop(os.path.join(project, "plugins"), "hello", python("print(json.dumps({'result': str(given)}))"))
+    ok("approve", "hello", "--yes", "--always")
+    folder = zot(
+        "orders",
+        """
+hello()
+command("greet")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "command_invoked":
+        emit("notify", level="warn", message="mind the gap")
+        emit("command_response", id=frame["id"], action="display", display="hello " + frame["args"])
+""",
+    )
+    steps = json.dumps([{"tool": "hello", "input": {"a": 1}}, {"tool": "hello", "input": {"b": "{{step0.content}}"}}])
+    alone = run("--plugin", folder, "run", "/greet you"), run("chain", "-", stdin=steps)
+    with resident():
+        attached = run("--plugin", folder, "run", "/greet you"), run("chain", "-", stdin=steps)
+    for one, other in zip(alone, attached, strict=True):
+        assert (one.code, one.out) == (other.code, other.out)
+    assert "hello you" in attached[0].out
+    assert "[orders] warn: mind the gap" in attached[0].err
+    assert "step 1 of 2: hello: ok" in attached[1].err
+
+
+def test_a_plugin_gets_its_callers_environment(project, monkeypatch):
+    making.cyclop(
+        os.path.join(project, "plugins"),
+        "hello",
+        python("print(json.dumps({'result': os.environ.get('WHO', 'nobody')}))"),
+    )
+    ok("approve", "hello", "--yes", "--always")
+    with resident():
+        assert ok("call", "hello").out == "nobody\n"
+        monkeypatch.setenv("WHO", "me")
+        assert ok("call", "hello").out == "me\n"
+        monkeypatch.setenv("WHO", "you")
+        assert ok("call", "hello").out == "you\n"
+
+
+def test_each_project_has_its_own_plugins(tmp_path, monkeypatch):
+    with resident():
+        for name in ("one", "two"):
+            folder = tmp_path / name
+            making.cyclop(str(folder / "plugins"), "hello", python(f"print(json.dumps({{'result': '{name}'}}))"))
+            monkeypatch.chdir(folder)
+            ok("approve", "hello", "--yes")
+            assert ok("call", "hello").out == f"{name}\n"
+        assert len(residing.status()["projects"]) == 2
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_whoever_has_other_places_works_without_it(project, bench, name, monkeypatch, tmp_path):
+    with resident():
+        monkeypatch.setenv(name, "off" if name == "ANYPLUG_CONFINEMENT" else str(tmp_path / "elsewhere"))
+        assert run("call", "bench.act").code == 0
+        assert Client().welcome["error"]["code"] == "unavailable"
+        monkeypatch.undo()
+
+
+def test_it_can_be_left_alone(bench, monkeypatch):
+    with resident():
+        monkeypatch.setenv("ANYPLUG_RESIDENT", "off")
+        ok("call", "bench.act")
+        monkeypatch.delenv("ANYPLUG_RESIDENT")
+        assert residing.status()["calls"] == 0
+
+
+# Sharing
+
+
+def test_all_who_attach_share_a_plugins_process(bench):
+    with resident():
+        assert len({ok("call", "bench.act").out for _ in range(3)}) == 1
+        said = residing.status()
+        assert (said["running"], said["calls"], said["slowest"][0]["tool"]) == (1, 3, "bench.act")
+        assert listed("bench")["health"] == "running"
+        assert ok("show", "bench", "--json").json["process"]["pid"] > 0
+
+
+def test_reload_starts_a_plugin_anew(bench):
+    with resident():
+        before = ok("call", "bench.act").out
+        assert ok("reload", "bench").out == "1 plugin, 1 tool.\n"
+        assert ok("call", "bench.act").out != before
+        assert run("reload", "nobody").code == 4
+
+
+def test_what_is_approved_while_it_is_up_can_be_called(project):
+    with resident():
+        assert run("tools").out == "No tools can be called.\n"
+        making.workbench(os.path.join(project, "plugins"), "bench", PIDS)
+        making.cyclop(os.path.join(project, "plugins"))
+        assert run("call", "hello").code == 4 or run("call", "hello").code == 3
+        ok("approve", "hello", "--yes")
+        ok("approve", "bench", "--yes", "--always")
+        assert looking.until(lambda: run("call", "bench.act").code == 0)
+        assert ok("call", "hello").out == "done\n"
+        ok("revoke", "hello")
+        assert run("call", "hello").code == 3
+
+
+def test_a_folder_that_one_names_is_seen_by_no_other(project, zot):
+    folder = zot("mine")
+    with resident():
+        first = Client(plugins=[folder])
+        assert first.asks("call", name="mine", arguments={"a": 1})["result"]["content"][0]["text"] == '{"a": 1}'
+        assert Client().asks("call", name="mine")["result"]["error"]["code"] == "not_found"
+        second = Client(plugins=[folder])
+        second.asks("call", name="mine")
+        assert len(heard(folder, "hello_ack")) == 1
+        first.leaves()
+        assert second.asks("call", name="mine")["result"]["is_error"] is False
+        second.leaves()
+        assert looking.until(lambda: len(heard(folder, "shutdown")) == 1)
+
+
+def test_an_answer_counts_for_the_one_who_gave_it(project):
+    making.cyclop(os.path.join(project, "plugins"), "hello", **NETWORK)
+    ok("approve", "hello", "--yes")
+    with resident():
+        first, second, nobody = Client(asks=True), Client(asks=True), Client()
+        asked = first.asks("call", name="hello")
+        assert (asked["question"]["plugin"], asked["question"]["permissions"]) == ("hello", ["network"])
+        first.says(answer=asked["ask"], word="attachment")
+        assert first.hears()["result"]["is_error"] is False
+        assert first.asks("call", name="hello")["result"]["is_error"] is False
+        asked = second.asks("call", name="hello")
+        second.says(answer=asked["ask"], word="no")
+        assert second.hears()["result"]["error"]["code"] == "denied"
+        assert nobody.asks("call", name="hello")["result"]["error"]["code"] == "denied"
+        assert run("call", "hello").code == 3
+        assert ok("call", "hello", "--yes").out == "done\n"
+
+
+def test_a_person_at_a_terminal_is_asked_through_it(project):
+    making.cyclop(os.path.join(project, "plugins"), "hello", **NETWORK)
+    ok("approve", "hello", "--yes")
+    with resident(), Terminal("call", "hello") as terminal:
+        terminal.sees("Allow? [y]es")
+        terminal.types("y")
+        terminal.sees("done")
+        assert terminal.end()
+        assert terminal.code == 0
+
+
+# Ending in the middle
+
+
+def test_a_client_that_vanishes_ends_its_call(slow):
+    with resident():
+        client = Client()
+        client.says(do="call", id=1, name="slow")
+        assert looking.until(_sleeps)
+        client.leaves()
+        assert looking.until(lambda: last_record()["outcome"] == "cancelled")
+        assert looking.until(lambda: not _sleeps())
+
+
+def _sleeps() -> bool:
+    return any("slow/run" in command for command in looking.carrying(os.environ["ANYPLUG_GUARD"]).values())
+
+
+def test_ctrl_c_ends_a_call_that_runs_in_it(slow):
+    with resident():
+        begun = start("call", "slow")
+        assert looking.until(_sleeps)
+        begun.send_signal(signal.SIGINT)
+        assert finish(begun).code == 130
+        assert looking.until(lambda: last_record()["outcome"] == "cancelled")
+        assert looking.until(lambda: not _sleeps())
+
+
+def test_when_it_is_killed_everyone_hears_of_it_and_nothing_is_left(slow, bench):
+    with resident() as process:
+        ok("call", "bench.act")
+        begun = [start("call", "slow", "--json") for _ in range(3)]
+        assert looking.until(_sleeps)
+        assert looking.until(lambda: residing.status()["attached"] == 4)
+        residing.kill(process)
+        for one in begun:
+            done = finish(one)
+            assert (done.code, done.json["error"]["code"]) == (1, "unavailable")
+        assert looking.until(lambda: not _sleeps())
+        assert looking.until(lambda: "runner.cjs" not in str(looking.carrying(os.environ["ANYPLUG_GUARD"])))
+    with resident():
+        assert ok("call", "bench.act").out
+        assert ok("audit", "--verify").code == 0
+
+
+def test_one_that_does_not_answer_holds_nobody_up(project):
+    event = {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": project, "tool": "bash", "args": {}}
+    ok("policy", "init")
+    with resident() as process:
+        process.send_signal(signal.SIGSTOP)
+        try:
+            for command in ("status", "stop"):
+                assert f"kill -9 {process.pid}" in fails(1, command).err
+            assert ok("eval", "--harness", "opencode", stdin=json.dumps(event)).json == {"decision": "allow"}
+        finally:
+            process.send_signal(signal.SIGCONT)
+
+
+def test_stopping_it_ends_calls_with_an_answer(slow):
+    with resident() as process:
+        begun = start("call", "slow", "--json")
+        assert looking.until(_sleeps)
+        process.send_signal(signal.SIGTERM)
+        done = finish(begun)
+        assert (done.code, done.json["error"]["code"]) == (1, "unavailable")
+        assert process.wait(PATIENCE_S) == 0
+    assert last_record()["outcome"] == "cancelled"
+
+
+# Strangers
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\n",
+        b"nonsense\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"attach": 2}\n',
+        b'{"attach": 1, "kind": "x", "cwd": "/"}\n',
+        b"\xff\n",
+    ],
+)
+def test_whoever_does_not_introduce_themselves_is_sent_away(line):
+    with resident():
+        client = Client(line)
+        assert client.welcome["error"]["code"] == "usage"
+        assert client.hears() == {}
+        assert residing.status()["up"]
+
+
+def test_a_folder_that_is_gone_is_nobodys_project(tmp_path):
+    with resident():
+        greeting = json.loads(hello("cli")) | {"cwd": str(tmp_path / "gone")}
+        assert Client(json.dumps(greeting).encode() + b"\n").welcome["error"]["code"] == "unavailable"
+
+
+def test_requests_that_nobody_understands_harm_only_themselves(bench):
+    with resident():
+        client = Client()
+        for line in (
+            b"nonsense",
+            b"[]",
+            b'{"id": 3, "do": "dance"}',
+            b'{"id": 4, "do": "call"}',
+            b'{"answer": 9, "word": "x"}',
+        ):
+            client.connection.sendall(line + b"\n")
+            assert client.hears()["error"]["code"] == "usage"
+        client.says(answer=99, word="once")
+        assert client.asks("status")["error"]["code"] == "usage"
+        assert client.asks("call", name="bench.act")["result"]["is_error"] is False
+
+
+def test_many_requests_at_once_are_answered_as_they_end(project):
+    making.workbench(
+        os.path.join(project, "plugins"),
+        "bench",
+        "({ ms }) => new Promise((done) => setTimeout(() => done(String(ms)), ms))",
+    )
+    ok("approve", "bench", "--yes", "--always")
+    with resident():
+        client = Client()
+        for number, ms in ((1, 1000), (2, 300), (3, 0)):
+            client.says(do="call", id=number, name="bench.act", arguments={"ms": ms})
+        assert [client.hears()["id"] for _ in range(3)] == [3, 2, 1]
+
+
+def test_a_client_cannot_have_any_number_of_requests_under_way(slow):
+    with resident():
+        client = Client()
+        for number in range(MOST_AT_ONCE + 1):
+            client.says(do="call", id=number, name="slow")
+        refused = client.hears()
+        assert (refused["id"], refused["error"]["code"]) == (MOST_AT_ONCE, "overloaded")
+
+
+def test_answers_that_nobody_reads_do_not_pile_up(project):
+    script = python("print(json.dumps({'result': 'x' * 900_000}))")
+    making.cyclop(os.path.join(project, "plugins"), "large", script)
+    ok("approve", "large", "--yes")
+    with resident():
+        client = Client()
+        client.says(do="call", id=0, name="large")
+        assert looking.until(lambda: residing.status()["calls"] == 1)
+        for number in range(1, 4):
+            client.says(do="call", id=number, name="large")
+        other = Client()
+        other.asks("call", name="large")
+        assert residing.status()["calls"] == 2
+        assert {client.hears()["id"] for _ in range(4)} == {0, 1, 2, 3}
+
+
+def test_a_plugins_own_process_may_not_attach(project, unconfined):
+    script = f"""#!/bin/sh
+cat >/dev/null
+said=$({sys.executable} -m anyplug call hello 2>&1)
+echo "{{\\"result\\": \\"$(echo $said | tr -d '\\"')\\"}}"
+"""
+    making.cyclop(os.path.join(project, "plugins"), "hello")
+    making.cyclop(os.path.join(project, "plugins"), "sly", script, permissions=["shell:exec"])
+    for name in ("hello", "sly"):
+        ok("approve", name, "--yes", "--always")
+    with resident():
+        assert "may not attach to the host that runs plugins" in ok("call", "sly", env=_paths()).out
+        assert ok("audit", "--json").json[-1]["tool"] == "sly"
+
+
+def test_whoever_lets_another_connect_is_not_served():
+    knocks = (
+        "import socket, sys; knocking = socket.socket(socket.AF_UNIX); knocking.connect(sys.argv[1]); "
+        "socket.send_fds(socket.socket(fileno=int(sys.argv[2])), [b'.'], [knocking.fileno()])"
+    )
+    ours, theirs = socket.socketpair()
+    with resident(), ours, theirs:
+        words = [sys.executable, "-c", knocks, residing.address().read()["socket"], str(theirs.fileno())]
+        subprocess.run(words, pass_fds=[theirs.fileno()], check=True, timeout=PATIENCE_S)
+        _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+        with socket.socket(fileno=descriptors[0]) as connection:
+            connection.settimeout(PATIENCE_S)
+            connection.sendall(hello("cli"))
+            assert b"the process that connected has ended" in connection.recv(4096)
+
+
+def _paths() -> dict[str, str]:
+    source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return os.environ | {"PYTHONPATH": os.path.join(source, "src")}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_another_user_may_not_attach_even_if_the_socket_is_open(tmp_path):
+    with resident():
+        path = (residing.address().read() or {})["socket"]
+        knocks = f"""use IO::Socket::UNIX; my $s = IO::Socket::UNIX->new(Peer => {path!r}) or die "closed: $!";
+            print $s "{{}}\\n"; print <$s>;"""
+        words = ["perl", "-e", knocks]  # the interpreter that runs the tests may lie where only root can go
+        closed = subprocess.run(words, user=65534, capture_output=True, text=True, check=False)
+        assert "closed: Permission denied" in closed.stderr
+        folder = os.path.dirname(path)
+        while folder != "/":
+            os.chmod(folder, os.stat(folder).st_mode | 0o011)
+            folder = os.path.dirname(folder)
+        os.chmod(path, 0o666)
+        open_to_all = subprocess.run(words, user=65534, capture_output=True, text=True, check=False)
+        assert "belongs to another user" in open_to_all.stdout
