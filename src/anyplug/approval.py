@@ -4,14 +4,21 @@ An approval is bound to the plugin's real path, its digest, its definition and i
 """
 
 import hashlib
+import os
 import time
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from anyplug.digest import Digest
+from anyplug.mark import Mark
 from anyplug.model import Plugin, State
 from anyplug.store import Store
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
 
 SHOWN_CHANGES = 8  # files named before "and N more"
 
@@ -41,6 +48,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[str, ...] = ()
     digest: str = ""
     reason: str = ""  # how to switch on what is switched off
+    unconfined: bool = False  # may run where its permissions cannot be enforced
+    files: tuple[str, ...] = ()  # that the digest covers
 
 
 class Approvals:
@@ -48,8 +57,8 @@ class Approvals:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._version = -1
-        self._counted: list[Any] | None = None  # how many decisions there were when they were read
+        self.mark = Mark(os.path.join(os.path.dirname(store.path), "decisions"))
+        self._seen = -1  # the mark's size, if all decisions up to it are known
         self._decisions: dict[str, Approval] = {}
         self._disabled: frozenset[str] = frozenset()
 
@@ -101,8 +110,8 @@ class Approvals:
     def revoke(self, plugin: Plugin) -> bool:
         """Forget the decision; False if there was none."""
         had = self.of(plugin) is not None
-        self._store.run("DELETE FROM approvals WHERE path = ?", plugin.path)
-        self._version = -1
+        with self._deciding() as transaction:
+            transaction.execute("DELETE FROM approvals WHERE path = ?", (plugin.path,))
         return had
 
     def regrant(self, plugin: Plugin, approval: Approval, granted: tuple[str, ...]) -> None:
@@ -117,29 +126,34 @@ class Approvals:
     def enable(self, plugin: Plugin, *, on: bool) -> None:
         """Switch it on or off."""
         statement = "DELETE FROM disabled WHERE path = ?" if on else "INSERT OR IGNORE INTO disabled VALUES (?)"
-        self._store.run(statement, plugin.path)
-        self._version = -1
+        with self._deciding() as transaction:
+            transaction.execute(statement, (plugin.path,))
 
     def forget(self, path: str) -> None:
         """Forget everything about a folder that is removed."""
-        with self._store.writing() as transaction:
+        with self._deciding() as transaction:
             for table in ("approvals", "disabled", "digests", "registrations", "installs"):
                 transaction.execute(f"DELETE FROM {table} WHERE path = ?", (path,))
-        self._version = -1
 
     def _save(self, plugin: Plugin, approval: Approval) -> None:
-        self._store.run("INSERT OR REPLACE INTO approvals VALUES (?, ?)", plugin.path, msgspec.json.encode(approval))
-        self._version = -1
+        with self._deciding() as transaction:
+            record = msgspec.json.encode(approval)
+            transaction.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?)", (plugin.path, record))
+
+    @contextmanager
+    def _deciding(self) -> "Iterator[sqlite3.Connection]":
+        """Decide something, so that all processes notice. Raises StoreError, and then nothing is decided."""
+        self._seen = -1
+        with self._store.writing() as transaction:
+            yield transaction
+            transaction.execute("UPDATE decisions SET count = ?", (self.mark.grow(),))
 
     def refresh(self) -> None:
         """Read everything again if anybody decided something since the last look, in any process."""
-        version = self._store.version()
-        if version == self._version:
+        size = self.mark.size()
+        if size == self._seen:
             return
-        counted = self._store.rows("SELECT count FROM decisions")
-        if counted == self._counted:
-            self._version = version  # what was written were records of calls
-            return
+        counted = self._store.rows("SELECT count FROM decisions")  # before the others: what comes later is read again
         decoder = msgspec.json.Decoder(Approval)
         rows = self._store.rows("SELECT path, record FROM approvals")
         decisions = {path: decoder.decode(record) for path, record in rows}
@@ -149,7 +163,8 @@ class Approvals:
             path: before[path] if before.get(path) == decision else decision for path, decision in decisions.items()
         }
         self._disabled = frozenset(path for (path,) in self._store.rows("SELECT path FROM disabled"))
-        self._version, self._counted = version, counted
+        is_settled = not counted or counted[0][0] == size  # else somebody is deciding, or was killed over it
+        self._seen = size if is_settled else -1
 
 
 def definition(plugin: Plugin) -> str:
@@ -157,7 +172,9 @@ def definition(plugin: Plugin) -> str:
     # What a plugin registers while it runs is not its definition: that is its code, which the digest covers.
     offered = () if plugin.stays_up else plugin.tools
     tools = [(tool.own_name, tool.description, tool.input_schema) for tool in offered]
-    seen = (plugin.name, plugin.format, plugin.permissions, tools)
+    seen: tuple[Any, ...] = (plugin.name, plugin.format, plugin.permissions, tools)
+    if plugin.endpoints:
+        seen = (*seen, plugin.endpoints)
     return hashlib.sha256(msgspec.json.encode(seen, order="deterministic")).hexdigest()
 
 
@@ -165,7 +182,11 @@ def judge(plugin: Plugin, approval: Approval | None, digest: Digest | None) -> S
     """Say where a plugin stands. `digest` is needed only for what was approved. Pure."""
     if plugin.explicit:
         return Standing(
-            state="approved", granted=plugin.permissions, always=True, digest=digest.value if digest else ""
+            state="approved",
+            granted=plugin.permissions,
+            always=True,
+            digest=digest.value if digest else "",
+            files=tuple(digest.files) if digest else (),
         )
     if approval is None:
         return Standing(state="new")
@@ -181,6 +202,8 @@ def judge(plugin: Plugin, approval: Approval | None, digest: Digest | None) -> S
         always=approval.always,
         changes=() if holds else changes(plugin, approval, digest),
         digest=digest.value,
+        unconfined=approval.unconfined,
+        files=tuple(digest.files),
     )
 
 

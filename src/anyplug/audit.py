@@ -1,28 +1,35 @@
 """The audit trail: one record for each call, each with the hash of the one before.
 
-Before anything runs, the call is noted as pending; its end replaces the note by the record. So a call whose
-record could not be written never runs, and one whose host was killed is recorded as lost by the next host.
+Before anything runs, the call is noted in this process's journal, and so is its end. What has ended is committed
+to the chain soon after, several calls together. So a call that could not be recorded never runs, and of a host
+that was killed the next one finds what had ended, and what was under way: that is recorded as lost.
 """
 
 import hashlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
-from anyplug import liveness
+from anyplug import journal
+from anyplug.errors import StoreError
+from anyplug.journal import Journal
 from anyplug.model import Result
+from anyplug.runtime.program import Receipt
 from anyplug.store import Store
 
 FIRST = "0" * 64  # what stands for the hash before the first record
+COMMIT_S = 0.03  # how long a record waits for others that are committed with it
+RETRY_S = 5.0  # before the next attempt, if nobody asks earlier
+MOST_WAITING = 500  # records, then they are committed at once: more would hold up the event loop for longer
 
+_LAST = "SELECT hash FROM audit ORDER BY number DESC LIMIT 1"
+_KNOWN = "SELECT 1 FROM audit WHERE call = ?"
+_INSERT = "INSERT INTO audit (call, record, previous, hash) VALUES (?, ?, ?, ?)"
 
-# One statement, so one transaction: the last hash is read under the lock under which the next is written, and
-# a trigger removes the pending note. A SELECT in place of VALUES would go through a temporary table.
-_LAST = f"coalesce((SELECT hash FROM audit ORDER BY number DESC LIMIT 1), '{FIRST}')"
-_APPEND = f"INSERT INTO audit (call, record, previous, hash) VALUES (?1, ?2, {_LAST}, link({_LAST}, ?2))"
+Later = Callable[[float, Callable[[], None]], object]  # calls something back after so many seconds
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +47,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     reason: str = ""
     notes: tuple[str, ...] = ()  # who rewrote or noted what
+    held_by: Receipt | None = None  # what confined what ran; None if nothing did run
     outcome: str = ""
     duration_ms: float = 0.0
     output: str = ""
@@ -63,32 +71,75 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 class Audit:
-    """The trail in the store."""
+    """The trail in the store. Each record is committed when its call ends, unless it may wait: see `gather`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._host = liveness.this_process()
-        store.define("link", _link)
+        self._journal = Journal(store.journals)
+        self._begun: dict[str, bytes] = {}  # by call: what is under way
+        self._ended: list[tuple[str, bytes]] = []  # what is not committed yet
+        self._is_sound = False  # the store took what it was given last
+        self._later: Later | None = None
+        self._is_due = False  # somebody will call back
+
+    def gather(self, later: Later) -> None:
+        """From now on let records wait a moment for others, until `close`."""
+        self._later, self._is_due = later, False
 
     def begin(self, record: Record) -> None:
         """Note a call before it runs; raises StoreError, and then it must not run."""
-        self._store.run("INSERT INTO pending VALUES (?, ?, ?)", record.call, self._host, msgspec.json.encode(record))
+        self._see_to_the_store()
+        line = msgspec.json.encode(record)
+        self._journal.append(line)
+        self._begun[record.call] = line
 
     def end(self, record: Record) -> None:
-        """Write the record of a call that has ended, also of one that never began. Raises StoreError."""
-        self._store.run(_APPEND, record.call, msgspec.json.encode(record))
+        """Record a call that has ended, also one that never began. Raises StoreError."""
+        if self._begun.pop(record.call, None) is None:
+            self._see_to_the_store()
+        line = msgspec.json.encode(record)
+        try:
+            self._journal.append(line)
+        except StoreError:
+            self._ended.append((record.call, line))
+            self.commit()  # the store may have room where the journal has none
+            return
+        self._ended.append((record.call, line))
+        if self._later is None:
+            self.commit()
+        elif len(self._ended) >= MOST_WAITING:
+            self._commit_in_time()
+        elif not self._is_due:
+            self._call_back(COMMIT_S)
+
+    def commit(self) -> None:
+        """Put what has ended into the chain; raises StoreError, and then it stays in the journal."""
+        if self._ended:
+            self._commit(self._ended)
+
+    def close(self) -> None:
+        """Commit what waits; later records do not wait. Raises StoreError: the journal is left to who comes next."""
+        self._later = None
+        try:
+            self.commit()
+        except StoreError:
+            if not self._begun:
+                self._journal.leave()
+                self._ended = []
+            raise
+        self._forget()
 
     def recover(self) -> None:
-        """Record as lost what hosts had under way that are gone."""
-        for call, host, raw in self._store.rows("SELECT call, host, record FROM pending"):
-            if not liveness.is_alive(host):
-                lost = msgspec.structs.replace(msgspec.json.decode(raw, type=Record), outcome="lost")
-                with self._store.writing() as transaction:  # of several hosts that start now, one records it
-                    if transaction.execute("DELETE FROM pending WHERE call = ?", (call,)).rowcount:
-                        transaction.execute(_APPEND, (call, msgspec.json.encode(lost)))
+        """Record what hosts that are gone had not committed, and as lost what they had under way."""
+        journal.take_over(self._store.journals, self._adopt)
+
+    def under_way(self) -> list[Record]:
+        """List the calls that hosts have under way."""
+        return [record for lines in journal.of_the_living(self._store.journals) for record in _sorted_out(lines)[0]]
 
     def records(self, *, plugin: str = "", tool: str = "", limit: int = -1) -> list[Numbered]:
         """Read the newest records, oldest of them first."""
+        self.commit()
         wanted = []
         decoder = msgspec.json.Decoder(Record)
         for number, raw in self._store.rows("SELECT number, record FROM audit ORDER BY number DESC"):
@@ -104,6 +155,7 @@ class Audit:
 
     def verify(self) -> tuple[int, list[Broken]]:
         """Count the records and find every place where the chain is broken."""
+        self.commit()
         rows = self._store.rows("SELECT number, record, previous, hash FROM audit ORDER BY number")
         broken = list(_breaks(rows))
         last = self._store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
@@ -111,6 +163,57 @@ class Audit:
         if last and last[0][0] > end:
             broken.append(Broken(end + 1, _missing(end + 1, last[0][0])))
         return len(rows), broken
+
+    def _see_to_the_store(self) -> None:
+        """See to it that the store can be written, where that is in doubt; raises StoreError."""
+        if not self._is_sound:
+            self._commit(self._ended)
+
+    def _commit(self, ended: list[tuple[str, bytes]]) -> None:
+        was_sound, self._is_sound = self._is_sound, False
+        self._append(ended, are_new=was_sound)
+        self._is_sound = True
+        self._ended = []
+        self._forget()
+
+    def _append(self, ended: list[tuple[str, bytes]], *, are_new: bool) -> None:
+        """Append to the chain in one transaction, under whose lock the last hash is read."""
+        with self._store.writing() as transaction:
+            last = transaction.execute(_LAST).fetchone()
+            previous = last[0] if last else FIRST
+            rows = []
+            for call, record in ended:
+                if are_new or transaction.execute(_KNOWN, (call,)).fetchone() is None:
+                    own = _link(previous, record)
+                    rows.append((call, record, previous, own))
+                    previous = own
+            transaction.executemany(_INSERT, rows)
+
+    def _forget(self) -> None:
+        """Take out of the journal what is in the chain."""
+        if self._begun or self._later is not None:
+            self._journal.shrink(self._begun.values())
+        else:
+            self._journal.remove()
+
+    def _call_back(self, seconds: float) -> None:
+        if self._later is not None:
+            self._is_due = True
+            self._later(seconds, self._commit_in_time)
+
+    def _commit_in_time(self) -> None:
+        self._is_due = False
+        try:
+            self.commit()
+        except StoreError:
+            self._call_back(RETRY_S)  # until then every call tries, and is refused with the reason
+
+    def _adopt(self, lines: list[bytes]) -> None:
+        begun, ended = _sorted_out(lines)
+        lost = [msgspec.structs.replace(record, outcome="lost") for record in begun]
+        ended += [(record.call, msgspec.json.encode(record)) for record in lost]
+        if ended:
+            self._append(ended, are_new=False)
 
 
 def digest_of(value: Any) -> str:
@@ -137,6 +240,23 @@ def _is_finite(value: Any) -> bool:
     if isinstance(value, dict):
         return all(map(_is_finite, value.values()))
     return not isinstance(value, list | tuple) or all(map(_is_finite, value))
+
+
+def _sorted_out(lines: list[bytes]) -> tuple[list[Record], list[tuple[str, bytes]]]:
+    """Sort a journal's lines: the calls under way, and those that have ended."""
+    begun: dict[str, Record] = {}
+    ended: dict[str, bytes] = {}
+    decoder = msgspec.json.Decoder(Record)
+    for line in lines:
+        try:
+            record = decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue  # torn, so nothing came of it
+        if record.outcome:
+            ended[record.call] = line
+        else:
+            begun[record.call] = record
+    return [record for call, record in begun.items() if call not in ended], list(ended.items())
 
 
 def _link(previous: str, record: bytes) -> str:

@@ -4,6 +4,8 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,12 +13,15 @@ from anyplug import approval, digest, discovery, offers, registry
 from anyplug.approval import Approvals, Standing
 from anyplug.digest import Digest, Reading
 from anyplug.errors import StoreError
-from anyplug.formats import table
-from anyplug.model import Plugin
-from anyplug.offers import Offer
+from anyplug.formats import builtin, table
+from anyplug.formats.mcp import configuration
+from anyplug.model import Offer, Plugin
 from anyplug.registry import Snapshot
 from anyplug.settings import Home, standard_roots
 from anyplug.store import Store
+
+if TYPE_CHECKING:
+    from anyplug.vault import Secrets
 
 _Basis = tuple[Plugin, approval.Approval | None, Reading | None]  # what a standing was concluded from
 
@@ -24,16 +29,28 @@ _Basis = tuple[Plugin, approval.Approval | None, Reading | None]  # what a stand
 class Catalog:
     """Where plugins come from, for one home and one project folder."""
 
-    def __init__(self, home: Home, explicit: Sequence[str] = (), roots: Sequence[str] | None = None) -> None:
-        """`roots` replaces the standard ones; none at all is an empty list."""
+    def __init__(
+        self, home: Home, explicit: Sequence[str] = (), roots: Sequence[str] | None = None, folder: str = ""
+    ) -> None:
+        """`roots` replaces the standard ones; none at all is an empty list. `folder` is the project's, if not ours."""
         self.home = home
         self.settings = home.read_settings()
         self.explicit = list(explicit)
-        self.roots = standard_roots(home, os.getcwd()) if roots is None else [os.path.abspath(r) for r in roots]
+        self.clients = self.settings.mcp if roots is None else {}
+        self.roots = (
+            standard_roots(home, folder or os.getcwd()) if roots is None else [os.path.abspath(r) for r in roots]
+        )
         self.store = Store(home.store)
         self.approvals = Approvals(self.store)
         self._readings: dict[str, Reading] = {}
         self._standings: dict[str, tuple[_Basis, Standing]] = {}
+
+    @cached_property
+    def secrets(self) -> "Secrets":
+        """What people stored for plugins."""
+        from anyplug.vault import Secrets  # looking at plugins does not need it
+
+        return Secrets(self.home)
 
     def load(self) -> Snapshot:
         """Read everything, without running anything."""
@@ -43,7 +60,7 @@ class Catalog:
     def find(self, previous: Snapshot | None = None) -> list[Plugin]:
         """Read what is there. A plugin that is broken now keeps its last good definition, with the problem."""
         with _without_collecting():
-            plugins = discovery.discover(self.explicit, self.roots)
+            plugins = discovery.discover(self.explicit, self.roots, self.clients)
         if previous is None:
             return plugins
         good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}
@@ -59,15 +76,19 @@ class Catalog:
 
     def knows_offer(self, plugin: Plugin) -> bool:
         """Whether it is known what a plugin that stays up offers, without running it."""
-        return self.last_offer(plugin) is not None
+        return self._last_offers(plugin).keys() >= set(plugin.processes)
 
     def last_offer(self, plugin: Plugin) -> Offer | None:
         """Give what a plugin that stays up offered as it is now; of one that may not run, what it ever did.
 
         So a name that people know leads to why it cannot be called, and not to nothing.
         """
+        known = self._last_offers(plugin)
+        return offers.merged(known.values()) if known else None
+
+    def _last_offers(self, plugin: Plugin) -> dict[str, Offer]:
         if plugin.is_broken or plugin.explicit:
-            return None
+            return {}
         standing = self._standing(plugin)
         return offers.stored(self.store, plugin, standing.digest if standing.state == "approved" else "")
 
@@ -79,6 +100,8 @@ class Catalog:
 
     def _standing(self, plugin: Plugin) -> Standing:
         """Say where a plugin stands, by the decisions that were read last."""
+        if plugin is builtin.PLUGIN:
+            return Standing(state="approved")
         decision = None if plugin.explicit else self.approvals.known(plugin)
         if not plugin.explicit and self.approvals.is_disabled(plugin):
             return Standing(state="disabled", reason=f"`anyplug enable {plugin.name}` switches it on")
@@ -107,8 +130,12 @@ class Catalog:
 
     def _reading(self, plugin: Plugin) -> Reading:
         before = self._readings.get(plugin.path) or self._stored(plugin)
-        every_file = table.BY_NAME[plugin.format].EVERY_FILE_COUNTS
-        reading = digest.take(plugin.path, every_file=every_file, before=before)
+        if plugin.is_file:
+            reading = digest.take_part(plugin.path, configuration.pieces, before)
+        else:
+            every_file = table.BY_NAME[plugin.format].EVERY_FILE_COUNTS
+            named = configuration.named_files(plugin)
+            reading = digest.take(plugin.path, every_file=every_file, before=before, named=named)
         if reading is not before:
             self._save(plugin, reading)
         self._readings[plugin.path] = reading

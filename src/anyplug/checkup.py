@@ -7,6 +7,7 @@ import msgspec
 
 from anyplug import discovery, names, schema
 from anyplug.formats.contract import Folder
+from anyplug.formats.mcp import configuration
 from anyplug.model import Plugin, Problem
 from anyplug.runtime.diagnosis import faults
 from anyplug.runtime.toolchain import find_node, find_uv
@@ -30,7 +31,7 @@ def _names(plugin: Plugin) -> list[Problem]:
     return [
         Problem("name_taken", f"the tool name '{tool.name}' is {whose}", "rename the tool", "warning")
         for tool in plugin.tools
-        if (whose := names.reserved_by(tool.name))
+        if (whose := names.reserved_by(tool.name, plugin.format))
     ]
 
 
@@ -46,19 +47,24 @@ def _programs(plugin: Plugin) -> list[Problem]:
             fault.hint,
             "warning",
         )
-        for path in dict.fromkeys([*(tool.program for tool in plugin.tools), plugin.init, _stays_up_as(plugin, search)])
+        for path in dict.fromkeys(
+            [*(tool.program for tool in plugin.tools), plugin.init, *_stays_up_as(plugin, search)]
+        )
         if path
         for fault in faults(path, search)
         if fault.hint not in said  # by whoever read the manifest
     ]
 
 
-def _stays_up_as(plugin: Plugin, search: str) -> str:
-    """Give the path of the program of a plugin that stays up; a bare name is looked for on the PATH."""
-    if plugin.launch is None:
-        return ""
-    program = plugin.launch.program
-    return program if "/" in program else shutil.which(program, path=search) or os.path.join(plugin.path, program)
+def _stays_up_as(plugin: Plugin, search: str) -> list[str]:
+    """Give the paths of the programs of a plugin that stay up; a bare name is looked for on the PATH."""
+    programs = [plugin.launch.program] if plugin.launch is not None else []
+    programs += [configuration.program(plugin, one) for one in plugin.endpoints if "$" not in one.command]
+    return [
+        program if "/" in program else shutil.which(program, path=search) or os.path.join(plugin.path, program)
+        for program in programs
+        if program
+    ]
 
 
 def _schemas(plugin: Plugin) -> list[Problem]:

@@ -6,12 +6,13 @@ from anyplug.digest import printable
 from anyplug.errors import CallError
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.extension import Extension
-from anyplug.model import Failure, Result, Text
+from anyplug.model import Command, Failure, Result, Text, Tool
 from anyplug.notices import Note
 from anyplug.panels import Panel, Panels
 from anyplug.trail import Trail
 
 ACTIONS = frozenset({"prompt", "insert", "display", "open_panel", "noop"})
+ARGUMENTS = {"type": "object", "properties": {"args": {"type": "string"}}, "required": ["args"]}
 
 
 class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,10 +63,31 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
         """Whatever text the action carries."""
         return self.prompt or self.insert or self.display or ("\n".join(self.panel.lines) if self.panel else "")
 
+    def judged(self, seen: Result, panels: Panels) -> "CommandOutcome":
+        """Take over what policies made of it: withheld, or with what a model is to know behind what it is sent."""
+        if seen.error != self.error:
+            if self.panel is not None:
+                panels.close(self.panel)
+            return CommandOutcome(command=self.command, plugin=self.plugin, error=seen.error)
+        return msgspec.structs.replace(self, prompt=seen.text) if self.prompt else self
+
     def as_result(self) -> Result:
         """Give it as a result, for the record."""
         said = self.error.message if self.error else self.text
         return Result(content=(Text(said),), is_error=self.error is not None, error=self.error)
+
+
+def as_tool(command: Command) -> Tool:
+    """Give a command as gates see it: a tool that has its slash in its name, and takes what was typed as `args`."""
+    return Tool(
+        name=f"/{command.name}",
+        own_name=command.name,
+        plugin=command.plugin,
+        description=command.description,
+        input_schema=ARGUMENTS,
+        program="",
+        timeout_s=0,
+    )
 
 
 def split_command(line: str) -> tuple[str, str]:

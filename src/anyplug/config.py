@@ -4,6 +4,7 @@ Tools rewrite it too, so it is read anew at each use and merged, never cached. W
 overwritten. The key `permissions` (which tools may run) is honoured and never written.
 """
 
+import errno
 import os
 import re
 import stat
@@ -33,10 +34,12 @@ def read(plugin: Plugin) -> dict[str, Any]:
     path = os.path.join(plugin.path, FILE)
     try:
         value = msgspec.json.decode(_bytes(path).removeprefix(b"\xef\xbb\xbf"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", "mend the file; it was left as it is") from error
+        # The plugin could have laid a link, to what it may not read itself.
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise ConfigError(f"cannot read {path}: {why}", "mend the file; it was left as it is") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"cannot read {path}: {error}", "mend the file; it was left as it is") from error
     if not isinstance(value, dict):
@@ -88,7 +91,7 @@ def allows(values: dict[str, Any], tool: str | None) -> bool:
 
 def _bytes(path: str) -> bytes:
     """Read the file; raises OSError. It lies in a stranger's folder: a pipe or a flood must not hold us up."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise OSError(0, "it is not a regular file")

@@ -8,7 +8,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -46,6 +46,8 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
     hashes: tuple[str, ...]
     digest: str
     folders: tuple[Stamp, ...]
+    named: tuple[str, ...] = ()  # files that counted because they were named
+    parts: dict[str, str] = {}  # of a plugin that is a part of a file: what counts of it, each with its hash
 
     def still_holds(self, root: str) -> bool:
         """Whether every stamp is as it was. A file that comes, goes or is replaced stamps its folder."""
@@ -63,7 +65,7 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
     def as_digest(self) -> Digest:
         """Give the digest itself."""
         counted = {printable(stamp[0]): sha for stamp, sha in zip(self.stamps, self.hashes, strict=True) if sha}
-        return Digest(self.digest, counted)
+        return Digest(self.digest, counted | self.parts)
 
 
 def covers(path: str) -> bool:
@@ -76,19 +78,38 @@ def printable(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode()
 
 
-def take(folder: str, *, every_file: bool, before: Reading | None) -> Reading:
-    """Take a plugin's digest; gives `before` itself if no stamp is another. Raises OSError if files are gone."""
+def take(folder: str, *, every_file: bool, before: Reading | None, named: tuple[str, ...] = ()) -> Reading:
+    """Take a plugin's digest; gives `before` itself if no stamp is another. Raises OSError if files are gone.
+
+    `named` are files that count whatever they look like, because a command line names them.
+    """
+    if before is not None and before.named != named:
+        before = None
     if before is not None and before.still_holds(folder):
         return before
     folders: list[Stamp] = []
     stamps = tuple(sorted(_stamps(folder, "", folders, set())))
     known = dict(zip(before.stamps, before.hashes, strict=True)) if before is not None else {}
-    hashes = tuple(known[stamp] if stamp in known else _hash(folder, stamp, every_file=every_file) for stamp in stamps)
+    hashes = tuple(
+        known[stamp] if stamp in known else _hash(folder, stamp, every_file=every_file or stamp[0] in named)
+        for stamp in stamps
+    )
     total = hashlib.sha256()
     for stamp, sha in zip(stamps, hashes, strict=True):
         if sha:
             total.update(f"{stamp[0]}\0{stamp[1] & EXECUTABLE:o}\0{sha}\n".encode("utf-8", "surrogateescape"))
-    return Reading(stamps, hashes, total.hexdigest(), tuple(folders))
+    return Reading(stamps, hashes, total.hexdigest(), tuple(folders), named)
+
+
+def take_part(file: str, read: Callable[[str], dict[str, str]], before: Reading | None) -> Reading:
+    """Take the digest of a part of a file, which `read` gives piece by piece; raises OSError if the file is gone."""
+    stamp = _stamp("", os.stat(file))
+    if before is not None and before.folders == (stamp,):
+        return before
+    pieces = read(file)
+    hashes = {name: hashlib.sha256(piece.encode()).hexdigest() for name, piece in sorted(pieces.items())}
+    total = hashlib.sha256("".join(f"{name}\0{sha}\n" for name, sha in hashes.items()).encode()).hexdigest()
+    return Reading((), (), total, (stamp,), (), hashes)
 
 
 def _stamps(root: str, below: str, folders: list[Stamp], linked: set[str]) -> Iterator[Stamp]:

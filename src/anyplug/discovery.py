@@ -2,16 +2,20 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from anyplug.digest import printable
 from anyplug.formats import table
 from anyplug.formats.contract import Folder
+from anyplug.formats.mcp import format as mcp
 from anyplug.model import Plugin
 
 
-def discover(explicit: list[str], roots: list[str]) -> list[Plugin]:
-    """Read every plugin, first those that the person named. The same folder is read once."""
+def discover(explicit: list[str], roots: list[str], clients: Mapping[str, str]) -> list[Plugin]:
+    """Read every plugin, first those that the person named. The same folder is read once.
+
+    `clients` are configurations of other programs that name MCP servers, by the name of the plugin to be.
+    """
     plugins: list[Plugin] = []
     seen: set[str] = set()
     for folder in _folders(explicit, roots):
@@ -21,6 +25,7 @@ def discover(explicit: list[str], roots: list[str]) -> list[Plugin]:
         plugin = read(folder)
         if plugin is not None:
             plugins.append(plugin)
+    plugins.extend(mcp.load_client(name, path) for name, path in clients.items())
     return plugins
 
 

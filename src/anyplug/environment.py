@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -19,7 +19,13 @@ _SECRET_VALUE = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY"
     r"|^\w[\w+.-]*://[^/\s:@]+:[^/\s@]+@"
 )
+# A secret inside a longer text: after an equals sign, a colon or a blank, as in `--header=Authorization: Bearer x`.
+_SECRET_PART = re.compile(
+    r"(?i:\b(?:bearer|basic)\s+)(\S+)|(?:^|[=:\s])((?:sk-|sk_live_|ghp_|gho_|github_pat_|glpat-|xox[abprs]-|hf_)\S+)"
+)
+_REFERENCE = re.compile(r"\$\{[^}]*\}")
 _NOT_SECRET = frozenset({"PWD", "OLDPWD"})
+SHOWN_SECRET = "********"
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
 
@@ -47,6 +53,60 @@ def divide(variables: Mapping[str, str], granted: frozenset[str]) -> Environment
         else:
             given[name] = value
     return Environment(given, tuple(sorted(withheld)))
+
+
+def masked_words(words: Sequence[str]) -> list[str]:
+    """Give the words of a command line as they may be shown: without what looks like a secret."""
+    shown: list[str] = []
+    for number, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        before = words[number - 1] if number else ""
+        if before.startswith("-") and "=" not in before and looks_secret(_as_name(before), word):
+            shown.append(masked(word))
+        elif equals and looks_secret(_as_name(option), value):
+            shown.append(f"{option}={masked(value)}")
+        else:
+            shown.append(masked_url(word) if "://" in word else masked_text(word))
+    return shown
+
+
+def masked_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Give variables as they may be shown: those that look like secrets without their value."""
+    return {
+        name: masked(value) if looks_secret(name, value) else masked_text(value)
+        for name, value in sorted(variables.items())
+    }
+
+
+def masked_url(url: str) -> str:
+    """Give an address as it may be shown: without a password, and without the values of its query."""
+    address, mark, query = url.partition("?")
+    scheme, slashes, rest = address.partition("://")
+    authority, slash, path = rest.partition("/")
+    if "@" in authority:
+        authority = f"{SHOWN_SECRET}@{authority.rpartition('@')[2]}"
+    names = "&".join(f"{name}={masked(value)}" if value else name for name, _, value in _pairs(query))
+    return f"{scheme}{slashes}{authority}{slash}{path}{mark}{names}"
+
+
+def masked_text(text: str) -> str:
+    """Give a text without the parts that have the shape of a secret."""
+    if _SECRET_VALUE.search(text):
+        return SHOWN_SECRET
+    return _SECRET_PART.sub(lambda found: found[0].replace(found[1] or found[2], SHOWN_SECRET), text)
+
+
+def masked(value: str) -> str:
+    """Hide a value; a mere reference to a variable says nothing and stays."""
+    return value if _REFERENCE.fullmatch(value) else SHOWN_SECRET
+
+
+def _pairs(query: str) -> list[tuple[str, str, str]]:
+    return [pair.partition("=") for pair in query.split("&")] if query else []
+
+
+def _as_name(option: str) -> str:
+    return option.lstrip("-").replace("-", "_")
 
 
 def certificates(variables: Mapping[str, str]) -> dict[str, str]:

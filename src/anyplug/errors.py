@@ -7,6 +7,7 @@ AnyplugError
 │   ├── NotApproved          not_approved
 │   ├── PluginDisabled       disabled
 │   ├── Denied               denied
+│   ├── NeedsAnswer          needs_answer
 │   ├── InvalidArguments     invalid_arguments
 │   ├── ConfigMissing        config_missing
 │   ├── NotExecutable        not_executable
@@ -15,11 +16,13 @@ AnyplugError
 │   ├── BadOutput            bad_output
 │   ├── TooLarge             too_large
 │   ├── Cancelled            cancelled
+│   ├── NotEnforceable       not_enforceable
 │   └── Unavailable          unavailable
 ├── PluginNotFound           not_found
 ├── UsageError               usage
 ├── ManifestError            bad_manifest
 ├── InstallError             install_failed
+├── ExportError              export_failed
 ├── ConfigError              bad_config
 └── StoreError               store_failed
 """
@@ -52,6 +55,7 @@ CODES: dict[str, Code] = {
     "bad_manifest": Code(FAILED, "The plugin's manifest cannot be used."),
     "bad_config": Code(FAILED, "A configuration file or value cannot be used."),
     "install_failed": Code(FAILED, "Installing or updating failed; nothing was changed."),
+    "export_failed": Code(FAILED, "The plugin could not be written as a bundle; nothing was written."),
     "store_failed": Code(FAILED, "The host's own database could not be read or written."),
     "usage": Code(USAGE, "The command was not understood."),
     "invalid_arguments": Code(USAGE, "The arguments do not fit the tool."),
@@ -148,6 +152,17 @@ class Denied(CallError):
         self.by = by
 
 
+class NeedsAnswer(CallError):
+    """A person has to be asked, and can only be asked by ending the call: it comes back with the answer."""
+
+    code = "needs_answer"
+
+    def __init__(self, plugin: str, tool: str, question: str) -> None:
+        super().__init__(
+            f"plugin '{plugin}' asks before it runs '{tool}'", "answer the question and call again", question=question
+        )
+
+
 class InvalidArguments(CallError):
     """The arguments do not fit the tool."""
 
@@ -207,6 +222,19 @@ class Cancelled(CallError):
     code = "cancelled"
 
 
+class NotEnforceable(CallError):
+    """This machine cannot hold the plugin to its permissions."""
+
+    code = "not_enforceable"
+
+    def __init__(self, plugin: str, reason: str, cure: str) -> None:
+        instead = f"`anyplug approve {plugin} --allow-unconfined` lets it run without"
+        super().__init__(
+            f"plugin '{plugin}' was not run, because its permissions cannot be enforced: {reason}",
+            f"{cure}; {instead}" if cure else instead,
+        )
+
+
 class Unavailable(CallError):
     """What would run is gone."""
 
@@ -239,6 +267,12 @@ class InstallError(AnyplugError):
     """Installing or updating failed, and nothing was changed."""
 
     code = "install_failed"
+
+
+class ExportError(AnyplugError):
+    """A plugin could not be written as a bundle."""
+
+    code = "export_failed"
 
 
 class ConfigError(AnyplugError):

@@ -3,15 +3,21 @@
 After approval, tier 1 never asks. Tier 2 asks once for each attachment, unless the approval says always.
 """
 
+import copy
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from anyplug import permissions
 from anyplug.approval import Approvals, Standing
+from anyplug.errors import Denied
 from anyplug.model import Plugin, Verdict
+from anyplug.views import View
+
+if TYPE_CHECKING:  # brings an event loop along, and clients of a host need none
+    from anyplug.surroundings import Users
 
 Answer = Literal["once", "attachment", "always", "no"]
 
@@ -19,7 +25,7 @@ HARMLESS_TIER = 1
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person is asked before a plugin of tier 2 runs."""
+    """What a person is asked before a plugin of tier 2 runs, or because a policy wants it."""
 
     id: str
     plugin: str
@@ -27,6 +33,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any]
     permissions: tuple[str, ...]
     warning: str
+    asker: str = ""  # the policy that wants it, if it is one
+    digest: str = ""  # of the plugin that would run
+    chain: tuple[str, ...] = ()  # the tools that led here: while they run, nothing can be asked by ending them
 
 
 Ask = Callable[[Question], Awaitable[Answer]]
@@ -36,17 +45,33 @@ class Attachment:
     """One caller of the host, from start to end: a run of the command line, a connected agent, a program."""
 
     def __init__(
-        self, kind: str = "library", *, ask: Ask | None = None, yes: bool = False, chain: tuple[str, ...] = ()
+        self,
+        kind: str = "library",
+        *,
+        ask: Ask | None = None,
+        yes: bool = False,
+        chain: tuple[str, ...] = (),
+        users: "Users | None" = None,
+        view: View | None = None,
     ) -> None:
         """`yes` answers tier 2's question; without it and without `ask`, the answer is no.
 
-        `chain` names the tools that led here, for a plugin that calls tools while one of its own runs.
+        `chain` names the tools that led here, for a plugin that calls tools while one of its own runs. `users` has
+        the caller's own environment, if it is another than the host's. What a `view` does not show is not there.
         """
         self.id = f"{kind}-{secrets.token_hex(4)}"
         self.ask = ask
         self.yes = yes
         self.chain = chain
-        self.allowed: set[str] = set()  # paths of plugins that were allowed for this attachment
+        self.users = users
+        self.view = view
+        self.allowed: set[str] = set()  # for this attachment: paths of plugins, and questions of policies
+
+    def asking(self, ask: Ask) -> "Attachment":
+        """Give the same caller, who is asked another way: some can only be asked about one request at a time."""
+        same = copy.copy(self)
+        same.ask = ask
+        return same
 
 
 async def consent(
@@ -58,7 +83,40 @@ async def consent(
     attachment: Attachment,
     approvals: Approvals,
 ) -> Verdict:
-    """Ask the person about a tool or a command, where they have to be asked."""
+    """Ask the person about a tool or a command, where they have to be asked; raises NeedsAnswer if `ask` does."""
+    known = _without_asking(plugin, standing, attachment)
+    if known is not None or attachment.ask is None:
+        return known or _nobody(plugin)
+    question = Question(
+        id=call,
+        plugin=plugin.name,
+        tool=name,
+        arguments=arguments,
+        permissions=standing.granted,
+        warning=permissions.warning(standing.granted),
+        digest=standing.digest,
+        chain=attachment.chain,
+    )
+    try:
+        answer = await attachment.ask(question)
+    except Denied as error:
+        return refusal(error)
+    if answer == "no":
+        return Verdict(allowed=False, by="person", reason=f"the person refused to run '{name}'")
+    if answer == "always":
+        approvals.always(plugin)
+    if answer in {"attachment", "always"}:
+        attachment.allowed.add(plugin.path)
+    return Verdict(allowed=True, by="person", reason=answer)
+
+
+def refusal(error: Denied) -> Verdict:
+    """Give what an `ask` raised that could ask nobody, or had no answer, as the verdict that it is."""
+    return Verdict(allowed=False, by=error.by, reason=error.message, hint=error.hint)
+
+
+def _without_asking(plugin: Plugin, standing: Standing, attachment: Attachment) -> Verdict | None:
+    """Give what is known without a question."""
     if plugin.explicit:
         return Verdict(allowed=True, by="named", reason="the person named this folder")
     if plugin.tier <= HARMLESS_TIER:
@@ -69,26 +127,13 @@ async def consent(
         return Verdict(allowed=True, by="person", reason="--yes")
     if plugin.path in attachment.allowed:
         return Verdict(allowed=True, by="person", reason="for this attachment")
-    if attachment.ask is None:
-        return Verdict(
-            allowed=False,
-            by="host",
-            reason=f"plugin '{plugin.name}' is of tier 2, and there is nobody to ask",
-            hint=f"answer ahead with --yes, or once and for all with `anyplug approve {plugin.name} --always`",
-        )
-    question = Question(
-        id=call,
-        plugin=plugin.name,
-        tool=name,
-        arguments=arguments,
-        permissions=standing.granted,
-        warning=permissions.warning(standing.granted),
+    return None
+
+
+def _nobody(plugin: Plugin) -> Verdict:
+    return Verdict(
+        allowed=False,
+        by="host",
+        reason=f"plugin '{plugin.name}' is of tier 2, and there is nobody to ask",
+        hint=f"answer ahead with --yes, or once and for all with `anyplug approve {plugin.name} --always`",
     )
-    answer = await attachment.ask(question)
-    if answer == "no":
-        return Verdict(allowed=False, by="person", reason=f"the person refused to run '{name}'")
-    if answer == "always":
-        approvals.always(plugin)
-    if answer in {"attachment", "always"}:
-        attachment.allowed.add(plugin.path)
-    return Verdict(allowed=True, by="person", reason=answer)

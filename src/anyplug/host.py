@@ -8,18 +8,19 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.to_thread
 import msgspec
 
-from anyplug import audit
+from anyplug import audit, policing
 from anyplug.approval import Approvals, Standing
 from anyplug.audit import Audit
 from anyplug.catalog import Catalog
-from anyplug.commands import CommandOutcome, split_command
+from anyplug.chains import ChainOutcome, OnStep, Step, read_chain, run_chain
+from anyplug.commands import CommandOutcome, as_tool, split_command
+from anyplug.confinement import Confinement
 from anyplug.errors import (
     CallError,
     Cancelled,
@@ -30,23 +31,30 @@ from anyplug.errors import (
     StoreError,
     Unavailable,
 )
-from anyplug.extensions import Extensions, Wanted
 from anyplug.formats import table
-from anyplug.formats.zot.extension import Extension, Greeting
+from anyplug.formats.contract import Greeting
+from anyplug.formats.zot.extension import Extension
 from anyplug.gate import Ask, Attachment, consent
 from anyplug.interception import Guards
 from anyplug.job_runs import JobRuns
 from anyplug.jobs import Job, Jobs
 from anyplug.live import Live
-from anyplug.model import Call, Command, Plugin, Problem, Result, Tool, Verdict
+from anyplug.model import Call, Command, Offer, Plugin, Problem, Progress, Result, Tool, Verdict
 from anyplug.notices import Listener, Note, SnapshotChanged
-from anyplug.offers import Offer
+from anyplug.offers import merged
 from anyplug.panels import Panels
+from anyplug.peers import Peers, Wanted
+from anyplug.policy.gate import PolicyGate
 from anyplug.registry import Entry, Snapshot
 from anyplug.runtime.runner import Runner
+from anyplug.secrecy import Secrecies
 from anyplug.settings import find_home
-from anyplug.surroundings import Provisions
-from anyplug.trail import Trail, failed
+from anyplug.surroundings import Provisions, Start, Users
+from anyplug.tally import Tally
+from anyplug.trail import Trail, failed, warned
+
+if TYPE_CHECKING:  # only who learns has one
+    from anyplug.learning import Learning
 
 
 class Host:
@@ -66,39 +74,59 @@ class Host:
         watch: bool = True,
         eager: bool = True,
         greeting: Greeting | None = None,
+        environment: Mapping[str, str] | None = None,
         tell: Callable[[str], None] = lambda _: None,
+        learning: "Learning | None" = None,
     ) -> None:
         """Say where plugins are.
 
         `plugins` are folders that count as approved; `roots` are folders of plugins, in place of the standard
         ones; `ask` is called where a person has to agree; `tell` hears of long work. Plugins that stay up are
         started with the host, or with `eager=False` when they are first needed, except for those that watch
-        or guard what happens; `greeting` tells them whose agent they work for.
+        or guard what happens; `greeting` tells them whose agent they work for, and in which folder. `environment`
+        is the user's, in place of this process's own. `learning` watches one plugin.
 
         Raises ConfigError if the settings cannot be read.
         """
+        self._greeting = greeting or Greeting()
+        self._users = Users(os.environ if environment is None else environment)
         self._catalog = Catalog(
             find_home(home),
             [os.fspath(path) for path in plugins],
             None if roots is None else [os.fspath(r) for r in roots],
+            self._greeting.cwd,
         )
         self._attachment = Attachment(ask=ask)
         self._watch = watch
         self._eager = eager
-        self._greeting = greeting or Greeting()
         self._tell = tell
+        self._learning = learning
         self._found: list[Plugin] = []
-        self._attached: WeakValueDictionary[str, Attachment] = WeakValueDictionary()  # while they have calls
+        self._callers: dict[str, Attachment] = {}  # of the calls that run
         self._is_stale = False
         self._audit = Audit(self._catalog.store)
         self._jobs = Jobs(self._catalog.store)
+        self._secrecies = Secrecies(self._catalog.secrets)
+        self.tally = Tally()
         self._snapshot = Snapshot(entries=(), owners={}, aliases={}, model_names={})
 
     async def __aenter__(self) -> Self:
         self._runner = Runner(
             os.path.join(self._catalog.home.path, "locks"), namespaces=self._catalog.settings.namespaces
         )
+        self._confinement = Confinement(
+            self._catalog.home,
+            self._catalog.settings,
+            self._runner.guard,
+            self._runner.direct,
+            self._greeting.cwd or os.getcwd(),
+            self._learning,
+            self._users.variables,
+        )
+        self._cwd = self._greeting.cwd or os.getcwd()
+        self._policies = PolicyGate(self._catalog.home.path, self._catalog.settings.policy, self._runner)
         self._leaving = anyio.Event()
+        self._audit.gather(asyncio.get_running_loop().call_later)
         try:
             self._audit.recover()
         except StoreError:
@@ -108,14 +136,24 @@ class Host:
             self._catalog.home,
             self._catalog.settings,
             self._catalog.store,
-            spawn=self._runner.spawn,
-            environment=self._start_variables,
+            start=self._start,
+            secrecy=self._secrecies.of,
             tasks=self._tasks,
             changed=self._grow_stale,
             call=self._call_for,
+            reload=self.look_again,
             greeting=self._greeting,
         )
-        self._provisions = Provisions(self._catalog, self._runner, peer=self._live.extensions.peer, tell=self._tell)
+        self._provisions = Provisions(
+            self._catalog,
+            self._runner,
+            self._confinement,
+            self._secrecies,
+            self._users,
+            reach=self._live.peers.reach,
+            reload=self._reload_in_a_call,
+            tell=self._tell,
+        )
         self._job_runs = JobRuns(self._jobs, self._tasks, self._tell)
         try:
             await self._load(self._catalog.find())
@@ -131,14 +169,19 @@ class Host:
     ) -> None:
         self._leaving.set()
         with anyio.CancelScope(shield=True):
-            await self._live.extensions.stop_all()
+            await self._live.peers.stop_all()
         self._tasks.cancel_scope.cancel()
         try:
             # The body's own error is not the tasks': handed to them, it would come back inside a group.
             await self._tasks.__aexit__(None, None, None)
         finally:
             with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._confinement.close)
                 await anyio.to_thread.run_sync(self._runner.close)
+            try:
+                self._audit.close()
+            except StoreError as failure:
+                self._tell(f"the last calls are not in the audit yet: {failure.message}")
             self._catalog.close()
 
     @property
@@ -181,14 +224,19 @@ class Host:
         return self._live.guards
 
     @property
-    def extensions(self) -> Extensions:
+    def peers(self) -> Peers:
         """The plugins that stay up, and how they are."""
-        return self._live.extensions
+        return self._live.peers
 
     @property
     def catalog(self) -> Catalog:
         """Where plugins come from, and what people decided about them."""
         return self._catalog
+
+    @property
+    def audit(self) -> Audit:
+        """The record of all calls of this home."""
+        return self._audit
 
     async def call(
         self,
@@ -197,20 +245,21 @@ class Host:
         *,
         attachment: Attachment | None = None,
         wait: bool = True,
+        progress: Progress | None = None,
     ) -> Result:
         """Call a tool. Whatever happens on the way ends as a result and as one audit record.
 
-        An asynchronous tool runs as a job; `wait=False` gives the job's id at once, in the metadata.
-        Raises only if the caller's own task is cancelled.
+        An asynchronous tool runs as a job; `wait=False` gives the job's id at once, in the metadata. `progress`
+        hears how far it is, where the plugin says so. Raises only if the caller's own task is cancelled.
         """
         trail = Trail(name, attachment or self._attachment, arguments)
-        self._attached[trail.attachment.id] = trail.attachment
         try:
-            tool, entry = self._snapshot.tool(name)
+            view = trail.attachment.view
+            tool, entry = self._snapshot.tool(name) if view is None else view.tool(self._snapshot, name)
             trail.found(tool.name, entry.plugin)
             standing = self._trust(entry.plugin, tool, trail)
             given, warnings = self._check(tool, entry.plugin, arguments, trail)
-            call = await self._gate(self._made(tool, entry.plugin, given, trail), standing, trail)
+            call = await self._gate(self._made(tool, entry.plugin, given, trail, progress), standing, trail)
             self._note(trail)
         except CallError as error:
             return self._record(trail, failed(error))
@@ -225,6 +274,23 @@ class Host:
             unrecorded = f"the job cannot be recorded, so it was not run: {error.message}"
             return self._record(trail, failed(Denied("host", unrecorded, error.hint)))
 
+    async def run_chain(
+        self,
+        steps: Sequence[Step | Mapping[str, Any]],
+        *,
+        attachment: Attachment | None = None,
+        on_step: OnStep = lambda _number, _result: None,
+    ) -> ChainOutcome:
+        """Call tools one after the other, each with what those before it gave, up to the first that fails.
+
+        Each step is a call like any other; `on_step` hears of its end. Raises BadChain if `steps` are no steps.
+        """
+
+        async def call(name: str, arguments: dict[str, Any]) -> Result:
+            return await self.call(name, arguments, attachment=attachment)
+
+        return await run_chain(call, read_chain(steps).steps, on_step)
+
     async def run_command(self, line: str, *, attachment: Attachment | None = None) -> CommandOutcome:
         """Run a slash command, given as a person types it. Ends as an outcome and as one audit record."""
         name, words = split_command(line)
@@ -232,17 +298,20 @@ class Host:
         notes: list[Note] = []
         stop_listening = self.listen(lambda notice: notes.append(notice) if isinstance(notice, Note) else None)
         try:
-            command, entry = self._snapshot.command(name)
+            view = trail.attachment.view
+            command, entry = self._snapshot.command(name) if view is None else view.command(self._snapshot, name)
             trail.found(f"/{command.name}", entry.plugin)
             standing = self._trust(entry.plugin, None, trail)
-            verdict = await consent(
-                trail.id, trail.tool, {"args": words}, entry.plugin, standing, trail.attachment, self._approvals
-            )
-            self._judge(verdict, trail)
+            call = self._made(as_tool(command), entry.plugin, {"args": words}, trail, None)
+            call = await self._settle(call, standing, trail)
             self._note(trail)
-            extension = await self._live.extensions.peer(entry.plugin)
-            answer = await extension.run_command(command.name, words)
+            extension = await self._live.peers.reach(entry.plugin)
+            trail.held_by = self._confinement.receipt(entry.plugin)
+            answer = await extension.run_command(command.name, call.arguments["args"])
             outcome = CommandOutcome.of(trail, answer, self._live.panels, extension)
+            if self._policies.is_on(self._cwd):
+                seen = await policing.after(self._policies, call, standing, trail, self._cwd, outcome.as_result())
+                outcome = outcome.judged(seen, self._live.panels)
         except CallError as error:
             outcome = CommandOutcome.failed(trail, error)
         except anyio.get_cancelled_exc_class():
@@ -261,16 +330,20 @@ class Host:
         """Hear what extensions say on their own account; call what this gives to stop."""
         return self._live.listen(listener)
 
+    def warm_up(self) -> None:
+        """Start all that stays up and was left for later, without waiting for it."""
+        self._live.peers.begin_idle()
+
     async def reload(self, name: str | None = None) -> Snapshot:
         """Read everything again; plugins that stay up are torn down and started anew, or just the one of that name.
 
         Raises PluginNotFound.
         """
-        if name is None:
-            await self._live.extensions.stop_all()
-        else:
-            await self._live.extensions.stop(self._snapshot.plugin(name).plugin)
-        await self._look_again()
+        only = None if name is None else self._snapshot.plugin(name).path
+        await self.look_again(lambda plugin: only in {None, plugin.path})
+        for place in self._live.peers.places:  # some may wait for the calls of what they replace
+            if place.health == "restarting":
+                await place.settled.wait()
         return self._snapshot
 
     async def approve(
@@ -295,17 +368,33 @@ class Host:
             raise NotApproved(plugin.name, "changed", ("while you were looking at it",))
         said = ""
         if before is None or before.digest != self._catalog.digest(plugin).value:
-            said = await self.prepare(plugin)
+            said = await self.prepare(plugin, granted, unconfined=unconfined)
         given = plugin.permissions if granted is None else granted
         digest = self._catalog.digest(plugin)  # after the set-up, which may have brought code along
         approvals.approve(plugin, digest, given, always=always, follow=follow, unconfined=unconfined)
-        await self._look_again()
+        await self.look_again()
         return said
 
-    async def prepare(self, plugin: Plugin) -> str:
+    async def prepare(self, plugin: Plugin, granted: tuple[str, ...] | None = None, *, unconfined: bool = False) -> str:
         """Set a plugin up: its init script, its dependencies. Raises CallError."""
-        standing = Standing(state="approved", granted=plugin.permissions)
-        return await table.BY_NAME[plugin.format].prepare(plugin, self._provisions.of(plugin, standing))
+        given = plugin.permissions if granted is None else granted
+        standing = Standing(state="approved", granted=given, unconfined=unconfined)
+        secrecy = self._secrecies.of(plugin, standing.granted)
+        try:
+            said = await table.BY_NAME[plugin.format].prepare(plugin, self._provisions.of(plugin, standing))
+        except CallError as error:
+            secrecy.error(error)
+            raise
+        return secrecy.text(said)
+
+    def has_started(self, pid: int) -> bool:
+        """Whether a process comes from one of this host's plugins."""
+        return self._runner.guard.marks(pid)
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether jobs of this host are under way."""
+        return self._job_runs.are_under_way
 
     def jobs(self) -> list[Job]:
         """List the jobs of every host of this home."""
@@ -324,12 +413,13 @@ class Host:
         trail.digest = standing.digest
         if standing.state == "disabled":
             raise PluginDisabled(plugin.name, standing.reason)
-        if standing.state == "changed" and not os.path.isdir(plugin.path):
+        if standing.state == "changed" and not (plugin.is_file or os.path.isdir(plugin.path)):
             raise Unavailable(f"the folder of plugin '{plugin.name}' is gone: {plugin.path}", "install it again")
         if standing.state != "approved":
             raise NotApproved(plugin.name, standing.state, standing.changes)
         if tool is not None and (cure := table.BY_NAME[plugin.format].switched_off(plugin, tool)):
             raise PluginDisabled(plugin.name, cure, tool.own_name)
+        trail.secrecy = self._secrecies.of(plugin, standing.granted)
         return standing
 
     def _check(
@@ -349,14 +439,19 @@ class Host:
         return given, violations
 
     @staticmethod
-    def _made(tool: Tool, plugin: Plugin, arguments: dict[str, Any], trail: Trail) -> Call:
-        chain = (*trail.attachment.chain, tool.name)
+    def _made(tool: Tool, plugin: Plugin, arguments: dict[str, Any], trail: Trail, progress: Progress | None) -> Call:
         return Call(
-            id=trail.id, tool=tool, plugin=plugin, arguments=arguments, attachment=trail.attachment.id, chain=chain
+            id=trail.id,
+            tool=tool,
+            plugin=plugin,
+            arguments=arguments,
+            attachment=trail.attachment.id,
+            chain=(*trail.attachment.chain, tool.name),
+            progress=progress,
         )
 
     async def _gate(self, call: Call, standing: Standing, trail: Trail) -> Call:
-        """Ask all who may refuse or rewrite: the guards first, so that the person sees what will really run."""
+        """Ask all who may refuse or rewrite: guards first, so that the person sees what will really run."""
         ruling = await self._live.guards.tool_call(call.id, call.tool.name, call.tool.input_schema, call.arguments)
         trail.notes = list(ruling.notes)
         if ruling.blocked_by:
@@ -364,6 +459,19 @@ class Host:
         if ruling.value is not call.arguments:
             call = msgspec.structs.replace(call, arguments=ruling.value)
             trail.arguments = audit.digest_of(ruling.value)
+        return await self._settle(call, standing, trail)
+
+    async def _settle(self, call: Call, standing: Standing, trail: Trail) -> Call:
+        """Ask policies and the person, about tools and slash commands alike."""
+        if self._policies.is_on(self._cwd):
+            policed = await policing.before(self._policies, call, standing, trail, self._cwd)
+            if policed.verdict is not None:
+                self._judge(policed.verdict, trail)
+            if policed.call is not call:
+                call = policed.call
+                trail.arguments = audit.digest_of(call.arguments)
+            if policed.agreed:
+                return call
         verdict = await consent(
             call.id, call.tool.name, call.arguments, call.plugin, standing, trail.attachment, self._approvals
         )
@@ -394,21 +502,30 @@ class Host:
     async def _run(self, call: Call, standing: Standing, trail: Trail, warnings: list[str]) -> Result:
         """Run what may run, and record how it ended."""
         self.emit("tool_call", tool_id=call.id, tool_name=call.tool.name, tool_args=call.arguments)
+        self._callers[call.id] = trail.attachment
         try:
-            result = await table.BY_NAME[call.plugin.format].invoke(call, self._provisions.of(call.plugin, standing))
-        except CallError as error:
-            result = failed(error)
+            if call.plugin.stays_up and self._live.peers.has_other_rights(call.plugin, standing.granted):
+                await self.look_again()
+            try:
+                around = await self._provisions.ready(call.plugin, standing, trail.attachment.users)
+                result = await table.BY_NAME[call.plugin.format].invoke(call, around)
+            except CallError as error:
+                result = failed(error)
+            if self._policies.is_on(self._cwd):
+                result = await policing.after(self._policies, call, standing, trail, self._cwd, result)
         except anyio.get_cancelled_exc_class():
+            trail.held_by = self._confinement.receipt(call.plugin)
             self._record(trail, failed(Cancelled("the call was cancelled")))
             raise
-        if warnings:
-            said = [*warnings, *result.metadata.get("warnings", ())]
-            result = msgspec.structs.replace(result, metadata={**result.metadata, "warnings": said})
-        return self._record(trail, result)
+        finally:
+            del self._callers[call.id]
+        trail.held_by = self._confinement.receipt(call.plugin)
+        return self._record(trail, warned(result, warnings))
 
     def _record(self, trail: Trail, result: Result) -> Result:
         """Write the record of a call that has ended, and complete its result."""
         result = trail.complete(result)
+        self.tally.add(result)
         try:
             self._audit.end(trail.record(result))
         except StoreError as error:
@@ -416,49 +533,54 @@ class Host:
                 return trail.complete(
                     failed(Denied("host", f"the call cannot be recorded: {error.message}", error.hint))
                 )
-            said = [
-                *result.metadata.get("warnings", ()),
-                f"the end of this call is not recorded: {error.message}",
-            ]
-            result = msgspec.structs.replace(result, metadata={**result.metadata, "warnings": said})
+            result = warned(result, [f"the end of this call is not recorded: {error.message}"])
         return result
 
-    def _start_variables(self, plugin: Plugin) -> dict[str, str]:
-        """Give the environment of a plugin that is about to start; raises CallError if it may not, as it is now."""
-        return self._provisions.variables(plugin, self._trust(plugin, None, Trail(plugin.name, self._attachment)))
+    async def _start(self, plugin: Plugin) -> Start:
+        """Give what a plugin that stays up is started with; raises CallError if it may not run, as it is now."""
+        standing = self._trust(plugin, None, Trail(plugin.name, self._attachment))
+        return await self._provisions.start(plugin, standing)
+
+    async def _reload_in_a_call(self, name: str) -> str:
+        """Read everything again because a tool asked for it: nobody waits for what waits for calls under way."""
+        only = self._snapshot.plugin(name).path if name else None
+        given_up = {place.plugin.path for place in self._live.peers.places if place.health == "given_up"}
+        before = self._snapshot
+        await self.look_again(lambda plugin: plugin.path == only or plugin.path in given_up)
+        return self._snapshot.compared_to(before)
 
     async def _follow_changes(self) -> None:
         from anyplug.watch import changes  # pulls in watchfiles, which a single call does not need
 
         async for _ in changes(self._catalog, lambda: self._snapshot, self._leaving):
             try:
-                await self._look_again()
+                await self.look_again()
             except StoreError:
                 continue  # the snapshot stays as it is; calls say what is wrong with the store
 
-    async def _look_again(self) -> None:
-        await self._load(await anyio.to_thread.run_sync(self._catalog.find, self._snapshot))
+    async def look_again(self, renew: Callable[[Plugin], bool] = lambda _: False) -> None:
+        """Read everything again; of what stays up, start anew what changed and what is to be renewed."""
+        await self._load(await anyio.to_thread.run_sync(self._catalog.find, self._snapshot), renew)
 
-    async def _load(self, found: list[Plugin]) -> None:
-        """Take over what was found: start and retire what stays up, then swap the snapshot."""
+    async def _load(self, found: list[Plugin], renew: Callable[[Plugin], bool] = lambda _: False) -> None:
+        """Take over what was found: start, renew and retire what stays up, then swap the snapshot."""
         self._found = found
         statics = {plugin.path: plugin for plugin in found}
         entries = self._catalog.snapshot(found, self._offer).entries
         wanted = [
-            Wanted(statics[entry.path], entry.standing.digest, at_once=self._eager)
+            Wanted(statics[entry.path], entry.standing.digest, entry.standing.granted, at_once=self._eager)
             for entry in entries
             if entry.plugin.stays_up and entry.state == "approved"
         ]
-        await self._live.sync(wanted)
+        await self._live.peers.sync(wanted, renew)
         self._refresh()
 
     def _offer(self, plugin: Plugin) -> Offer | None:
-        place = self._live.extensions.place(plugin)
-        if place is None:
+        places = self._live.peers.of(plugin)
+        if not places:
             return self._catalog.last_offer(plugin)
-        if place.extension is not None or not place.reason:
-            return place.offer
-        return msgspec.structs.replace(place.offer or Offer(), fault=place.reason)
+        known = [place.offer_now for place in places]
+        return merged(offer for offer in known if offer) if any(known) else None
 
     def _grow_stale(self) -> None:
         """Make a new snapshot soon: an extension registers many things in one go."""
@@ -479,8 +601,10 @@ class Host:
 
         Inside a call of its own, whoever made that call is asked; else whoever the host asks.
         """
-        asker = self._attached.get(parent.attachment, self._attachment) if parent is not None else self._attachment
+        asker = self._callers.get(parent.id, self._attachment) if parent is not None else self._attachment
         chain = parent.chain if parent is not None else ()
-        attachment = Attachment(f"extension-{extension.plugin.name}", ask=asker.ask, yes=asker.yes, chain=chain)
+        attachment = Attachment(
+            f"extension-{extension.plugin.name}", ask=asker.ask, yes=asker.yes, chain=chain, users=asker.users
+        )
         attachment.allowed = asker.allowed
         return await self.call(name, arguments, attachment=attachment)

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import msgspec
 
-from anyplug import discovery, liveness, sources
-from anyplug.audit import Record
+from anyplug import discovery, sources
+from anyplug.audit import Audit
 from anyplug.catalog import Catalog
 from anyplug.errors import InstallError
 from anyplug.formats.contract import Folder
@@ -108,8 +108,13 @@ class Installer:
                 raise
 
     def remove(self, plugin: Plugin, *, purge: bool) -> None:
-        """Remove a plugin's folder, or only the link that led to it; with `purge` its data too. Raises InstallError."""
+        """Remove a plugin's folder, or only the link that led to it; with `purge` its data and secrets, too.
+
+        Raises InstallError, or SecretsUnusable if nothing was removed because its secrets cannot be.
+        """
         going, _ = self.belongings(plugin, purge=purge)
+        if purge:
+            self._catalog.secrets.forget(plugin.path)
         with _explained(f"remove '{plugin.name}'"):
             for path in going:
                 _delete(path)
@@ -158,7 +163,7 @@ class Installer:
             # An extension's folder is where its author builds it: only what it names is taken of what git ignores.
             left = sources.ignored(source, origin, staging)
             brought = sources.bring(origin, commit, staging, left, _named_files(found.launch, origin))
-        first = discovery.read(Folder(brought.folder, brought.folder))
+        first = discovery.read(Folder(brought.folder, os.path.join(staging, source.folder_name)))
         assert first is not None
         named = os.path.join(staging, first.name)
         if not os.path.lexists(named):
@@ -197,11 +202,7 @@ class Installer:
             time.sleep(CALLS_POLL_S)
 
     def _calls_under_way(self, plugin: Plugin) -> bool:
-        decoder = msgspec.json.Decoder(Record)
-        return any(
-            decoder.decode(record).plugin == plugin.name and liveness.is_alive(host)
-            for host, record in self._store.rows("SELECT host, record FROM pending")
-        )
+        return any(record.plugin == plugin.name for record in Audit(self._store).under_way())
 
 
 @contextmanager

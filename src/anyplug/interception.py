@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from anyplug.extensions import Extensions, Running
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.extension import BadAnswer, Extension
+from anyplug.peers import Peers, Place
 from anyplug.runtime.session import PeerGone
 from anyplug.schema import violations
 from anyplug.settings import Settings
@@ -34,8 +34,8 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
 class Guards:
     """The interceptors of a host."""
 
-    def __init__(self, extensions: Extensions, settings: Settings) -> None:
-        self._extensions = extensions
+    def __init__(self, peers: Peers, settings: Settings) -> None:
+        self._peers = peers
         self._settings = settings
         self._required = {name for name, plugin in settings.plugins.items() if plugin.guard == "required"}
 
@@ -92,10 +92,10 @@ class Guards:
             reason = f"the required guard '{absent}' does not run: it is not installed, not approved or switched off"
             return Ruling(value=value, blocked_by=absent, reason=reason)
         notes: list[str] = []
-        for place in self._extensions.places:
-            name, extension = place.plugin.name, place.extension
+        for place in self._peers.places:
+            name, extension = place.plugin.name, place.peer
             block = _missed(place, event) if may_block and name in self._required else ""
-            if extension is not None and event in extension.intercepts:
+            if isinstance(extension, Extension) and event in extension.intercepts:
                 frame = {"event": event, **fields, key: value}
                 value, note, block = await self._ask(extension, frame, value, rewritten, may_block=may_block)
                 notes += [note] if note else []
@@ -127,14 +127,14 @@ class Guards:
         """Name a required guard that nobody may start, whatever it would guard."""
         if not self._required:
             return ""
-        there = {place.plugin.name for place in self._extensions.places}
+        there = {place.plugin.name for place in self._peers.places}
         return next(iter(sorted(self._required - there)), "")
 
 
-def _missed(place: Running, event: str) -> str:
+def _missed(place: Place, event: str) -> str:
     """Say in what a required guard is not there for an event; empty if it is there, or has nothing to say to it."""
-    if place.extension is None and place.guards(event):
+    if place.peer is None and place.guards(event):
         return f"the required guard '{place.plugin.name}' is down: {place.reason or place.health}"
-    if place.extension is not None and not place.extension.intercepts:
+    if place.peer is not None and not place.peer.offer.intercepts:
         return f"the required guard '{place.plugin.name}' has not said yet what it guards"
     return ""

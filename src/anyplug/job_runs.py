@@ -25,6 +25,11 @@ class JobRuns:
         self._tell = tell
         self._running: dict[str, anyio.CancelScope] = {}
 
+    @property
+    def are_under_way(self) -> bool:
+        """Whether any job runs."""
+        return bool(self._running)
+
     async def run(self, call: Call, trail: Trail, work: Callable[[], Awaitable[Result]], *, wait: bool) -> Result:
         """Run a call as a job; without `wait`, say only that it runs. Raises StoreError before anything has run."""
         job = self._jobs.begin(call.tool.name)

@@ -7,9 +7,10 @@ from typing import Any
 import anyio.abc
 import msgspec
 
-from anyplug.extensions import Extensions, Wanted
+from anyplug.formats.contract import Greeting
+from anyplug.formats.workbench.peer import NodePlugin, ReloadWanted
 from anyplug.formats.zot import frames
-from anyplug.formats.zot.extension import Extension, Greeting
+from anyplug.formats.zot.extension import Extension
 from anyplug.interception import Guards
 from anyplug.model import Block, Call, Image, Plugin, Result, Text
 from anyplug.notices import (
@@ -22,9 +23,11 @@ from anyplug.notices import (
     Submitted,
 )
 from anyplug.panels import Panel, Panels
-from anyplug.runtime.program import Spawn
+from anyplug.peers import Peers
+from anyplug.secrecy import Secrecy
 from anyplug.settings import Home, Settings
 from anyplug.store import Store
+from anyplug.surroundings import Start
 
 DEEPEST_CALL = 4  # tools that call tools, as zot has it
 LARGEST_ANSWER = 256 << 10  # bytes of a result that goes back to an extension
@@ -42,39 +45,40 @@ class Live:
         settings: Settings,
         store: Store,
         *,
-        spawn: Spawn,
-        environment: Callable[[Plugin], dict[str, str]],
+        start: Callable[[Plugin], Awaitable[Start]],
+        secrecy: Callable[[Plugin], Secrecy],
         tasks: anyio.abc.TaskGroup,
         changed: Callable[[], None],
         call: CallTool,
+        reload: Callable[[], Awaitable[None]],
         greeting: Greeting,
     ) -> None:
-        """Start nothing yet. `changed` hears that there is something else to call; `call` runs a tool for them."""
+        """Start nothing yet. `changed` hears that there is something else to call.
+
+        For peers that ask, `call` runs a tool and `reload` reads all plugins again.
+        """
         self._tasks = tasks
         self._call = call
+        self._reload = reload
         self._asked: dict[tuple[Extension, str], anyio.CancelScope] = {}  # calls that extensions asked for
         self._listeners: list[Listener] = []
-        self.extensions = Extensions(
+        self.peers = Peers(
             home,
             settings,
             store,
-            spawn=spawn,
-            environment=environment,
+            start=start,
+            secrecy=secrecy,
             tasks=tasks,
             changed=changed,
             said=self._said,
             greeting=greeting,
         )
-        self.guards = Guards(self.extensions, settings)
+        self.guards = Guards(self.peers, settings)
         self.panels = Panels(self._panel_changed)
-
-    async def sync(self, wanted: list[Wanted]) -> None:
-        """Run just these."""
-        await self.extensions.sync(wanted)
 
     def emit(self, event: str, **fields: Any) -> None:
         """Tell all who subscribed to an event, in load order. Each hears events in the order in which they happen."""
-        hearers = [extension for extension in self.extensions.up if event in extension.events]
+        hearers = [peer for peer in self.peers.up if isinstance(peer, Extension) and event in peer.events]
         if hearers:
             given = {key: value for key, value in fields.items() if value is not None}
             for extension in hearers:
@@ -97,8 +101,18 @@ class Live:
     def _panel_changed(self, panel: Panel) -> None:
         self.notice(PanelChanged(panel))
 
-    def _said(self, extension: Extension, frame: msgspec.Struct | None) -> None:
-        """Take what an extension sent unasked; None if it has ended."""
+    def _said(self, peer: Any, frame: msgspec.Struct | None) -> None:
+        """Take what a peer sent unasked; None if it has ended."""
+        if isinstance(peer, Extension):
+            self._extension_said(peer, frame)
+        elif isinstance(frame, ReloadWanted):
+            self._tasks.start_soon(self._reload_for, peer, frame)
+
+    async def _reload_for(self, plugin: NodePlugin, request: ReloadWanted) -> None:
+        await self._reload()
+        plugin.reloaded(request)
+
+    def _extension_said(self, extension: Extension, frame: msgspec.Struct | None) -> None:
         name = extension.plugin.name
         match frame:
             case None:

@@ -1,11 +1,19 @@
 """The nouns of the product: plugins, tools, calls, results. Frozen values, no behaviour, no I/O."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 Level = Literal["error", "warning"]
 State = Literal["new", "approved", "denied", "changed", "disabled", "broken", "shadowed"]
+
+
+class Progress(Protocol):
+    """Hears how far a call is: how much is done, of how much, and what is done now."""
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        """Hear of it."""
+        ...
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -28,6 +36,9 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     program: str  # the absolute path of what runs
     timeout_s: float
     is_async: bool = False  # runs as a job
+    process: str = ""  # which of its plugin's processes has it, if those stay up
+    title: str = ""  # what people read in place of the name, where the format has one
+    output_schema: dict[str, Any] | None = None  # of what a result has in `structured`, where the plugin says it
 
 
 class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,12 +66,25 @@ class Launch(msgspec.Struct, frozen=True):
     arguments: tuple[str, ...] = ()
 
 
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an MCP server is reached: a program that is started, or an address."""
+
+    name: str
+    command: str = ""  # as it is written, references to variables included
+    arguments: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    cwd: str = ""  # empty: the plugin's folder, or the caller's project if the plugin is a file
+    url: str = ""
+    headers: dict[str, str] = {}
+    transport: Literal["", "http", "sse"] = ""  # of an address; empty: what the server understands
+
+
 class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     """A folder that offers tools, as its manifest defines it. Says nothing about trust."""
 
     name: str
     format: str
-    path: str  # the real path of the folder
+    path: str  # the real path of the folder; of a file, where `is_file`
     version: str = ""
     description: str = ""
     permissions: tuple[str, ...] = ()  # what it asks for
@@ -71,7 +95,10 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     instructions: str = ""  # for the person, never for a model
     init: str = ""  # the absolute path of a script that sets the plugin up
     init_timeout_s: float = 0
-    launch: Launch | None = None  # of a plugin that stays up and says by itself what it offers
+    launch: Launch | None = None  # how its program is started, if its manifest says so
+    processes: tuple[str, ...] = ()  # the names of those that stay up and say by themselves what they offer
+    endpoints: tuple[Endpoint, ...] = ()  # the MCP servers that it names, one for each process
+    is_file: bool = False  # it is a part of a file that belongs to another program, and has no folder
     enabled: bool = True  # its own manifest may switch it off
     problems: tuple[Problem, ...] = ()
     found_at: str = ""  # where it was found, if a symlink led to `path`
@@ -80,12 +107,28 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def stays_up(self) -> bool:
         """Whether it runs between calls."""
-        return self.launch is not None
+        return bool(self.processes)
 
     @property
     def is_broken(self) -> bool:
         """Whether its manifest could not be understood."""
         return any(problem.level == "error" for problem in self.problems)
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plugin that stays up registered."""
+
+    tools: tuple[Tool, ...] = ()
+    commands: tuple[Command, ...] = ()
+    events: tuple[str, ...] = ()
+    intercepts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    fault: str = ""  # why it is not up just now; never stored
+
+    @property
+    def must_run(self) -> bool:
+        """Whether it has to be up to see what happens."""
+        return bool(self.events or self.intercepts)
 
 
 class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
@@ -109,11 +152,14 @@ class Audio(msgspec.Struct, frozen=True, tag_field="type", tag="audio"):
 
 
 class Resource(msgspec.Struct, frozen=True, tag_field="type", tag="resource"):
-    """A resource that a server names by its address."""
+    """A resource that a server names by its address: with its text, with its data in base64, or as a mere link."""
 
     uri: str
     mime_type: str = ""
     text: str = ""
+    data: str = ""
+    name: str = ""
+    description: str = ""
 
 
 class File(msgspec.Struct, frozen=True, tag_field="type", tag="file"):
@@ -163,6 +209,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any]
     attachment: str  # who asks
     chain: tuple[str, ...] = ()  # the tools that led to this call, and itself
+    progress: Progress | None = None  # who wants to hear how far it is
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-PREFIXES = ("builtin.", "mcp.")  # only ours and MCP servers' tools begin like this
+PREFIXES = {"builtin.": "", "mcp.": "mcp"}  # only ours and MCP servers' tools begin like this; with whose they are
 
 _CYCLOP = (
     "click right_click type_text press_key move_mouse drag scroll take_screenshot run_applescript "
@@ -31,9 +31,9 @@ HASH_LENGTH = 6
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def reserved_by(name: str) -> str:
-    """Say whose name it is, if a plugin may not have it."""
-    if name.startswith(PREFIXES):
+def reserved_by(name: str, format: str) -> str:
+    """Say whose name it is, if a plugin of this format may not have it."""
+    if any(name.startswith(prefix) and format != owner for prefix, owner in PREFIXES.items()):
         return "a reserved prefix"
     return RESERVED.get(name, "")
 

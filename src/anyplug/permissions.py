@@ -1,7 +1,10 @@
 """The vocabulary of permissions, their tiers, and what a person should be warned of. Pure.
 
-A permission may carry a scope: `filesystem:read:~/notes`, `network:api.example.com:443`, `env:NAME`.
+A permission may carry a scope: `filesystem:read:~/notes`, `network:*:443`, `shell:exec:git`, `env:NAME`. A path that
+is not absolute is one in the project, the folder in which the host runs.
 """
+
+import re
 
 KINDS: dict[str, str] = {
     "filesystem:read": "read files on this machine",
@@ -17,6 +20,18 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "shell": ("shell:exec",),
 }
 HARMLESS = frozenset({"filesystem:read"})  # tier 1: never asks after approval
+WITH_SCOPE = ("filesystem:read", "filesystem:write", "network", "shell:exec", "env")
+LOCAL = "unix"  # the scope of `network` that is not about other machines
+LARGEST_PORT = 65535
+# What people hope for and a grant does not give, because the kernel knows no such thing.
+REALLY = {
+    "clipboard": "opens nothing by itself. A program that reaches the desktop's clipboard needs `shell:exec:PROGRAM` "
+    "(xclip, wl-paste) and `network:unix`",
+    "notifications": "opens nothing by itself. `notify-send` needs `shell:exec:notify-send` and `network:unix`",
+    "network:unix": "reaches every program that listens on this machine: the session bus, key agents, Docker. "
+    "Through some of these it can do whatever you can",
+}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def kind(permission: str) -> str:
@@ -51,5 +66,70 @@ def environment_names(permissions: tuple[str, ...]) -> frozenset[str]:
 def describe(permission: str) -> str:
     """Say in words what a permission allows."""
     known = kind(permission)
-    scope = permission.removeprefix(known).lstrip(":")
-    return (KINDS[known] + (f": {scope}" if scope else "")) if known else "(unknown permission)"
+    if not known:
+        return "(unknown permission)"
+    scope = scope_of(permission)
+    if known != "network" or not scope:
+        return KINDS[known] + (f": {scope}" if scope else "")
+    if scope == LOCAL:
+        return "talk to programs on this machine, by sockets that have a path or a name"
+    host, port = _address(scope)
+    if host in {"", "*"}:
+        return f"talk to port {port} of any machine, over TCP; names are not looked up"
+    return f"talk to {host}" + (f", port {port}" if port else "")
+
+
+def really(permission: str) -> str:
+    """Say what a permission opens, where that is another than its name makes one think; else empty."""
+    return REALLY.get(permission) or REALLY.get(kind(permission) if not scope_of(permission) else "", "")
+
+
+def scope_of(permission: str) -> str:
+    """Give what follows the permission's own name; empty if it is for everything."""
+    return permission.removeprefix(kind(permission)).removeprefix(":")
+
+
+def is_by_host(permission: str) -> bool:
+    """Whether it names machines, which no kernel can hold a program to."""
+    scope = scope_of(permission)
+    return kind(permission) == "network" and scope not in {"", LOCAL} and _address(scope)[0] not in {"", "*"}
+
+
+def fault(permission: str) -> tuple[str, str]:
+    """Say what is wrong with a permission that a person wrote, and how it would be right; empty if nothing is."""
+    if permission in ALIASES:
+        return "", ""
+    known = kind(permission)
+    scope = scope_of(permission)
+    if not known or permission.endswith(":") or (known == "env" and not scope):
+        names = ", ".join(f"{name}:NAME" if name == "env" else name for name in KINDS)
+        return f"there is no permission '{permission}'", f"the known ones are {names}"
+    if scope and known not in WITH_SCOPE:
+        return f"'{known}' has no scope, but '{permission}' gives it one", f"write `{known}`"
+    if known == "network" and scope not in {"", LOCAL}:
+        return _fault_of_address(permission, scope)
+    if known.startswith("filesystem") and scope.startswith("~") and scope[1:2] not in {"", "/"}:
+        return f"'{permission}' names another user's folder by ~", "write the whole path; ~ alone is your own folder"
+    if known == "env" and not _VARIABLE.fullmatch(scope):
+        return f"'{scope}' is no name of an environment variable", "write `env:NAME`"
+    return "", ""
+
+
+def _fault_of_address(permission: str, scope: str) -> tuple[str, str]:
+    host, port = _address(scope)
+    if host in {"", "*"} and not port:
+        return f"'{permission}' names no port", "write `network:*:443`, or `network` for every port"
+    if port == "*":
+        return f"'{permission}' is every port", f"write `network`{'' if host in {'', '*'} else f' or `network:{host}`'}"
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port) <= LARGEST_PORT):
+        return f"'{port}' in '{permission}' is no port", f"a port is a number from 1 to {LARGEST_PORT}"
+    return "", ""
+
+
+def _address(scope: str) -> tuple[str, str]:
+    """Divide HOST:PORT, HOST, *:PORT, PORT or [IPv6]:PORT."""
+    if scope.startswith("["):
+        host, _, port = scope[1:].partition("]")
+        return host, port.removeprefix(":")
+    host, colon, port = scope.rpartition(":")
+    return (host, port) if colon or scope.isdigit() else (scope, "")

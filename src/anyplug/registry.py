@@ -9,6 +9,7 @@ from anyplug import names
 from anyplug.approval import Standing
 from anyplug.digest import printable
 from anyplug.errors import CommandNotFound, PluginNotFound, ToolNotFound
+from anyplug.formats import builtin
 from anyplug.model import Command, Plugin, Problem, State, Tool
 from anyplug.offers import NOT_RUNNING
 
@@ -49,6 +50,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return self.standing.state
 
 
+# The host's own tools, which no list of plugins has.
+OURS = {
+    tool.name: (tool, Entry(plugin=builtin.PLUGIN, standing=Standing(state="approved")))
+    for tool in builtin.PLUGIN.tools
+}
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was found, in order of precedence."""
 
@@ -65,7 +73,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     def tool(self, name: str) -> tuple[Tool, Entry]:
         """Find a tool by any of its names; raises ToolNotFound."""
-        found = self.owners.get(name) or self.owners.get(self.aliases.get(name, ""))
+        full = self.aliases.get(name, name)
+        found = self.owners.get(name) or self.owners.get(full) or OURS.get(full)
         if found is None:
             known = {**self.owners, **self.aliases}
             raise ToolNotFound(printable(name), _similar(name, known), self._why_not(name))
@@ -88,13 +97,33 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
                 return entry
         raise PluginNotFound(name, _similar(name, [entry.plugin.name for entry in self.entries]))
 
+    def compared_to(self, before: "Snapshot") -> str:
+        """Say in a few lines what there is now, and what is another than it was."""
+        now, then = set(self.owners), set(before.owners)
+        waiting = [entry.name for entry in self.entries if entry.state in {"new", "changed"}]
+        facts = {
+            "New tools": sorted(now - then),
+            "Tools that are gone": sorted(then - now),
+            "Plugins that wait for a person's approval": waiting,
+            "Plugins that could not be loaded": self._broken,
+        }
+        there = f"{_count(len(self.entries), 'plugin')}, {_count(len(self.callable_tools), 'tool')}."
+        return "\n".join([there, *(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)])
+
+    @property
+    def _broken(self) -> list[str]:
+        return [entry.plugin.name for entry in self.entries if entry.state == "broken" or entry.is_down]
+
     def _why_not(self, name: str) -> str:
         """Say why a name that people may expect leads nowhere."""
         plugins = [tool.plugin for tool, _ in self.owners.values() if tool.own_name == name]
         if plugins:
             return f"several plugins have one: {', '.join(f'{plugin}/{name}' for plugin in plugins)}"
-        broken = [entry.plugin.name for entry in self.entries if entry.state == "broken" or entry.is_down]
-        return f"these plugins could not be loaded: {', '.join(broken)}" if broken else ""
+        return f"these plugins could not be loaded: {', '.join(self._broken)}" if self._broken else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _similar(name: str, known: Iterable[str]) -> list[str]:
@@ -134,12 +163,12 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
         entries.append(entry)
         owners.update((tool.name, (tool, entry)) for tool in tools)
         commands.update((command.name.lower(), (command, entry)) for command in free_commands)
-    model_names = _model_names(owners)
+    model_names = _model_names(OURS | owners)
     return Snapshot(
         entries=tuple(entries),
         owners=owners,
         model_names=model_names,
-        aliases=_aliases(owners, model_names),
+        aliases=_aliases(OURS | owners, model_names),
         commands=commands,
     )
 
@@ -148,11 +177,13 @@ def _free_tools(plugin: Plugin, owners: dict[str, tuple[Tool, Entry]]) -> tuple[
     """Keep the tools whose names are free, and say of each other one who has its name."""
     free: list[Tool] = []
     problems: list[Problem] = []
+    mine: set[str] = set()
     for tool in plugin.tools:
-        owner = owners.get(tool.name)
-        taken_by = names.reserved_by(tool.name) or (f"plugin '{owner[0].plugin}'" if owner else "")
+        owner = plugin.name if tool.name in mine else owners[tool.name][0].plugin if tool.name in owners else ""
+        taken_by = names.reserved_by(tool.name, plugin.format) or (f"plugin '{owner}'" if owner else "")
         if not taken_by:
             free.append(tool)
+            mine.add(tool.name)
             continue
         problems.append(
             Problem(
@@ -197,8 +228,11 @@ def _model_names(owners: dict[str, tuple[Tool, Entry]]) -> dict[str, str]:
 def _aliases(owners: dict[str, tuple[Tool, Entry]], model_names: dict[str, str]) -> dict[str, str]:
     bare = Counter(tool.own_name for tool, _ in owners.values())
     aliases: dict[str, str] = {}
+    for full, (tool, entry) in owners.items():
+        aliases.setdefault(f"{tool.plugin}/{tool.own_name}", full)  # ours come first, whatever a plugin is called
+        if len(entry.plugin.endpoints) == 1:  # the only server of its plugin need not be named
+            aliases.setdefault(f"{tool.plugin}/{tool.own_name.removeprefix(f'{tool.process}.')}", full)
     for full, (tool, _) in owners.items():
-        aliases[f"{tool.plugin}/{tool.own_name}"] = full
         aliases.setdefault(model_names[full], full)
         if bare[tool.own_name] == 1:
             aliases.setdefault(tool.own_name, full)

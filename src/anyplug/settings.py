@@ -2,26 +2,68 @@
 
 `settings.toml` lies in the home folder:
 
-    namespaces = true            # a private /tmp for each call, where the kernel can
+    namespaces = true            # namespaces of their own for plugins, where the kernel can
+    confinement = "on"           # on | off: whether plugins are held to their permissions
+
+    [mcp]
+    cursor = "~/.cursor/mcp.json"    # MCP servers that another program is set up with, as a plugin of this name
+
+    [http]
+    origins = ["https://agents.example.org"]    # pages that may use `serve --http` from a browser
+    calls = 64                   # that may be under way at once; see `HttpSettings`
+
+    [policy]
+    fail_mode = "closed"         # closed | open: what it means if policies cannot decide about a call
+    program = ""                 # a `cupcake` that decides in place of the built-in engine
+    timeout_s = 5                # for one decision of that program
+    self_protection = true       # refuse agents that change policies, or what is ours
+    signals = true               # run the signals that policies ask for
+    trusted = ["~/work/shop"]    # projects whose own signals may run for the tools of plugins
+    record_days = 7              # of calls that policies decided about, for `policy replay`; 0: none are kept
 
     [plugins.NAME]
     arguments = "strict"         # strict | warn | off: what a violation of the schema does
     timeout_s = 60               # for each call of this plugin's tools
     max_output_bytes = 1048576
+    max_output_chars = 500000    # of a Workbench plugin's text
     hello_s = 10                 # how long an extension may take to say hello
     guard = "required"           # optional | required: whether calls that it guards are refused while it is down
     on_silence = "closed"        # open | closed: what it means if it does not answer about a call in time
+
+    [plugins.NAME.limits]
+    memory = 8589934592          # bytes; see `Limits`
+
+    [profiles.NAME]
+    plugins = ["weather"]        # what an agent sees that is connected with this profile
+    tools = ["weather.*"]
+    surface = "all"              # all | search | auto: every tool, or three to find and call the others
 """
 
 import os
 import sys
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from anyplug.errors import ConfigError
+from anyplug.places import home_path, usual_path
 
 Arguments = Literal["strict", "warn", "off"]
+Count = Annotated[int, msgspec.Meta(gt=0)]
+Amount = Annotated[float, msgspec.Meta(gt=0)]
+Surface = Literal["all", "search", "auto"]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much a plugin may use, where it is another than usual."""
+
+    memory: int | None = None  # bytes
+    processes: int | None = None
+    open_files: int | None = None
+    cpu_s: int | None = None
+    file_size: int | None = None  # bytes
+    disk: int | None = None  # bytes
+    tmp: int | None = None  # bytes
 
 
 class PluginSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,16 +72,64 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     arguments: Arguments | None = None
     timeout_s: float | None = None
     max_output_bytes: int | None = None
+    max_output_chars: int | None = None
     hello_s: float | None = None
     guard: Literal["optional", "required"] = "optional"
     on_silence: Literal["open", "closed"] = "open"
+    limits: Limits = Limits()
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who may come in over HTTP, and how much at once."""
+
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    max_request_bytes: Count = 4_194_304  # arguments with a file in them fit; MCP's own SDK has the same
+    requests_per_s: Amount = 200.0  # of one client; no agent works that fast, and a loop that runs wild is faster
+    calls: Count = 128  # each may be a process
+    calls_per_client: Count = 32  # so that four have to run wild before others wait
+    streams: Count = 128  # each is a connection, and an agent has one or two
+    sessions: Count = 256  # of one profile; each is a task and some buffers
+    session_idle_s: Amount = 1800.0  # people pause; a client that comes back later has to begin anew
+    receive_s: Amount = 30.0  # for a whole request; whoever is slower may be doing it on purpose
+    grace_s: Amount = 10.0  # for calls under way when the server ends; service managers wait longer
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an agent sees that is connected with this profile. Empty means: everything."""
+
+    plugins: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()  # patterns, as shells have them
+    surface: Surface = "auto"
+
+
+class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How policies hold."""
+
+    fail_mode: Literal["closed", "open"] = "closed"
+    program: str = ""
+    timeout_s: float = 5.0
+    self_protection: bool = True
+    signals: bool = True
+    trusted: tuple[str, ...] = ()
+    record_days: int = 7
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`settings.toml`."""
 
     namespaces: bool = True
+    confinement: Literal["on", "off"] = "on"
+    mcp: dict[str, str] = {}
+    http: HttpSettings = HttpSettings()
+    policy: PolicySettings = PolicySettings()
     plugins: dict[str, PluginSettings] = {}
+    profiles: dict[str, Profile] = {}
+
+    @property
+    def is_confining(self) -> bool:
+        """Whether plugins are held to their permissions; the environment has the last word."""
+        return os.environ.get("ANYPLUG_CONFINEMENT", self.confinement) != "off"
 
     def of(self, plugin: str) -> PluginSettings:
         """Give one plugin's settings."""
@@ -57,7 +147,11 @@ class Home:
         self.plugins = os.path.join(self.path, "plugins")
         self.store = os.path.join(self.path, "anyplug.db")
         self.settings = os.path.join(self.path, "settings.toml")
+        self.secrets = os.path.join(self.path, "secrets.json")
+        self.http_token = os.path.join(self.path, "http-token")
         self.bin = os.path.join(self.path, "bin")
+        self.backups = os.path.join(self.path, "backups")
+        self.connections = os.path.join(self.path, "connections")
 
     def data(self, plugin: str) -> str:
         """Give the folder in which a plugin keeps its data."""
@@ -74,6 +168,14 @@ class Home:
     def log(self, plugin: str) -> str:
         """Give the path of a plugin's log."""
         return os.path.join(self.path, "logs", f"{plugin}.log")
+
+    def settings_stamp(self) -> tuple[int, int, int] | None:
+        """Give what is another when `settings.toml` is; None if there is no such file."""
+        try:
+            found = os.stat(self.settings)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
 
     def read_settings(self) -> Settings:
         """Read `settings.toml`; raises ConfigError if it cannot be understood."""
@@ -96,15 +198,12 @@ class Home:
 
 def find_home(given: str | os.PathLike[str] | None = None) -> Home:
     """Find the home folder: as given, else $ANYPLUG_HOME, else the platform's data folder."""
-    if given:
-        return Home(os.fspath(given))
-    if from_environment := os.environ.get("ANYPLUG_HOME"):
-        return Home(from_environment)
-    if sys.platform == "darwin":
-        return Home("~/Library/Application Support/anyplug")
-    if sys.platform == "win32":
-        return Home(os.path.join(os.environ.get("LOCALAPPDATA", "~"), "anyplug"))
-    return Home(os.path.join(os.environ.get("XDG_DATA_HOME") or "~/.local/share", "anyplug"))
+    return Home(home_path(os.fspath(given) if given else ""))
+
+
+def usual_home() -> Home:
+    """Give the home folder where nobody names another: the platform's data folder."""
+    return Home(usual_path())
 
 
 def standard_roots(home: Home, folder: str) -> list[str]:

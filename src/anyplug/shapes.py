@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from anyplug import permissions
-from anyplug.model import Plugin, Problem, Result, Tool
+from anyplug.model import Endpoint, Plugin, Problem, Result, Tool
 from anyplug.registry import Entry, Snapshot
 
 if TYPE_CHECKING:  # some need an event loop, all cost start-up, and looking at plugins needs none of them
     from anyplug.audit import Numbered
+    from anyplug.chains import ChainOutcome
     from anyplug.commands import CommandOutcome
-    from anyplug.extensions import Running
     from anyplug.jobs import Job
     from anyplug.notices import Note
+    from anyplug.peers import Place
+    from anyplug.protection import Protection
+
+HEALTHS = ("running", "idle", "restarting", "given_up")  # from well to worst
 
 
 def result_shape(result: Result) -> dict[str, Any]:
@@ -33,13 +37,29 @@ def result_shape(result: Result) -> dict[str, Any]:
     }
 
 
+def warnings_of(result: Result) -> list[str]:
+    """Give what a person should hear about a call; a plugin's own metadata may hold something else there."""
+    said = result.metadata.get("warnings")
+    return [str(warning) for warning in said] if isinstance(said, list) else []
+
+
+def chain_shape(outcome: "ChainOutcome") -> dict[str, Any]:
+    """Give how a chain ended."""
+    return {
+        "success": outcome.success,
+        "failed_at": outcome.failed_at,
+        "error": outcome.error,
+        "steps": [result_shape(result) for result in outcome.steps],
+    }
+
+
 def problem_shape(problem: Problem) -> dict[str, Any]:
     """Give a problem."""
     return {"code": problem.code, "message": problem.message, "hint": problem.hint, "level": problem.level}
 
 
-def entry_shape(entry: Entry) -> dict[str, Any]:
-    """Give a plugin as `list` shows it."""
+def entry_shape(entry: Entry, health: str = "idle") -> dict[str, Any]:
+    """Give a plugin as `list` shows it; `health` is that of what stays up."""
     plugin = entry.plugin
     return {
         "name": plugin.name,
@@ -48,7 +68,7 @@ def entry_shape(entry: Entry) -> dict[str, Any]:
         "description": plugin.description,
         "path": plugin.path,
         "state": entry.state,
-        "health": "idle",
+        "health": health,
         "tier": plugin.tier,
         "tools": [tool.name for tool in entry.tools],
         "commands": [command.name for command in entry.commands],
@@ -85,9 +105,17 @@ def config_shape(plugin: Plugin, values: dict[str, Any]) -> list[dict[str, Any]]
     ]
 
 
-def process_shape(place: "Running") -> dict[str, Any]:
-    """Give how a plugin that stays up is doing."""
-    session = place.extension.session if place.extension is not None else None
+def process_shape(places: "list[Place]") -> dict[str, Any]:
+    """Give how a plugin that stays up is doing; of one with several processes, how the worst of them does, and each."""
+    shapes = [_place_shape(place) for place in places]
+    if len(shapes) == 1:
+        return shapes[0]
+    worst = max(shapes, key=lambda shape: HEALTHS.index(shape["health"]))
+    return {**worst, "processes": {place.process: shape for place, shape in zip(places, shapes, strict=True)}}
+
+
+def _place_shape(place: "Place") -> dict[str, Any]:
+    session = place.peer.session if place.peer is not None else None
     return {
         "health": place.health,
         "reason": place.reason,
@@ -97,6 +125,20 @@ def process_shape(place: "Running") -> dict[str, Any]:
         "frames": dict(session.counts.frames) if session else {},
         "malformed": session.counts.malformed + session.counts.too_long if session else 0,
         "stderr_tail": session.stderr_end if session else "",
+    }
+
+
+def server_shape(endpoint: Endpoint) -> dict[str, Any]:
+    """Give how an MCP server is reached, without what looks like a secret; of headers only the names."""
+    from anyplug import environment  # its patterns take milliseconds to compile
+
+    return {
+        "name": endpoint.name,
+        "command": environment.masked_words([endpoint.command, *endpoint.arguments]) if endpoint.command else None,
+        "cwd": endpoint.cwd or None,
+        "environment": environment.masked_variables(endpoint.environment),
+        "url": environment.masked_url(endpoint.url) if endpoint.url else None,
+        "headers": sorted(endpoint.headers),
     }
 
 
@@ -128,8 +170,18 @@ def command_shape(outcome: "CommandOutcome", notes: "list[Note]") -> dict[str, A
     }
 
 
+def confinement_shape(held_by: "Protection | None") -> dict[str, Any] | None:
+    """Give what holds a plugin; of one that cannot run, nothing."""
+    return None if held_by is None else msgspec.to_builtins(held_by)
+
+
 def show_shape(
-    entry: Entry, values: dict[str, Any], variables: dict[str, str], digest: str, process: dict[str, Any] | None = None
+    entry: Entry,
+    values: dict[str, Any],
+    variables: dict[str, str],
+    digest: str,
+    process: dict[str, Any] | None = None,
+    held_by: "Protection | None" = None,
 ) -> dict[str, Any]:
     """Give everything about one plugin."""
     plugin = entry.plugin
@@ -142,12 +194,14 @@ def show_shape(
         "found_at": plugin.found_at,
         "changes": list(entry.standing.changes),
         "permissions": {"asked": list(plugin.permissions), "granted": list(entry.standing.granted)},
+        "confinement": confinement_shape(held_by),
         "config": config_shape(plugin, values),
         "instructions": plugin.instructions,
         "environment_withheld": list(environment.divide(variables, names).withheld),
         "digest": digest,
         "process": process,
         "registrations": registration_shapes(entry) if plugin.stays_up else [],
+        **({"servers": [server_shape(endpoint) for endpoint in plugin.endpoints]} if plugin.endpoints else {}),
     }
 
 

@@ -53,6 +53,13 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         return self.location if self._is_address else os.path.abspath(os.path.expanduser(self.location))
 
     @property
+    def folder_name(self) -> str:
+        """The name of the folder that it names: what a plugin is called whose format has no other name for it."""
+        inside = os.path.normpath(self.subdir) if self.subdir else "."
+        path = self.lasting_location if inside == "." else inside
+        return re.split(r"[/:]" if self._is_address else "/", path.rstrip("/"))[-1].removesuffix(".git")
+
+    @property
     def shown(self) -> str:
         """What a message says of it: all but a password in the address."""
         place = _PASSWORD.sub("", self.location)

@@ -5,7 +5,6 @@ Several processes use one database: WAL, and whoever writes takes the write lock
 
 import os
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,30 +12,32 @@ from anyplug.errors import StoreError
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterator
 
-VERSION = 1  # of the tables below
+VERSION = 2  # of the tables below
 BUSY_S = 5.0  # how long to wait for another process's write, which takes microseconds
 
 TABLES = (
     "CREATE TABLE approvals (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE disabled (path TEXT PRIMARY KEY) WITHOUT ROWID",
-    # Counts decisions, so that whoever keeps them in memory need not read them again after every call's record.
+    # How many there were, as their mark has it: whoever keeps them in memory looks at that.
     "CREATE TABLE decisions (count INTEGER NOT NULL)",
     "INSERT INTO decisions VALUES (0)",
-    *(
-        f"CREATE TRIGGER {table}_{event} AFTER {event} ON {table} BEGIN UPDATE decisions SET count = count + 1; END"
-        for table in ("approvals", "disabled")
-        for event in ("INSERT", "DELETE")
-    ),
     "CREATE TABLE digests (path TEXT PRIMARY KEY, reading BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE registrations (path TEXT PRIMARY KEY, digest TEXT NOT NULL, record BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE installs (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
     """CREATE TABLE jobs (id TEXT PRIMARY KEY, tool TEXT NOT NULL, state TEXT NOT NULL, started REAL NOT NULL,
     ended REAL, result BLOB, host TEXT NOT NULL, cancel INTEGER NOT NULL DEFAULT 0)""",
-    "CREATE TABLE pending (call TEXT PRIMARY KEY, host TEXT NOT NULL, record BLOB NOT NULL) WITHOUT ROWID",
     """CREATE TABLE audit (number INTEGER PRIMARY KEY AUTOINCREMENT, call TEXT NOT NULL, record BLOB NOT NULL,
     previous TEXT NOT NULL, hash TEXT NOT NULL)""",
-    "CREATE TRIGGER call_ended AFTER INSERT ON audit BEGIN DELETE FROM pending WHERE call = NEW.call; END",
+    "CREATE INDEX audit_calls ON audit (call)",
+)
+FROM_1 = (
+    *(f"DROP TRIGGER {table}_{event}" for table in ("approvals", "disabled") for event in ("INSERT", "DELETE")),
+    "UPDATE decisions SET count = 0",
+    "DROP TRIGGER call_ended",
+    "DROP TABLE pending",
+    "CREATE INDEX audit_calls ON audit (call)",
 )
 
 
@@ -45,16 +46,10 @@ class Store:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.journals = os.path.join(os.path.dirname(path), "journal")  # what is not in the database yet
         self._lock = threading.RLock()  # a reload in a thread and a call on the loop share the connection
         self._connection: sqlite3.Connection | None = None
         self._failures: tuple[type[Exception], ...] = ()  # SQLite's, once it is imported
-        self._functions: dict[str, Callable[..., Any]] = {}
-
-    def define(self, name: str, function: Callable[[str, bytes], str]) -> None:
-        """Let statements use a function of two arguments."""
-        self._functions[name] = function
-        if self._connection is not None:
-            self._connection.create_function(name, 2, function, deterministic=True)
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         """Read rows; none if there is no database yet. Raises StoreError."""
@@ -76,11 +71,6 @@ class Store:
             except self._failures as error:
                 raise self._failed(error) from error
 
-    def version(self) -> int:
-        """Give a number that is another one as soon as another connection has written."""
-        rows = self.rows("PRAGMA data_version")
-        return int(rows[0][0]) if rows else 0
-
     @contextmanager
     def writing(self) -> "Iterator[sqlite3.Connection]":
         """Write in one transaction, alone from its first look to its end. Raises StoreError."""
@@ -90,10 +80,11 @@ class Store:
                 connection.execute("BEGIN IMMEDIATE")
                 try:
                     yield connection
+                    connection.execute("COMMIT")
                 except BaseException:
-                    connection.execute("ROLLBACK")
+                    if connection.in_transaction:  # a full disk has ended it already
+                        connection.execute("ROLLBACK")
                     raise
-                connection.execute("COMMIT")
             except self._failures as error:
                 raise self._failed(error) from error
 
@@ -129,8 +120,6 @@ class Store:
 
     def _set_up(self, connection: "sqlite3.Connection") -> None:
         connection.execute("PRAGMA synchronous = NORMAL")
-        for name, function in self._functions.items():
-            connection.create_function(name, 2, function, deterministic=True)
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == VERSION:
             return
@@ -140,11 +129,26 @@ class Store:
             )
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
-        if connection.execute("PRAGMA user_version").fetchone() == (0,):  # nobody was faster
-            for statement in TABLES:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()  # somebody may have been faster
+        if version == 1:
+            self._keep_pending(connection)
+        for statement in {0: TABLES, 1: FROM_1}.get(version, ()):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {max(version, VERSION)}")
         connection.execute("COMMIT")
+
+    def _keep_pending(self, connection: "sqlite3.Connection") -> None:
+        """Move what version 1 kept of calls under way to journals, in the names of the hosts that run them."""
+        from anyplug import journal  # listing plugins needs none, and few databases are so old
+
+        noted: dict[str, list[bytes]] = {}
+        for host, record in connection.execute("SELECT host, record FROM pending"):
+            noted.setdefault(host, []).append(record)
+        try:
+            for host, records in noted.items():
+                journal.write_for(host, self.journals, records)
+        except OSError as error:
+            raise StoreError(f"cannot write to {self.journals}: {error.strerror}", "check the folder") from error
 
     def _failed(self, error: Exception) -> StoreError:
         return StoreError(

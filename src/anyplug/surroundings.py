@@ -1,18 +1,56 @@
 """What formats may use of the host: a plugin's environment, programs that run with a log, peers that stay up."""
 
+import functools
 import os
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
 
 from anyplug import environment, logs, permissions
 from anyplug.approval import Standing
 from anyplug.catalog import Catalog
+from anyplug.confinement import Confinement, Room
 from anyplug.formats import table
 from anyplug.formats.contract import Surroundings
+from anyplug.formats.oneshot import make_folder
 from anyplug.model import Plugin
-from anyplug.runtime.program import Finished, Program, Run
+from anyplug.runtime.program import Finished, PrivateTmp, Program, Purpose, Run, Spawn
 from anyplug.runtime.runner import Runner
 from anyplug.runtime.toolchain import link_programs
+from anyplug.secrecy import Secrecies
+
+T = TypeVar("T")
+
+TEMPORARY = frozenset({"TMPDIR", "TEMP", "TMP"})  # where programs are told to keep temporary files
+
+
+class _Made(NamedTuple):
+    """Surroundings, and what they were made of."""
+
+    standing: Standing
+    has_variables: bool  # granted by name
+    stamp: Any  # of the secrets that are stored
+    around: Surroundings
+
+
+class Users:
+    """A user's environment, and what was made of it for each plugin."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self.variables = variables
+        self.made: dict[str, _Made] = {}
+
+
+class Start(msgspec.Struct, frozen=True):
+    """How a process of a plugin that stays up is started; `release` when it has ended."""
+
+    environment: dict[str, str]
+    spawn: Spawn
+    release: Callable[[], None]
 
 
 class Provisions:
@@ -22,51 +60,131 @@ class Provisions:
         self,
         catalog: Catalog,
         runner: Runner,
+        confinement: Confinement,
+        secrecies: Secrecies,
+        users: Users,
         *,
-        peer: Callable[[Plugin], Awaitable[Any]],
+        reach: Callable[[Plugin, str], Awaitable[Any]],
+        reload: Callable[[str], Awaitable[str]],
         tell: Callable[[str], None],
     ) -> None:
-        """`peer` gives the running process of a plugin that stays up; `tell` hears of long work."""
+        """`users` has the environment of whoever brings none along.
+
+        `reach` gives a process of a plugin that stays up; `reload` reads them again; `tell` hears of long work.
+        """
         self._catalog = catalog
         self._runner = runner
-        self._peer = peer
+        self._confinement = confinement
+        self._secrecies = secrecies
+        self._reach = reach
+        self._reload = reload
         self._tell = tell
-        self._made: dict[str, tuple[Standing, Surroundings]] = {}
+        self._users = users
         self._linked = False
+        self._keyring = anyio.CapacityLimiter(1)  # one question at a time
 
-    def of(self, plugin: Plugin, standing: Standing) -> Surroundings:
-        """Give what a plugin's format may use."""
-        known = self._made.get(plugin.path)
-        if known is not None and known[0] is standing:
-            return known[1]
+    def of(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
+        """Give what a plugin's format may use, for a caller with an environment of its own if `users` is given."""
+        users = users or self._users
+        known = users.made.get(plugin.path)
+        if known is not None and known.standing is standing and self._stamp(known.has_variables) == known.stamp:
+            return known.around
+        has_variables = bool(permissions.environment_names(standing.granted))
+        stamp = self._stamp(has_variables)
         around = Surroundings(
             home=self._catalog.home,
             settings=self._catalog.settings.of(plugin.name),
-            environment=self.variables(plugin, standing),
-            run=self._logged(plugin),
-            private_tmp=self._runner.private_tmp,
+            environment=self.variables(plugin, standing, users),
+            run=self._logged(plugin, standing),
+            private_tmp=self._private_tmp(plugin, standing),
+            conceal=self._secrecies.of(plugin).text,
             tell=self._tell,
-            peer=self._peer,
+            reach=self._reach,
+            reload=self._reload,
         )
-        self._made[plugin.path] = (standing, around)
+        users.made[plugin.path] = _Made(standing, has_variables, stamp, around)
         return around
 
-    def variables(self, plugin: Plugin, standing: Standing) -> dict[str, str]:
-        """Give the environment of a plugin's programs."""
+    async def ready(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
+        """Give the same as `of`; what waits for a keyring to be unlocked waits in a thread."""
+        return await self._in_turn(standing, functools.partial(self.of, plugin, standing, users))
+
+    async def _in_turn(self, standing: Standing, work: Callable[[], T]) -> T:
+        """Do something that may wait for a keyring; what asks for none of it does not wait, and is no thread's work."""
+        if not permissions.environment_names(standing.granted):
+            return work()
+        self._link()
+        return await anyio.to_thread.run_sync(work, limiter=self._keyring)
+
+    def _stamp(self, has_variables: bool) -> Any:
+        """Give what changes with the secrets that are stored; nothing for a plugin that none can be given to."""
+        return self._catalog.secrets.stamp() if has_variables else None
+
+    def variables(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> dict[str, str]:
+        """Give the environment of a plugin's programs; raises SecretsUnusable if a secret of it cannot be had."""
+        self._link()
+        names = permissions.environment_names(standing.granted)
+        users = users or self._users
+        self._secrecies.of(plugin, standing.granted).look(users.variables)  # before anything of it is given away
+        stored = self._catalog.secrets.values(plugin, names) if names else {}
+        given = environment.divide({**users.variables, **stored}, names).given
+        variables = table.BY_NAME[plugin.format].environment(plugin, self._catalog.home, given, names)
+        return variables | self._runner.environment
+
+    def _link(self) -> None:
         if not self._linked:
             link_programs(self._catalog.home.bin)
             self._linked = True
-        names = permissions.environment_names(standing.granted)
-        users = environment.divide(os.environ, names).given
-        variables = table.BY_NAME[plugin.format].environment(plugin, self._catalog.home, users, names)
-        return variables | self._runner.environment
 
-    def _logged(self, plugin: Plugin) -> Run:
-        """Run programs with what they say on stderr kept in the plugin's log."""
-        path = self._catalog.home.log(plugin.name)
+    async def start(self, plugin: Plugin, standing: Standing) -> Start:
+        """Give what a process that stays up is started with; raises NotEnforceable."""
+        # First: it makes the folder of programs that a room shows.
+        variables = await self._in_turn(standing, functools.partial(self.variables, plugin, standing))
+        room = await self._confinement.enter(plugin, standing)
+        return Start(self._inside(room, plugin, variables), room.spawn, lambda: self._confinement.leave(room))
+
+    def _inside(self, room: Room, plugin: Plugin, variables: dict[str, str]) -> dict[str, str]:
+        """Name a folder for temporary files that can be written to: the user's own is not, in a room."""
+        if room.confined is None or (room.has_own_tmp and TEMPORARY.isdisjoint(variables)):
+            return variables
+        kept = {name: value for name, value in variables.items() if name not in TEMPORARY}
+        if room.has_own_tmp:
+            return kept
+        folder = os.path.join(self._catalog.home.cache(plugin.name), "tmp")
+        make_folder(folder)
+        return kept | {"TMPDIR": folder}
+
+    def _private_tmp(
+        self, plugin: Plugin, standing: Standing
+    ) -> Callable[[str, Purpose], AbstractAsyncContextManager[PrivateTmp]]:
+        @asynccontextmanager
+        async def given(name: str, purpose: Purpose) -> AsyncIterator[PrivateTmp]:
+            room = await self._confinement.enter(plugin, standing, purpose)
+            try:
+                async with self._runner.private_tmp(name, has_own=room.has_own_tmp) as tmp:
+                    yield tmp
+            finally:
+                self._confinement.leave(room)
+
+        return given
+
+    def _logged(self, plugin: Plugin, standing: Standing) -> Run:
+        """Run programs confined, with what they say on stderr kept in the plugin's log."""
+        path, secrecy = self._catalog.home.log(plugin.name), self._secrecies.of(plugin)
 
         async def run(program: Program) -> Finished:
-            finished = await self._runner(program)
+            room = await self._confinement.enter(plugin, standing, program.purpose)
+            try:
+                inside = self._inside(room, plugin, program.env)
+                if inside is not program.env:
+                    program = msgspec.structs.replace(program, env=inside)
+                finished = await self._runner(program, room.spawn)
+            finally:
+                self._confinement.leave(room)
+            if finished.stderr:
+                is_cut = len(finished.stderr) >= program.max_stderr
+                shown = secrecy.data(finished.stderr, is_cut=is_cut)  # here, because formats quote only a part of it
+                finished = msgspec.structs.replace(finished, stderr=shown)
             if finished.stderr or finished.exit_code != 0:
                 heading = f"{os.path.basename(program.argv[0])} {finished.ending}"
                 if finished.exit_code is not None:

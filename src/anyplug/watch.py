@@ -11,16 +11,21 @@ from anyplug.registry import Entry, Snapshot
 
 STEP_MS = 10  # how long a burst must pause to be over
 DEBOUNCE_MS = 200  # how long a burst may last
-LOOK_AGAIN_MS = 3_000  # for roots that do not exist yet
+DECIDED_MS = 500  # between looks whether somebody decided something, and for roots that do not exist yet
+LOOK_AGAIN_MS = 3_000  # after something went wrong
 
 
 async def changes(catalog: Catalog, current: Callable[[], Snapshot], stop: anyio.Event) -> AsyncIterator[None]:
     """Yield each time something happened that the snapshot should know of, until `stop`.
 
-    The watching thread cannot be cancelled, only stopped: who cancels without stopping waits for LOOK_AGAIN_MS.
+    The watching thread cannot be cancelled, only stopped: who cancels without stopping waits for DECIDED_MS.
     """
     from watchfiles import awatch  # 52 ms, and only a host that stays up watches
 
+    decisions = catalog.approvals.mark
+    seen = decisions.size()
+    stamp = catalog.home.settings_stamp()
+    was_blind = False  # whether something may have changed between the last look and the watch that was set after it
     while not stop.is_set():
         watched = _folders(catalog, current())
         try:
@@ -28,19 +33,27 @@ async def changes(catalog: Catalog, current: Callable[[], Snapshot], stop: anyio
                 *watched,
                 step=STEP_MS,
                 debounce=DEBOUNCE_MS,
-                rust_timeout=LOOK_AGAIN_MS,
+                rust_timeout=DECIDED_MS,
                 yield_on_timeout=True,
                 stop_event=stop,
                 ignore_permission_denied=True,
             ):
+                if was_blind or decisions.size() != seen:
+                    was_blind, seen = False, decisions.size()
+                    yield
                 if batch and _matters({path for _, path in batch}, catalog, current()):
                     yield
-                if _folders(catalog, current()) != watched:
+                if (now := catalog.home.settings_stamp()) != stamp:  # it has profiles, which can change at any time
+                    stamp = now
                     yield
+                if _folders(catalog, current()) != watched or _file_has_changed(catalog, current()):
+                    yield
+                    was_blind = True
                     break
         except (OSError, RuntimeError):  # a folder went away just now, or the machine has no more watches to give
             await anyio.sleep(LOOK_AGAIN_MS / 1000)
             yield
+            was_blind = True
 
 
 def _folders(catalog: Catalog, snapshot: Snapshot) -> list[str]:
@@ -77,6 +90,14 @@ def _has_changed(entry: Entry, catalog: Catalog) -> bool:
         return not before or catalog.digest(entry.plugin).value != before
     except OSError:
         return True
+
+
+def _file_has_changed(catalog: Catalog, snapshot: Snapshot) -> bool:
+    """Whether a file that holds an approved plugin has another one in it; such files lie in folders full of others."""
+    return any(
+        entry.plugin.is_file and entry.state == "approved" and _has_changed(entry, catalog)
+        for entry in snapshot.entries
+    )
 
 
 def _parents(path: str) -> list[str]:

@@ -10,20 +10,19 @@ import msgspec
 from anyplug import schema
 from anyplug.errors import CODES, ToolNotFound, UsageError
 from anyplug.formats.attachments import LARGEST_INPUT
-from anyplug.frontends.cli import render
+from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
-from anyplug.model import File, Result, Text, Tool
-from anyplug.shapes import result_shape
+from anyplug.model import Block, File, Result, Text
+from anyplug.shapes import result_shape, warnings_of
 
 if TYPE_CHECKING:
-    from anyplug.gate import Answer, Attachment, Question
+    from anyplug.gate import Attachment
     from anyplug.host import Host
 
-ANSWERS: dict[str, "Answer"] = {"y": "once", "yes": "once", "r": "attachment", "a": "always"}
 
-
-def _call(parser: Parser) -> Command:
+def add_call(parser: Parser) -> None:
+    """Add what names a tool and its arguments."""
     parser.add_argument("tool", metavar="TOOL", help="the tool's name")
     parser.add_argument(
         "words",
@@ -33,6 +32,10 @@ def _call(parser: Parser) -> Command:
         help="an argument, typed by the tool's schema; a file is named by its path; a list may be repeated",
     )
     parser.add_argument("--args", metavar="JSON", help="all arguments as a JSON object, or - for standard input")
+
+
+def _call(parser: Parser) -> Command:
+    add_call(parser)
     parser.add_argument("--yes", action="store_true", help="answer yes where a plugin of tier 2 asks")
     return call
 
@@ -43,35 +46,36 @@ COMMANDS = {"call": _call}
 def call(session: Session) -> int:
     """Call a tool and print what it gave."""
     options = session.options
+    if (resident := session.attach(yes=options.yes)) is not None:
+        with resident:
+            schema = resident.schema_of(options.tool) if options.words else None
+            return report(session, resident.call(options.tool, arguments(options.words, options.args, schema)))
 
     async def work(host: "Host") -> int:
-        attachment = terminal_attachment(session)
         try:
-            tool = host.snapshot.tool(options.tool)[0]
+            schema = host.snapshot.tool(options.tool)[0].input_schema
         except ToolNotFound:
-            tool = None  # the call itself says so, and is recorded
-        result = await host.call(options.tool, arguments(options.words, options.args, tool), attachment=attachment)
-        return report(session, result)
+            schema = None  # the call itself says so, and is recorded
+        given = arguments(options.words, options.args, schema)
+        return report(session, await host.call(options.tool, given, attachment=terminal_attachment(session)))
 
     return session.with_host(work)
 
 
 def terminal_attachment(session: Session) -> "Attachment":
     """Give the attachment of this run, which asks the person where there is one."""
-    from anyplug.gate import Attachment  # with the host, which only commands that run plugins import
+    from anyplug.frontends.cli.questions import wait_for_answer  # with the host, for commands that run plugins
+    from anyplug.gate import Attachment
 
-    async def ask(question: "Question") -> "Answer":
-        return await _ask(session, question)
-
-    return Attachment("cli", ask=ask if session.can_ask() else None, yes=session.options.yes)
+    return Attachment("cli", ask=wait_for_answer if terminal.can_ask() else None, yes=session.options.yes)
 
 
-def arguments(words: list[str], given: str | None, tool: Tool | None) -> Any:
-    """Read the arguments from the command line; raises UsageError."""
+def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] | None) -> Any:
+    """Read the arguments from the command line, typed by the tool's schema if it is known; raises UsageError."""
     values: Any = _read_json(given) if given is not None else {}
     if words and not isinstance(values, dict):
         raise UsageError("--args must be an object when KEY=VALUE is given too", "begin it with { and end it with }")
-    properties = tool.input_schema.get("properties", {}) if tool is not None else {}
+    properties = input_schema.get("properties", {}) if input_schema is not None else {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
@@ -93,13 +97,11 @@ def report(session: Session, result: Result) -> int:
     if session.options.json:
         session.print_json(result_shape(result))
         return code
-    for warning in result.metadata.get("warnings", ()):
+    for warning in warnings_of(result):
         session.warn(warning)
-    blocks = result.content
     if result.error is not None:
         render.error(result.error.message, result.error.hint)
-        blocks = blocks[1:]  # the first says the same
-    for block in blocks:
+    for block in beyond_the_error(result):
         if isinstance(block, Text):
             print(block.text, end="" if block.text.endswith("\n") else "\n")
         elif isinstance(block, File):
@@ -108,6 +110,14 @@ def report(session: Session, result: Result) -> int:
         else:
             print(msgspec.json.encode(block).decode())
     return code
+
+
+def beyond_the_error(result: Result) -> tuple[Block, ...]:
+    """Give the content without a first block that says only what the error says."""
+    first = result.content[0] if result.content else None
+    if result.error is not None and isinstance(first, Text) and first.text.endswith(result.error.message):
+        return result.content[1:]
+    return result.content
 
 
 def _is_list(wanted: dict[str, Any]) -> bool:
@@ -130,18 +140,6 @@ def _items(wanted: dict[str, Any], word: str) -> list[Any]:
             return whole
     item = wanted.get("items")
     return [schema.type_word(item if isinstance(item, dict) else {}, word)]
-
-
-async def _ask(session: Session, question: "Question") -> "Answer":
-    import anyio  # here already, with the host
-
-    may_use = render.line(", ".join(question.permissions)) or "nothing"
-    session.say(f"{question.plugin} wants to run {question.tool}. It may use: {may_use}")
-    if question.warning:
-        session.say(f"warning: {question.warning}")
-    session.put("Allow? [y]es, once; for this [r]un; [a]lways; [N]o:")
-    await anyio.wait_readable(sys.stdin)  # a thread that reads could not be ended by Ctrl-C
-    return ANSWERS.get(session.answer().strip().lower(), "no")
 
 
 def _read_json(given: str) -> Any:

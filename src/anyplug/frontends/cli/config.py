@@ -4,7 +4,7 @@ import sys
 
 from anyplug import config
 from anyplug.errors import UsageError
-from anyplug.frontends.cli import render
+from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
 from anyplug.model import Plugin
@@ -65,7 +65,7 @@ def _value(session: Session, plugin: Plugin, word: str) -> tuple[str, str]:
         return name, value
     if not any(key.name == name for key in plugin.config):
         return name, ""  # the change itself says that there is no such key
-    value = _typed_in(session, name, secret=secret) if sys.stdin.isatty() else session.answer()
+    value = _typed_in(name, secret=secret) if sys.stdin.isatty() else terminal.answer()
     if not value:
         raise UsageError(
             f"no value was given for '{name}'", f"`anyplug config {plugin.name} --unset {name}` forgets it"
@@ -73,9 +73,10 @@ def _value(session: Session, plugin: Plugin, word: str) -> tuple[str, str]:
     return name, value
 
 
-def _typed_in(session: Session, name: str, *, secret: bool) -> str:
+def _typed_in(name: str, *, secret: bool) -> str:
     if not secret:
-        return session.ask(f"{name}:")
+        terminal.put(f"{name}:")
+        return terminal.answer()
     import getpass  # only where somebody types
 
     try:

@@ -7,7 +7,6 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from anyplug import __version__, permissions
-from anyplug.audit import Audit
 from anyplug.errors import DONE, FAILED
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.plugins import FORMAT_NAMES
@@ -37,6 +36,9 @@ CALLS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("field-kit.slow_report", {"seconds": 0.3}, "done"),
     ("daylight", {"latitude": 52.5, "date": "2025-06-21"}, "done"),
     ("tie_knot", {"knot": "reef"}, "done"),
+    ("mcp.almanac.moon_phase", {"date": "2025-06-21"}, "done"),
+    ("tally.add", {"what": "cups of tea", "by": 2}, "done"),
+    ("tally.show", {}, "done"),
     ("echo_text", {"text": "rm -rf /"}, "denied"),
 )
 EDITED = "word-count"
@@ -89,7 +91,7 @@ async def _show(console: "Console", root: str, home: str) -> tuple[list[Result],
             file.write("\n# one more line\n")
         changed = await host.call(name, arguments)
         console.print(f"\nAfter somebody edited it, [bold]{name}[/] answers: [yellow]{_text(changed)}[/]")
-        count, broken = Audit(host.catalog.store).verify()
+        count, broken = host.audit.verify()
         console.print(f"The audit trail has {count} records; its chain is {'broken' if broken else 'intact'}.")
     outcomes = [result.error.code if result.error else "done" for result in results]
     as_expected = outcomes == [expected for *_, expected in CALLS]

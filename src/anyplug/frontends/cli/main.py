@@ -25,6 +25,8 @@ def run(words: list[str]) -> int:
         print(f"anyplug {__version__}")
         return 0
     try:
+        if "eval" in words and (code := _evaluate(words)) is not None:
+            return code
         return _run(words)
     except BrokenPipeError:
         _drop_output()  # whoever read our output has gone
@@ -37,6 +39,13 @@ def run(words: list[str]) -> int:
             raise
         _drop_output()
         return _fail(error)
+
+
+def _evaluate(words: list[str]) -> int | None:
+    """Run `eval` without the grammar, which takes longer to import than a decision takes; None if it needs that."""
+    from anyplug.frontends.cli.eval import quickly  # as above
+
+    return quickly(words)
 
 
 def _run(words: list[str]) -> int:

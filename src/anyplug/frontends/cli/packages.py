@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from anyplug.errors import InstallError
-from anyplug.frontends.cli import render, trust
+from anyplug.frontends.cli import render, terminal, trust
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session, Unanswered, refuse
 from anyplug.install import Installed, Installer
@@ -14,6 +14,7 @@ from anyplug.model import Plugin
 from anyplug.registry import Entry
 from anyplug.shapes import entry_shape
 from anyplug.sources import Source
+from anyplug.vault import SecretsUnusable
 
 
 def _install(parser: Parser) -> Command:
@@ -33,7 +34,7 @@ def _update(parser: Parser) -> Command:
 def _remove(parser: Parser) -> Command:
     parser.add_argument("name", metavar="NAME", help="the plugin's name, or the path of its folder")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--purge", action="store_true", help="also remove its data, files and log")
+    parser.add_argument("--purge", action="store_true", help="also remove its data, files, log and secrets")
     return remove
 
 
@@ -88,18 +89,25 @@ def remove(session: Session) -> int:
     options = session.options
     entry = session.plugin(options.name)
     plugin, installer = entry.plugin, Installer(session.catalog)
+    if plugin.is_file:
+        raise InstallError(
+            f"'{plugin.name}' belongs to another program, which keeps it in {plugin.path}",
+            f"take '{plugin.name}' out of [mcp] in {session.catalog.home.settings}",
+        )
     if not installer.is_ours(plugin) and not _is_path_of(options.name, plugin):
         raise InstallError(
             f"'{plugin.name}' lies in {plugin.path}, where anyplug did not put it",
             f"`anyplug remove {plugin.found_at or plugin.path}` removes it all the same",
         )
     going, staying = installer.belongings(plugin, purge=options.purge)
+    secrets = _secrets(session, plugin)
     if not options.json:
-        session.say("This removes:\n" + "\n".join(f"  {path}" for path in going))
-        if staying:
-            session.say("This stays (--purge removes it too):\n" + "\n".join(f"  {path}" for path in staying))
+        shown, kept = (going + secrets, staying) if options.purge else (going, staying + secrets)
+        terminal.say("This removes:\n" + "\n".join(f"  {what}" for what in shown))
+        if kept:
+            terminal.say("This stays (--purge removes it too):\n" + "\n".join(f"  {what}" for what in kept))
     if not options.yes:
-        if not session.can_ask():
+        if not terminal.can_ask():
             refuse(f"'{plugin.name}' was not removed: there is nobody to ask", "--yes removes it without asking")
         if not session.confirm("Remove it?"):
             refuse(f"'{plugin.name}' was not removed", "nothing was changed")
@@ -109,6 +117,17 @@ def remove(session: Session) -> int:
     else:
         print(f"{plugin.name} is removed")
     return 0
+
+
+def _secrets(session: Session, plugin: Plugin) -> list[str]:
+    """Name what is stored for a plugin; what cannot be read is no reason to keep the rest of it."""
+    try:
+        return [f"the secret {name}" for name in session.catalog.secrets.names(plugin)]
+    except SecretsUnusable as error:
+        if session.options.purge:
+            raise
+        session.warn(error.message)
+        return []
 
 
 def _is_path_of(given: str, plugin: Plugin) -> bool:
@@ -124,7 +143,7 @@ def _entry(session: Session, installed: Installed) -> Entry:
 
 def _approves(session: Session) -> bool:
     """Whether a person approves it ahead, or can be asked."""
-    return session.options.yes or (session.can_ask() and not session.options.json)
+    return session.options.yes or (terminal.can_ask() and not session.options.json)
 
 
 def _settle_or_go_back(session: Session, entry: Entry) -> None:

@@ -3,6 +3,8 @@
 import os
 from typing import TYPE_CHECKING, Any, get_args
 
+import msgspec
+
 from anyplug import config, permissions
 from anyplug.errors import ConfigError, Unavailable
 from anyplug.frontends.cli import render
@@ -11,12 +13,25 @@ from anyplug.frontends.cli.session import Session
 from anyplug.model import Plugin, State, Tool
 from anyplug.offers import NOT_RUNNING
 from anyplug.registry import Entry
-from anyplug.shapes import entry_shape, process_shape, show_shape, tool_shape
+from anyplug.shapes import entry_shape, process_shape, server_shape, show_shape, tool_shape
 
 if TYPE_CHECKING:
     from anyplug.host import Host
+    from anyplug.protection import Protection
 
-FORMAT_NAMES = {"cyclop": "Cyclop One", "stavrobot": "Stavrobot", "zot": "zot", "": "?"}
+FORMAT_NAMES = {
+    "cyclop": "Cyclop One",
+    "stavrobot": "Stavrobot",
+    "zot": "zot",
+    "mcp": "MCP",
+    "workbench": "Workbench",
+    "builtin": "built-in",
+    "": "?",
+}
+
+
+MIB, GIB = 1 << 20, 1 << 30
+SIZES = frozenset({"memory", "file_size", "disk", "tmp"})  # the limits that are bytes
 
 
 def _list(parser: Parser) -> Command:
@@ -28,7 +43,8 @@ def _list(parser: Parser) -> Command:
 def _tools(parser: Parser) -> Command:
     parser.add_argument("name", nargs="?", metavar="NAME", help="a tool, or a plugin whose tools to list")
     parser.add_argument("--all", action="store_true", help="also those that nobody has approved")
-    return list_tools
+    parser.add_argument("--cost", action="store_true", help="show what each plugin's tools take of an agent's context")
+    return tools
 
 
 def _show(parser: Parser) -> Command:
@@ -44,7 +60,8 @@ def list_plugins(session: Session) -> int:
     wanted = session.options.state
     entries = [entry for entry in session.running_snapshot().entries if not wanted or entry.state == wanted]
     if session.options.json:
-        session.print_json([entry_shape(entry) for entry in entries])
+        healths = _healths(session)
+        session.print_json([entry_shape(entry, healths.get(entry.path, "idle")) for entry in entries])
         return 0
     if not entries:
         print(f"No plugin is {wanted}." if wanted else "No plugins found.")
@@ -65,6 +82,23 @@ def list_plugins(session: Session) -> int:
     render.table(("NAME", "FORMAT", "STATE", "TIER", "TOOLS", "DESCRIPTION"), rows)
     _print_problems(entries)
     return 0
+
+
+def _healths(session: Session) -> dict[str, str]:
+    """Ask the host that is up how plugins that stay up are doing."""
+    if (resident := session.attach()) is None:
+        return {}
+    with resident:
+        return resident.healths()
+
+
+def tools(session: Session) -> int:
+    """List the tools, show one, or say what they cost."""
+    if not session.options.cost:
+        return list_tools(session)
+    from anyplug.frontends.cli import cost  # what agents see, which only they and this need
+
+    return cost.show(session)
 
 
 def list_tools(session: Session) -> int:
@@ -112,8 +146,9 @@ def show(session: Session) -> int:
     digest = _digest(session, entry)
     process = None
     if plugin.stays_up and entry.state == "approved":
-        entry, process = session.with_host(lambda host: _look_at(host, plugin))
-    shape = show_shape(entry, values, dict(os.environ), digest, process)
+        entry, process = _look_at_running(session, plugin)
+    held_by = _held_by(session, entry)
+    shape = show_shape(entry, values, dict(os.environ), digest, process, held_by)
     if session.options.json:
         session.print_json(shape)
         return 0
@@ -122,15 +157,17 @@ def show(session: Session) -> int:
             ("name", f"{plugin.name} {plugin.version}".strip()),
             ("format", FORMAT_NAMES[plugin.format]),
             ("about", plugin.description),
-            ("folder", _folder(entry)),
+            ("file" if plugin.is_file else "folder", _folder(entry)),
             ("state", entry.state + (f", by {entry.shadowed_by}" if entry.shadowed_by else "")),
             ("changes", "\n".join(entry.standing.changes)),
             ("tier", f"{plugin.tier} ({_tier(plugin.tier)})" if entry.state != "broken" else ""),
             ("asks for", "\n".join(describe_permissions(plugin.permissions)) or "nothing"),
-            ("granted", ", ".join(entry.standing.granted)),
+            ("granted", "\n".join(describe_permissions(entry.standing.granted))),
             ("warning", permissions.warning(plugin.permissions)),
+            *(confinement_fields(held_by) if held_by is not None else ()),
             ("withheld", ", ".join(shape["environment_withheld"])),
             ("digest", digest[:16]),
+            ("servers", "\n".join(describe_servers(plugin))),
             ("tools", "\n".join(f"{tool.name}: {_first_sentence(tool.description)}" for tool in entry.tools)),
             ("commands", "\n".join(f"/{command.name}: {command.description}" for command in entry.commands)),
             ("process", _process_lines(process)),
@@ -143,30 +180,91 @@ def show(session: Session) -> int:
     return 0
 
 
+def _held_by(session: Session, entry: Entry) -> "Protection | None":
+    """Find out what holds a plugin, or would hold it if all that it asks for were granted."""
+    if entry.state in {"broken", "shadowed"}:
+        return None
+    from anyplug.protection import assess  # brings an event loop along, and only `show` and `approve` need it
+
+    standing = entry.standing
+    if entry.state in {"new", "denied"}:
+        standing = msgspec.structs.replace(standing, granted=entry.plugin.permissions)
+    return assess(session.catalog, entry.plugin, standing)
+
+
+def confinement_fields(held_by: "Protection") -> list[tuple[str, str]]:
+    """Say for people what holds a plugin, and what its grants open."""
+    said = {
+        "confined": "yes, by " + ", ".join(held_by.layers),
+        "partly": f"only in part, by {', '.join(held_by.layers) or 'nothing'}, because you allowed it",
+        "refused": "it does not run here, because its permissions cannot be enforced",
+        "off": f"no: confinement is switched off by {held_by.off_by}",
+    }
+    falls = [render.line(f"nothing holds {fall.what}: {fall.why}; {fall.cure}") for fall in held_by.shortfalls]
+    return [
+        ("opens", "\n".join(held_by.notes)),
+        ("confined", "\n".join([said[held_by.state], *falls])),
+        ("left open", "\n".join(held_by.gaps)),
+        ("limits", ", ".join(_limit(name, value) for name, value in held_by.limits.items())),
+    ]
+
+
+def _limit(name: str, value: int) -> str:
+    """Say a limit as a person would."""
+    if name in SIZES:
+        unit, size = ("GiB", GIB) if value >= GIB and value % GIB == 0 else ("MiB", MIB)
+        return f"{name.replace('_', ' ')} {value / size:g} {unit}"
+    return f"CPU {value} s" if name == "cpu_s" else f"{value} {name.replace('_', ' ')}"
+
+
+def _look_at_running(session: Session, plugin: Plugin) -> tuple[Entry, dict[str, Any]]:
+    if (resident := session.attach()) is None:
+        return session.with_host(lambda host: _look_at(host, plugin))
+    with resident:
+        process = resident.look(plugin.path)
+    if not plugin.explicit:  # what it offers is in the store now
+        session.forget_snapshot()
+    return session.plugin(plugin.path), process
+
+
 async def _look_at(host: "Host", plugin: Plugin) -> tuple[Entry, dict[str, Any]]:
     """Start a plugin that stays up, and look at what it does."""
-    try:
-        await host.extensions.peer(plugin)
-    except Unavailable:
-        pass  # its process says why
-    place = host.extensions.place(plugin)
-    assert place is not None  # it is approved
-    return host.snapshot.plugin(plugin.path), process_shape(place)
+    for process in plugin.processes:
+        try:
+            await host.peers.reach(plugin, process)
+        except Unavailable:
+            pass  # its process says why
+    return host.snapshot.plugin(plugin.path), process_shape(host.peers.of(plugin))
 
 
 def _process_lines(process: dict[str, Any] | None) -> str:
     if process is None:
         return ""
+    if "processes" in process:
+        several = process["processes"].items()
+        return "\n".join(f"{render.line(name)}: {_process_lines(each)}" for name, each in several)
     frames = ", ".join(f"{count} {kind}" for kind, count in process["frames"].items()) or "none"
+    pid = f", pid {process['pid']}" if process["pid"] else ""
+    up = f", up {render.duration(process['uptime_s'])}" if process["uptime_s"] else ""
     lines = [
-        f"{process['health']}, pid {process['pid']}, {render.count(process['restarts'], 'restart')}, for this look"
-        if process["pid"]
+        f"{process['health']}{pid}{up}, {render.count(process['restarts'], 'restart')}"
+        if process["health"] == "running"
         else f"{process['health']}: {process['reason']}",
-        f"frames: {frames}; malformed: {process['malformed']}",
+        *([f"frames: {frames}; malformed: {process['malformed']}"] if pid or process["health"] != "running" else []),
     ]
     return "\n".join(
         [*lines, *([f"stderr: {process['stderr_tail'].strip()}"] if process["stderr_tail"].strip() else [])]
     )
+
+
+def describe_servers(plugin: Plugin) -> list[str]:
+    """Say of each MCP server what is started, or where it is."""
+    lines = []
+    for server in map(server_shape, plugin.endpoints):
+        reached = " ".join(server["command"]) if server["command"] else server["url"]
+        given = [*(f"{name}={value}" for name, value in server["environment"].items()), *server["headers"]]
+        lines.append(render.line(f"{server['name']}: {reached}" + (f" (with {', '.join(given)})" if given else "")))
+    return lines
 
 
 def describe_permissions(asked: tuple[str, ...]) -> list[str]:
@@ -182,6 +280,7 @@ def _show_tool(session: Session) -> int:
     render.fields(
         [
             ("tool", tool.name),
+            ("title", tool.title),
             ("for agents", session.snapshot.model_names[tool.name]),
             ("plugin", f"{entry.name} ({entry.state})"),
             ("about", tool.description),

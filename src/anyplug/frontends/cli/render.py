@@ -9,6 +9,7 @@ from collections.abc import Sequence
 GAP = 2  # spaces between columns
 NARROWEST = 24  # characters that the last column keeps on a narrow terminal
 USUAL_WIDTH = 80  # where a terminal does not say
+MINUTE, HOUR = 60, 3600  # seconds
 WIDE_IF_PIPED = 200  # programs that read text lines want them whole
 
 # What moves the cursor, changes colours or turns the writing's direction: a manifest could forge our words with it.
@@ -55,6 +56,13 @@ def error(message: str, hint: str) -> None:
     print(f"{style('31', 'error:', sys.stderr)} {plain(message)}", file=sys.stderr)
     if hint:
         print(f"hint: {plain(hint)}", file=sys.stderr)
+
+
+def duration(seconds: float) -> str:
+    """Say for how long something has been so."""
+    if seconds < MINUTE:
+        return f"{seconds:.0f} s"
+    return f"{seconds / MINUTE:.0f} min" if seconds < HOUR else f"{seconds / HOUR:.1f} h"
 
 
 def plain(text: str) -> str:

@@ -12,9 +12,6 @@ from anyplug.shapes import command_shape
 if TYPE_CHECKING:
     from anyplug.commands import CommandOutcome
     from anyplug.host import Host
-    from anyplug.notices import Note
-
-GRACE_S = 0.1  # for notes that follow right behind a command's answer
 
 
 def _run(parser: Parser) -> Command:
@@ -39,38 +36,42 @@ class NoResidentHost(AnyplugError):
 
 def run(session: Session) -> int:
     """Run a slash command and print what it asks for."""
+    if (resident := session.attach(yes=session.options.yes)) is not None:
+        with resident:
+            return _report(session, resident.run(session.options.line))
 
     async def work(host: "Host") -> int:
-        from anyio import sleep  # here already, with the host
+        from anyplug.frontends.resident.answers import run_command  # with the host, which is here already
 
-        from anyplug.notices import Note  # likewise
-
-        late: list[Note] = []
-        attachment = terminal_attachment(session)
-        outcome = await host.run_command(session.options.line, attachment=attachment)
-        stop = host.listen(lambda notice: late.append(notice) if isinstance(notice, Note) else None)
-        await sleep(GRACE_S)
-        stop()
-        return _report(session, outcome, [*outcome.notes, *late])
+        return _report(session, await run_command(host, session.options.line, terminal_attachment(session)))
 
     return session.with_host(work)
 
 
 def reload(session: Session) -> int:
-    """Say what reloading means where no host stays up between commands."""
+    """Have the resident host start plugins anew."""
     if session.options.name:
         session.plugin(session.options.name)  # a name that leads nowhere is an error of its own
-    raise NoResidentHost(
-        "no host stays up between commands, so there is nothing to reload",
-        "every command reads the plugins anew; in a program, `await host.reload()` starts extensions anew",
-    )
-
-
-def _report(session: Session, outcome: "CommandOutcome", notes: "list[Note]") -> int:
+    resident = session.attach()
+    if resident is None:
+        raise NoResidentHost(
+            "no host is up, so there is nothing to reload",
+            "without one every command reads the plugins anew; `anyplug serve` keeps one up",
+        )
+    with resident:
+        said = resident.reload(session.options.name or "")
     if session.options.json:
-        session.print_json(command_shape(outcome, notes))
+        session.print_json({"reloaded": session.options.name, "said": said})
     else:
-        for note in notes:
+        print(said)
+    return 0
+
+
+def _report(session: Session, outcome: "CommandOutcome") -> int:
+    if session.options.json:
+        session.print_json(command_shape(outcome, list(outcome.notes)))
+    else:
+        for note in outcome.notes:
             session.note(f"[{note.plugin}] {note.level}: {note.message}")
         if outcome.error is not None:
             render.error(outcome.error.message, outcome.error.hint)

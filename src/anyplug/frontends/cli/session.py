@@ -3,23 +3,24 @@
 import argparse
 import os
 import signal
-import sys
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import msgspec
 
-from anyplug.catalog import Catalog
 from anyplug.errors import CODES, FAILED, AnyplugError, PluginNotFound
-from anyplug.frontends.cli import render
-from anyplug.registry import Entry, Snapshot
+from anyplug.frontends.cli import render, terminal
 from anyplug.settings import find_home
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
 
+    from anyplug.catalog import Catalog
+    from anyplug.frontends.cli.attached import Attached
     from anyplug.host import Host
+    from anyplug.learning import Learning
+    from anyplug.registry import Entry, Snapshot
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -53,29 +54,35 @@ class Session:
             self._catalog.close()
 
     @property
-    def catalog(self) -> Catalog:
+    def catalog(self) -> "Catalog":
         """Where plugins come from. Raises AnyplugError."""
         if self._catalog is None:
+            from anyplug.catalog import Catalog  # 25 ms, and a call that another host runs needs none
+
             self._catalog = Catalog(find_home(self.options.home), self.options.plugin, self._roots)
         return self._catalog
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> "Snapshot":
         """What was found."""
         if self._snapshot is None:
             self._snapshot = self.catalog.load()
         return self._snapshot
 
-    def running_snapshot(self) -> Snapshot:
+    def running_snapshot(self) -> "Snapshot":
         """Give what was found; what nobody knows yet of plugins that stay up, they say themselves."""
         unknown = [
             entry
             for entry in self.snapshot.entries
             if entry.plugin.stays_up and entry.state == "approved" and not self.catalog.knows_offer(entry.plugin)
         ]
-        if unknown:
+        if unknown and (resident := self.attach()) is not None:
+            with resident:
+                resident.healths()  # they are up after that, and what they offer is in the store
+            self.forget_snapshot()
+        elif unknown:
 
-            async def look(host: "Host") -> Snapshot:
+            async def look(host: "Host") -> "Snapshot":
                 return host.snapshot
 
             self._snapshot = self.with_host(look)
@@ -85,7 +92,7 @@ class Session:
         """Look again next time: something was changed."""
         self._snapshot = None
 
-    def plugin(self, name: str) -> Entry:
+    def plugin(self, name: str) -> "Entry":
         """Find a plugin; raises PluginNotFound."""
         if os.sep in name:
             name = os.path.abspath(os.path.expanduser(name))
@@ -96,8 +103,45 @@ class Session:
                 error.hint = f"it is in none of the folders that are searched: `anyplug --plugin {name} ...` uses it"
             raise
 
-    def with_host(self, work: "Callable[[Host], Awaitable[T]]") -> "T":
-        """Run something that needs a running host."""
+    def attach(self, kind: str = "cli", *, yes: bool = False) -> "Attached | None":
+        """Attach to the resident host, if one is up that serves us as we would be served without it.
+
+        A client of kind "control" may only ask how it does and stop it.
+        """
+        from anyplug.frontends.resident.address import Address, may_attach  # only commands that run plugins need it
+
+        connection = Address(find_home(self.options.home).path).connect() if may_attach() else None
+        if connection is None:
+            return None
+        from anyplug.frontends.cli.attached import Attached  # as above
+        from anyplug.frontends.cli.questions import ask
+
+        attached = Attached(connection, note=self.note, ask=ask)
+        is_served = False
+        try:
+            is_served = attached.attach(
+                kind,
+                plugins=[os.path.abspath(os.path.expanduser(path)) for path in self.options.plugin],
+                discover=not self.options.no_discover,
+                asks=terminal.can_ask(),
+                yes=yes,
+            )
+        finally:
+            if not is_served:
+                attached.close()
+        return attached if is_served else None
+
+    def with_host(
+        self,
+        work: "Callable[[Host], Awaitable[T]]",
+        learning: "Learning | None" = None,
+        *,
+        stays_up: bool = False,
+    ) -> "T":
+        """Run something that needs a running host, which follows changes if it stays up.
+
+        `learning` watches a plugin meanwhile.
+        """
         import asyncio  # with anyio it costs 60 ms, and only commands that run plugins need it
 
         import anyio  # as above
@@ -110,9 +154,10 @@ class Session:
                 self.options.plugin,
                 roots=self._roots,
                 home=self.options.home,
-                watch=False,
+                watch=stays_up,
                 eager=False,
                 tell=self.note,
+                learning=learning,
             ) as host:
                 return await work(host)
 
@@ -143,7 +188,7 @@ class Session:
     def note(self, text: str) -> None:
         """Tell the person something beside the data."""
         if not self.options.quiet:
-            self.say(text)
+            terminal.say(text)
 
     def warn(self, text: str) -> None:
         """Warn the person."""
@@ -153,30 +198,10 @@ class Session:
         """Print data for programs."""
         print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
-    def can_ask(self) -> bool:
-        """Whether a person sits at the other end."""
-        return sys.stdin.isatty() and sys.stderr.isatty()
-
-    def say(self, text: str) -> None:
-        """Tell a person what they have to know before they answer, on stderr because stdout is for data."""
-        print(render.plain(text), file=sys.stderr)
-
-    def ask(self, question: str) -> str:
-        """Ask a person for a line; an empty one if they have none to give."""
-        self.put(question)
-        return self.answer()
-
-    def put(self, question: str) -> None:
-        """Put a question without waiting for the answer."""
-        print(f"{render.plain(question)} ", end="", file=sys.stderr, flush=True)
-
-    def answer(self) -> str:
-        """Read a person's line."""
-        return sys.stdin.readline().rstrip("\n")
-
     def confirm(self, question: str) -> bool:
         """Ask for a yes."""
-        return self.ask(f"{question} [y/N]").strip().lower() in {"y", "yes"}
+        terminal.put(f"{question} [y/N]")
+        return terminal.answer().strip().lower() in {"y", "yes"}
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         """Turn a signal into the end of what is under way."""

@@ -1,13 +1,15 @@
 """`approve`, `deny`, `revoke`, `grant`, `ungrant`, `enable`, `disable`: what a person decides about a plugin."""
 
+import os
+import shutil
 from typing import TYPE_CHECKING
 
 from anyplug import config, permissions
 from anyplug.approval import Standing
 from anyplug.errors import AnyplugError, ManifestError, NotApproved, UsageError
-from anyplug.frontends.cli import render
+from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.plugins import FORMAT_NAMES, describe_permissions
+from anyplug.frontends.cli.plugins import FORMAT_NAMES, describe_permissions, describe_servers
 from anyplug.frontends.cli.session import Session, refuse
 from anyplug.model import Plugin
 from anyplug.registry import Entry
@@ -100,7 +102,7 @@ def settle(session: Session, entry: Entry) -> None:
     if not options.json:
         _present(session, entry, granted)
     if not options.yes:
-        if not session.can_ask():
+        if not terminal.can_ask():
             refuse(
                 f"'{plugin.name}' was not approved: there is nobody to ask", f"`anyplug approve {plugin.name} --yes`"
             )
@@ -142,16 +144,20 @@ def revoke(session: Session) -> int:
 def _regrant(session: Session, *, add: bool) -> int:
     entry = session.plugin(session.options.name)
     approval = _approval(session, entry)
-    asked = _checked(session.options.permissions)
     if add:
+        asked = _checked(session.options.permissions)
         granted = tuple(dict.fromkeys((*approval.granted, *asked)))
     else:
+        asked = permissions.normalise(session.options.permissions)  # also what a manifest asked for and means nothing
         absent = [name for name in asked if name not in approval.granted]
         if absent:
+            _checked(absent)
             has = ", ".join(approval.granted) or "nothing"
             raise UsageError(f"'{entry.name}' was not granted {absent[0]}", f"it was granted {has}")
         granted = tuple(name for name in approval.granted if name not in asked)
     session.catalog.approvals.regrant(entry.plugin, approval, granted)
+    if add:
+        _say_what_it_means(session, asked)
     if session.options.json:
         session.print_json({"name": entry.name, "granted": list(granted)})
     else:
@@ -179,34 +185,59 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
     """Show a person what they are about to approve."""
     plugin = entry.plugin
     version = f" {render.line(plugin.version)}" if plugin.version else ""
-    session.say(f"{plugin.name}{version} ({FORMAT_NAMES[plugin.format]}) in {plugin.path}")
+    terminal.say(f"{plugin.name}{version} ({FORMAT_NAMES[plugin.format]}) in {plugin.path}")
     if plugin.description:
-        session.say(f"  {render.line(plugin.description)}")
-    session.say("It asks for:")
+        terminal.say(f"  {render.line(plugin.description)}")
+    terminal.say("It asks for:")
     for permission in describe_permissions(plugin.permissions) or ["nothing"]:
-        session.say(f"  {permission}")
+        terminal.say(f"  {permission}")
     if granted != plugin.permissions:
-        session.say(f"It would be granted: {render.line(', '.join(granted)) or 'nothing'}")
+        terminal.say(f"It would be granted: {render.line(', '.join(granted)) or 'nothing'}")
     if warning := permissions.warning(plugin.permissions):
-        session.say(f"warning: {warning}")
+        terminal.say(f"warning: {warning}")
+    _present_confinement(session, entry, granted)
     _present_what_runs(session, entry)
     for change in entry.standing.changes:
-        session.say(f"Changed since it was approved: {render.line(change)}")
+        terminal.say(f"Changed since it was approved: {render.line(change)}")
     for problem in entry.problems:
         session.warn(render.line(problem.message))
+
+
+def _present_confinement(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
+    """Say what the grants open where their names do not say so, and what of them this machine cannot hold."""
+    from anyplug.protection import assess  # brings an event loop along, and approving needs one in any case
+
+    allowed = session.options.allow_unconfined
+    held_by = assess(session.catalog, entry.plugin, Standing(state="new", granted=granted, unconfined=allowed))
+    for note in held_by.notes:
+        terminal.say(f"note: {render.line(note)}")
+    for fall in held_by.shortfalls:
+        terminal.say(f"warning: nothing holds {render.line(fall.what)}: {fall.why}. Cure: {fall.cure}")
+    if held_by.state == "refused":
+        terminal.say("warning: so it will not run; --allow-unconfined lets it, held by what is left")
+    elif held_by.state == "partly":
+        terminal.say("warning: it will run all the same, held only by what is left, because of --allow-unconfined")
+    elif held_by.state == "off":
+        terminal.say(f"warning: confinement is switched off by {held_by.off_by}: nothing holds it to its permissions")
 
 
 def _present_what_runs(session: Session, entry: Entry) -> None:
     plugin = entry.plugin
     if plugin.launch is not None:
         command = " ".join([plugin.launch.program, *plugin.launch.arguments])
-        session.say(f"It runs {command} as long as a host is up, and says by itself what it offers.")
+        terminal.say(f"It runs {command} as long as a host is up, and says by itself what it offers.")
+    elif plugin.endpoints:
+        terminal.say("It runs or reaches these as long as a host is up, and they say by themselves what they offer:")
+    elif plugin.stays_up:
+        terminal.say("It runs in Node as long as a host is up, and says by itself what it offers.")
+    for server in describe_servers(plugin):
+        terminal.say(f"  {server}")
     if entry.tools:
-        session.say("Its tools:")
+        terminal.say("Its tools:")
     for tool in entry.tools:
-        session.say(f"  {tool.name}: {render.line(tool.description.strip().partition(chr(10))[0])}")
+        terminal.say(f"  {tool.name}: {render.line(tool.description.strip().partition(chr(10))[0])}")
     if plugin.init:
-        session.say(f"It runs {plugin.init} once, to set itself up.")
+        terminal.say(f"It runs {plugin.init} once, to set itself up.")
 
 
 def say_what_is_missing(session: Session, plugin: Plugin) -> None:
@@ -237,14 +268,37 @@ def _unusable(entry: Entry) -> ManifestError:
 
 
 def _checked(names: list[str]) -> tuple[str, ...]:
-    """Accept only permissions that exist."""
+    """Accept only permissions that exist, with scopes that mean something."""
     for name in names:
-        has_scope = ":" in name.removeprefix(permissions.kind(name)) and not name.endswith(":")
-        is_whole = name in permissions.ALIASES or (name in permissions.KINDS and name != "env")
-        if not is_whole and not (permissions.kind(name) and has_scope):
-            known = ", ".join(f"{known}:NAME" if known == "env" else known for known in permissions.KINDS)
-            raise UsageError(f"there is no permission '{name}'", f"the known ones are {known}")
+        message, hint = permissions.fault(name)
+        if message:
+            raise UsageError(message, hint)
     return permissions.normalise(names)
+
+
+def _say_what_it_means(session: Session, granted: tuple[str, ...]) -> None:
+    """Tell a person what a grant opens where its words do not say so."""
+    for permission in granted:
+        scope = permissions.scope_of(permission)
+        if text := permissions.really(permission):
+            session.note(f"note: {permission} {text}")
+        if permissions.is_by_host(permission):
+            session.warn(_by_host(permission))
+        if permissions.kind(permission).startswith("filesystem:") and scope and scope[0] not in "/~":
+            session.note(
+                f"note: {permission} is a path in the folder in which anyplug runs: now {os.path.abspath(scope)}"
+            )
+        if permission.startswith("shell:exec:") and shutil.which(os.path.expanduser(scope)) is None:
+            session.warn(f"there is no program '{scope}' on your PATH: {permission} opens nothing until there is one")
+
+
+def _by_host(permission: str) -> str:
+    port = permission.rpartition(":")[2]
+    wider = f"`network:*:{port}` (that port of any machine) or `network`" if port.isdigit() else "`network`"
+    return (
+        f"{permission} cannot be enforced, because the kernel knows ports and no hosts: "
+        f"a plugin that has it does not run. Grant {wider} in its place"
+    )
 
 
 def _name(parser: Parser) -> None:

@@ -1,0 +1,107 @@
+"""`chain`: tools one after the other, each with what those before it gave."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from anyplug.chains import Chain, ChainOutcome, read_chain
+from anyplug.errors import CODES, UsageError
+from anyplug.frontends.cli import render
+from anyplug.frontends.cli.call import beyond_the_error, report, terminal_attachment
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.session import Session
+from anyplug.model import Failure, Result
+from anyplug.shapes import chain_shape, warnings_of
+
+if TYPE_CHECKING:
+    from anyplug.host import Host
+
+LARGEST_FILE = 16 << 20  # bytes; /dev/zero has no end
+BOM = b"\xef\xbb\xbf"  # some editors begin a file with it
+STDIN = "-"
+
+
+def _chain(parser: Parser) -> Command:
+    parser.add_argument("file", metavar="FILE", help="the steps as JSON, or - for standard input")
+    parser.add_argument("--yes", action="store_true", help="answer yes where a plugin of tier 2 asks")
+    return chain
+
+
+COMMANDS = {"chain": _chain}
+
+
+def chain(session: Session) -> int:
+    """Run a chain; print its steps as they end, then what the last one gave."""
+    read = _read(session.options.file)
+    for warning in read.warnings:
+        session.warn(warning)
+
+    def tell(number: int, result: Result) -> None:
+        _tell(session, read, number, result)
+
+    if (resident := session.attach(yes=session.options.yes)) is not None:
+        with resident:
+            return _report(session, read, resident.chain(read.steps, tell))
+
+    async def work(host: "Host") -> int:
+        outcome = await host.run_chain(read.steps, attachment=terminal_attachment(session), on_step=tell)
+        return _report(session, read, outcome)
+
+    return session.with_host(work)
+
+
+def _read(path: str) -> Chain:
+    """Read a chain from a file; raises UsageError and BadChain."""
+    try:
+        if path == STDIN:
+            text = sys.stdin.buffer.read(LARGEST_FILE + 1)
+        else:
+            with open(os.path.expanduser(path), "rb") as file:
+                text = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        hint = "give the path of a file that you may read, or - for standard input"
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint) from error
+    if len(text) > LARGEST_FILE:
+        raise UsageError(f"{path} is larger than {LARGEST_FILE >> 20} MiB", "a chain is a short list of steps")
+    try:
+        given = msgspec.json.decode(text.removeprefix(BOM))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        hint = 'a chain is a list of steps like {"tool": "NAME", "input": {...}, "outputKey": "NAME"}'
+        raise UsageError(f"{path} is not valid JSON: {error}", hint) from error
+    return read_chain(given)
+
+
+def _tell(session: Session, read: Chain, number: int, result: Result) -> None:
+    """Say in a line that a step has ended."""
+    if not session.options.json:
+        how = "failed" if result.is_error else "ok"
+        tool = render.line(read.steps[number - 1].tool)
+        session.note(f"{_place(read, number)}: {tool}: {how}, {result.duration_ms:.0f} ms")
+    for warning in warnings_of(result):
+        session.warn(f"{_place(read, number)}: {warning}")
+
+
+def _report(session: Session, read: Chain, outcome: ChainOutcome) -> int:
+    """Print how it ended; give the exit code."""
+    last = outcome.steps[-1]
+    if session.options.json:
+        session.print_json(chain_shape(outcome))
+        return CODES[last.error.code].exit if last.error else 0
+    if outcome.failed_at is not None:
+        error = _failure(read, outcome, last)
+        last = msgspec.structs.replace(last, content=beyond_the_error(last), error=error)
+    return report(session, msgspec.structs.replace(last, metadata={}))  # its warnings were printed with its line
+
+
+def _failure(read: Chain, outcome: ChainOutcome, last: Result) -> Failure:
+    """Say which step failed, and all that is known of the reason."""
+    error = last.error or Failure("tool_error", last.text)
+    why = error.message.partition(": ")[2] if error.code == "not_found" else ""  # such as two that have the name
+    said = f"{_place(read, len(outcome.steps))}: {outcome.error}" + (f": {why}" if why else "")
+    return Failure(error.code, said, error.hint)
+
+
+def _place(read: Chain, number: int) -> str:
+    return f"step {number} of {len(read.steps)}"

@@ -1,0 +1,248 @@
+"""`connect`: our server in the configuration of other agents. Shows the change, asks, and can take it back."""
+
+import os
+import re
+import shutil
+import sys
+from typing import Any
+
+from anyplug.connect import connection
+from anyplug.connect.clients import CLIENTS, Client, Scope
+from anyplug.connect.connection import Change
+from anyplug.errors import ConfigError, UsageError
+from anyplug.frontends.cli import render, terminal
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.session import Session, refuse
+from anyplug.settings import find_home, usual_home
+
+SURFACES = ("all", "search")
+CONTEXT = 2  # lines of a configuration that are shown around a change
+LONGEST_LINE = 200  # characters; a longer one is a whole file in one line, and shows more than it should
+PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")  # it becomes part of a name that every client accepts
+
+
+def _connect(parser: Parser) -> Command:
+    parser.add_argument(
+        "client",
+        nargs="?",
+        metavar="CLIENT",
+        help=f"{', '.join(CLIENTS)}; without one, all are listed",
+    )
+    parser.add_argument(
+        "--project", action="store_true", help="use the file in this folder's project, not the one for all projects"
+    )
+    parser.add_argument("--remove", action="store_true", help="take the server out again")
+    parser.add_argument("--print", action="store_true", help="only print what would be added to the configuration")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--profile", default="", metavar="NAME", help="offer what this profile has")
+    parser.add_argument("--surface", choices=SURFACES, help="offer all tools, or three tools that find and call them")
+    parser.add_argument("--policy", action="store_true", help="OpenCode: put its own tools to your policies")
+    parser.add_argument(
+        "--global", dest="everywhere", action="store_true", help="with --policy: for all projects, not for this one"
+    )
+    return connect
+
+
+COMMANDS = {"connect": _connect}
+
+
+def connect(session: Session) -> int:
+    """Connect a client, disconnect it, or list all."""
+    options = session.options
+    if options.plugin or options.no_discover:
+        raise UsageError(
+            "connect takes neither --plugin nor --no-discover: they hold for one run, and a connection stays",
+            "install the plugin, and choose with a profile what an agent gets",
+        )
+    if options.profile and not PROFILE.fullmatch(options.profile):
+        raise UsageError(f"'{options.profile}' is no name of a profile", "use letters, digits, hyphens, underscores")
+    if options.everywhere and not options.policy:
+        raise UsageError("--global goes with --policy", "without --project, a connection is for all projects")
+    if options.policy:
+        from anyplug.frontends.cli.gating import gate  # only for OpenCode
+
+        return gate(session)
+    if options.client is None:
+        return _list(session)
+    client = _client(options.client)
+    server = connection.server_name(options.profile)
+    if options.print:
+        return _print(session, client, server)
+    return _leave(session, client, server) if options.remove else _join(session, client, server)
+
+
+def _client(name: str) -> Client:
+    if name not in CLIENTS:
+        from difflib import get_close_matches  # only for those who mistype
+
+        near = get_close_matches(name, CLIENTS, n=1)
+        raise UsageError(
+            f"there is no client '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""),
+            f"there are {', '.join(CLIENTS)}",
+        )
+    return CLIENTS[name]
+
+
+def _join(session: Session, client: Client, server: str) -> int:
+    home = find_home(session.options.home)
+    scope, is_here = _scope(session), client.is_here  # what we write will look as if it were
+    change = connection.joining(home, client, server, _command(session), scope, os.getcwd())
+    if change.is_none:
+        return _report(session, change, "", f"{client.title} is connected already, in {change.path}", connected=True)
+    _show(session, change, connection.snippet(client, server, _command(session)))
+    _agree(session, f"Change {change.path}?", f"{client.title} was not connected")
+    backup = connection.make(home, change)
+    _report(session, change, backup, f"{client.title} is connected, in {change.path}", connected=True)
+    if scope == "project" and client.project_note:
+        session.note(f"note: {client.project_note}")
+    if not is_here:
+        session.warn(f"{client.title} does not seem to be installed here")
+    return 0
+
+
+def _leave(session: Session, client: Client, server: str) -> int:
+    home = find_home(session.options.home)
+    change = connection.leaving(home, client, server, _scope(session), os.getcwd())
+    if change.is_none:
+        return _report(session, change, "", f"{client.title} is not connected in {change.path}")
+    _show(session, change, "")
+    _agree(session, f"Change {change.path}?", f"{client.title} stays connected")
+    backup = connection.make(home, change)
+    if server in connection.servers(client, change.path):
+        said = f"{client.title} has the entry again that was there before, in {change.path}"
+        return _report(session, change, backup, said, connected=True)
+    return _report(session, change, backup, f"{client.title} is no longer connected, in {change.path}")
+
+
+def _print(session: Session, client: Client, server: str) -> int:
+    command = _command(session)
+    path = connection.file(client, _scope(session), os.getcwd(), server)
+    if session.options.json:
+        entry = client.entry(command)
+        session.print_json({"client": client.name, "path": path, "key": client.key, "server": server, "entry": entry})
+        return 0
+    session.note(f"{client.title} reads this from {path}:")
+    print(connection.snippet(client, server, command), end="")
+    return 0
+
+
+def _list(session: Session) -> int:
+    places = [_place(client, scope) for client in CLIENTS.values() for scope in ("user", "project")]
+    shown = [place for place in places if place["scope"] == "user" or place["exists"]]
+    if session.options.json:
+        session.print_json(shown)
+        return 0
+    rows = [
+        (
+            place["client"],
+            "yes" if place["found"] else "no",
+            "unreadable" if place["problem"] else ", ".join(place["servers"]) or "no",
+            _short(place["path"]),
+        )
+        for place in shown
+    ]
+    render.table(("CLIENT", "FOUND", "CONNECTED", "FILE"), rows)
+    for place in shown:
+        if place["problem"]:
+            session.warn(place["problem"])
+    return 0
+
+
+def _place(client: Client, scope: Scope) -> dict[str, Any]:
+    """Look at one file of a client."""
+    path = connection.file(client, scope, os.getcwd())
+    servers: list[str] = []
+    problem = ""
+    try:
+        servers = connection.servers(client, path)
+    except ConfigError as error:
+        problem = error.message
+    return {
+        "client": client.name,
+        "title": client.title,
+        "found": client.is_here,
+        "scope": scope,
+        "path": path,
+        "exists": os.path.lexists(path),
+        "connected": bool(servers),
+        "servers": servers,
+        "problem": problem,
+    }
+
+
+def _short(path: str) -> str:
+    home = os.path.expanduser("~")
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}{os.sep}") else path
+
+
+def _scope(session: Session) -> Scope:
+    return "project" if session.options.project else "user"
+
+
+def _command(session: Session) -> list[str]:
+    """Give the command line by which a client starts us."""
+    options = session.options
+    home = find_home(options.home).path
+    words = _program()
+    words += ["--home", home] if home != usual_home().path else []
+    words += ["mcp", "--resident"]
+    words += ["--profile", options.profile] if options.profile else []
+    words += ["--surface", options.surface] if options.surface else []
+    return words
+
+
+def _program() -> list[str]:
+    """Name this program: as people do where that means this one, else so that nobody can mistake it."""
+    own = os.path.abspath(sys.argv[0])
+    if os.path.basename(own) != "anyplug":  # `python -m anyplug`
+        own = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), "anyplug")
+        if not os.access(own, os.X_OK):
+            return [os.path.abspath(sys.executable), "-m", "anyplug"]
+    found = shutil.which("anyplug")
+    return ["anyplug"] if found is not None and os.path.realpath(found) == os.path.realpath(own) else [own]
+
+
+def _show(session: Session, change: Change, added: str) -> None:
+    """Show what will change, with a little of what is around it."""
+    if session.options.json and session.options.yes:
+        return  # nobody reads it
+    if change.after is None:
+        terminal.say(f"This removes {change.path}, which was made for the connection.")
+        return
+    from difflib import unified_diff  # only where there is a change
+
+    before, after = (change.before or "").splitlines(), change.after.splitlines()
+    lines = list(unified_diff(before, after, lineterm="", n=CONTEXT))[2:]
+    if any(len(line) > LONGEST_LINE for line in lines):
+        what = f"This adds to {change.path}:\n{added}" if added else f"This takes our entry out of {change.path}."
+        terminal.say(what)
+        return
+    terminal.say("\n".join([f"--- {change.path}", f"+++ {change.path}", *lines]))
+
+
+def _agree(session: Session, question: str, otherwise: str) -> None:
+    if session.options.yes:
+        return
+    if not terminal.can_ask():
+        refuse(f"{otherwise}: there is nobody to ask", "--yes does it without asking, --print only shows it")
+    if not session.confirm(question):
+        refuse(otherwise, "nothing was changed")
+
+
+def _report(session: Session, change: Change, backup: str, said: str, *, connected: bool = False) -> int:
+    if session.options.json:
+        session.print_json(
+            {
+                "client": change.client.name,
+                "server": change.server,
+                "path": change.path,
+                "changed": not change.is_none,
+                "connected": connected,
+                "backup": backup or None,
+            }
+        )
+        return 0
+    print(said)
+    if backup:
+        session.note(f"what was there before is in {backup}")
+    return 0

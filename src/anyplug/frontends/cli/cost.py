@@ -1,0 +1,36 @@
+"""`tools --cost`: what the tools of each plugin take of an agent's context."""
+
+from anyplug import surface
+from anyplug.errors import UsageError
+from anyplug.frontends.cli import render
+from anyplug.frontends.cli.session import Session
+from anyplug.views import View
+
+
+def show(session: Session) -> int:
+    """Show the plugins whose tools agents see, the dearest first; raises UsageError."""
+    if session.options.name or session.options.all:
+        raise UsageError("--cost is about all tools that agents see", "leave NAME and --all out")
+    snapshot, view = session.running_snapshot(), View(session.catalog.home)
+    is_confining = session.catalog.settings.is_confining
+    tools: dict[str, int] = {}
+    tokens: dict[str, int] = {}
+    definitions = []
+    for tool, entry in view.tools(snapshot):
+        defined = surface.definition(tool, entry, snapshot, is_confining=is_confining)
+        definitions.append(defined)
+        tools[entry.name] = tools.get(entry.name, 0) + 1
+        tokens[entry.name] = tokens.get(entry.name, 0) + surface.tokens(defined)
+    ranked = sorted(tokens, key=lambda name: (-tokens[name], name))
+    total, chosen = sum(tokens.values()), surface.chosen(view, definitions)
+    if session.options.json:
+        plugins = [{"plugin": name, "tools": tools[name], "tokens": tokens[name]} for name in ranked]
+        session.print_json({"tokens": total, "surface": chosen, "plugins": plugins})
+        return 0
+    rows = [(name, str(tools[name]), f"{tokens[name]:,}") for name in ranked]
+    render.table(("PLUGIN", "TOOLS", "TOKENS"), [*rows, ("all", str(sum(tools.values())), f"{total:,}")])
+    session.note(
+        f"estimated at four characters a token; up to {surface.LARGE_TOKENS:,} agents get every tool, beyond that "
+        f"three to find and call them: now {chosen}"
+    )
+    return 0

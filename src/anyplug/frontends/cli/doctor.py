@@ -1,0 +1,87 @@
+"""`doctor`: what this machine enforces, found out by trying to escape."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from anyplug.errors import FAILED
+from anyplug.frontends.cli import render
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.session import Session
+
+if TYPE_CHECKING:
+    from anyplug.doctor import Layer, Report
+
+SHOWN = {"open": "OPEN", "gap": "open, known", "blocked": "blocked"}  # the worst first
+
+
+def _doctor(parser: Parser) -> Command:
+    return doctor
+
+
+COMMANDS = {"doctor": _doctor}
+
+
+def doctor(session: Session) -> int:
+    """Try everything, and say what holds."""
+    entries = session.running_snapshot().entries
+    import anyio  # only commands that run something need it
+
+    from anyplug.doctor import examine  # and this with it
+
+    report = anyio.run(examine, session.catalog, entries)
+    if session.options.json:
+        session.print_json(msgspec.to_builtins(report))
+    else:
+        _print(report)
+    return 0 if report.holds else FAILED
+
+
+def _print(report: "Report") -> None:
+    print(render.style("1", _summary(report)))
+    print()
+    render.fields(
+        [
+            ("machine", f"{report.system}, Landlock {report.landlock or 'missing'}; you are {report.user}"),
+            ("confinement", f"off, by {report.off_by}" if report.off_by else "on"),
+            *((name.name, f"{name.path} ({name.version})" if name.path else "none") for name in report.programs),
+            ("home", report.home + (f" (mode {report.home_mode})" if report.home_mode else " (not made yet)")),
+            ("plugins", ", ".join(f"{count} {state}" for state, count in report.plugins.items()) or "none"),
+        ]
+    )
+    for fault in report.faults:
+        print(f"\n{fault.level}: {render.line(fault.what)}")
+        if fault.cure:
+            print(f"  hint: {render.line(fault.cure)}")
+    print()
+    render.table(("LAYER", "STATE", "WHAT IT HOLDS"), [_row(layer) for layer in report.layers])
+    if report.ways_out:
+        print()
+        worst_first = sorted(report.ways_out, key=lambda way: list(SHOWN).index(way.state))
+        rows = [(way.name, SHOWN[way.state], _last_words(way.answer)) for way in worst_first]
+        render.table(("WAY OUT", "STATE", "THE KERNEL SAID"), rows)
+
+
+def _summary(report: "Report") -> str:
+    held = sum(layer.held for layer in report.layers)
+    shut = sum(way.state == "blocked" for way in report.ways_out)
+    counts = f"{held} of {len(report.layers)} layers hold, {shut} of {len(report.ways_out)} ways out are blocked"
+    if report.off_by:
+        return f"Plugins are NOT held to their permissions: confinement is switched off. When it is on, {counts}."
+    problems = [fault for fault in report.faults if fault.level == "problem"]
+    if any(not fault.plugin for fault in problems):
+        return f"Plugins are NOT held to their permissions here ({render.count(len(problems), 'problem')}): {counts}."
+    names = list(dict.fromkeys(fault.plugin for fault in problems))
+    but = f", except for {', '.join(names)}" if names else ""
+    return f"Plugins are held to their permissions here{but}: {counts}."
+
+
+def _row(layer: "Layer") -> tuple[str, str, str]:
+    if layer.held:
+        return layer.name, "held", layer.meaning
+    return layer.name, "MISSING", f"{layer.meaning}. Not here: {layer.why}"
+
+
+def _last_words(answer: str) -> str:
+    """Give the end of what a program said, which is the kernel's word."""
+    return answer.rpartition(": ")[2]

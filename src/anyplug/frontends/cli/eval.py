@@ -1,0 +1,189 @@
+"""`eval`: an agent's event on stdin, one decision on stdout. A stand-in for `cupcake eval`.
+
+It is started for every tool call of an agent, so its first step needs nothing but the interpreter: if a resident
+host is up, the event goes to its socket and the answer is printed. Everything else is imported only without one.
+"""
+
+from __future__ import annotations  # so that what only annotates is not imported
+
+import json
+import os
+import sys
+
+from anyplug import __version__
+from anyplug.places import RESIDENT, home_path
+
+TYPE_CHECKING = False  # as in the package itself
+if TYPE_CHECKING:
+    from typing import Any
+
+    from anyplug.frontends.cli.parsing import Command, Parser
+    from anyplug.frontends.cli.session import Session
+
+HARNESSES = ("opencode", "claude", "anyplug", "cursor", "factory")
+VALUES = {  # options that take a value: the original's, before or after the command
+    "--harness": "harness",
+    "--policy-dir": "policy_dir",
+    "--global-config": "global_config",
+    "--log-level": "log_level",
+    "--home": "home",
+    "--trace": "",
+    "--wasm-max-memory": "",
+    "--debug-dir": "",
+    "--opa-path": "",
+}
+FLAGS = {"--strict": "strict", "--debug": "debug", "--cache": "cache", "--debug-files": "", "--debug-routing": ""}
+LARGEST_ANSWER = 64 << 20  # bytes
+ATTACH_S = 2.0  # a host that is up answers in a millisecond
+ANSWER_S = 120.0  # signals may run for a while
+CHUNK = 65_536
+FAILED, STOPPED = 1, 2  # Claude Code stops for the latter only
+
+
+def quickly(words: list[str]) -> int | None:
+    """Run `eval` from the words of a command line; None if they say more than this understands."""
+    options = _read(words)
+    return None if options is None else _decide(options, _standard_input())
+
+
+def _read(words: list[str]) -> dict[str, Any] | None:
+    options: dict[str, Any] = {}
+    at = 0
+    named = False
+    while at < len(words):
+        word, equals, value = words[at].partition("=")
+        if words[at] == "eval" and not named:
+            named = True
+        elif word in VALUES and (equals or at + 1 < len(words)):
+            if not equals:
+                at += 1
+                value = words[at]
+            if VALUES[word]:
+                options[VALUES[word]] = value
+        elif words[at] in FLAGS:
+            options[FLAGS[words[at]]] = True
+        else:
+            return None
+        at += 1
+    return options if named and options.get("harness") in HARNESSES else None
+
+
+def _standard_input() -> bytes:
+    chunks = []
+    while chunk := os.read(0, CHUNK):
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _decide(options: dict[str, Any], raw: bytes) -> int:
+    request = {
+        "harness": options["harness"],
+        "text": raw.decode("utf-8", "surrogateescape"),
+        "strict": bool(options.get("strict")),
+        "cache": bool(options.get("cache")),
+        "debug": bool(options.get("debug")) or options.get("log_level") in {"debug", "trace"},
+        "policy_dir": options.get("policy_dir", ""),
+        "global_config": options.get("global_config", ""),
+    }
+    home = home_path(options.get("home", ""))
+    try:
+        answer = _of_resident(home, request) or _of_our_own(home, request)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the agent must take it for a refusal
+        answer = {"exit": _failure(options["harness"]), "decision": None, "said": [f"{type(error).__name__}: {error}"]}
+    if answer["said"]:
+        print("\n".join(answer["said"]), file=sys.stderr)
+    if answer["decision"] is not None:
+        print(json.dumps(answer["decision"], separators=(",", ":"), sort_keys=True, ensure_ascii=False))
+        sys.stdout.flush()
+    return int(answer["exit"])
+
+
+def _of_resident(home: str, request: dict[str, Any]) -> dict[str, Any] | None:
+    """Ask the resident host; None if there is none, or if it has no answer: then we find one ourselves."""
+    try:
+        with open(os.path.join(home, RESIDENT), "rb") as file:
+            place = json.loads(file.read())
+        if place["version"] != __version__:
+            return None
+        import _socket  # what `socket` is built on, without the 5 ms that its import takes
+
+        line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ImportError):
+        return None
+    try:
+        line.settimeout(ATTACH_S)
+        line.connect(place["socket"])
+        attach = {"attach": 1, "kind": "policy", "cwd": os.getcwd(), "environment": dict(os.environ)}
+        for message in (attach, {"id": 1, "do": "eval", **request}):
+            line.sendall(json.dumps(message).encode() + b"\n")
+        received = _receive(line, 1)
+        line.settimeout(ANSWER_S)
+        welcome, answer = _receive(line, 2, received).split(b"\n")[:2]
+        result = json.loads(answer)["result"] if "attached" in json.loads(welcome) else None
+        return result if isinstance(result, dict) and {"exit", "decision", "said"} <= result.keys() else None
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    finally:
+        line.close()
+
+
+def _receive(line: Any, count: int, received: bytes = b"") -> bytes:
+    """Read until there are so many lines. Raises LookupError if there are fewer."""
+    while received.count(b"\n") < count:
+        chunk = line.recv(CHUNK)
+        if not chunk or len(received) > LARGEST_ANSWER:
+            raise LookupError
+        received += chunk
+    return received
+
+
+def _failure(harness: str) -> int:
+    return STOPPED if harness == "claude" else FAILED
+
+
+def _of_our_own(home: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Decide in this process."""
+    # All of it is for those without a resident host: it takes a tenth of a second.
+    from anyplug.errors import AnyplugError
+    from anyplug.policy.requests import desk
+    from anyplug.settings import Home
+
+    try:
+        settings = Home(home).read_settings().policy
+    except AnyplugError as error:
+        said = [f"error: {error.message}", f"hint: {error.hint}"]
+        return {"exit": _failure(request["harness"]), "decision": None, "said": said}
+    ours = desk(home, settings)
+    opened = ours.open(request, cwd=os.getcwd())
+    if isinstance(opened, dict):
+        return opened
+    if not opened.signals:
+        return ours.close(request, opened, None)
+    import anyio  # 60 ms, and only signals need it
+
+    return ours.close(request, opened, anyio.run(opened.ask_signals))
+
+
+def _eval(parser: Parser) -> Command:
+    parser.add_argument("--harness", required=True, choices=HARNESSES, help="whose event it is")
+    parser.add_argument("--policy-dir", default="", metavar="DIR", help="use the .cupcake in or beside this folder")
+    parser.add_argument(
+        "--global-config", default="", metavar="DIR", help="use this folder of policies for all projects"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if the decision is halt, deny or block")
+    parser.add_argument("--cache", action="store_true", help="keep decisions that depend on nothing but the event")
+    parser.add_argument(
+        "--log-level", default="", metavar="LEVEL", help="debug: say on stderr what was decided by what"
+    )
+    return run
+
+
+COMMANDS = {"eval": _eval}
+
+
+def run(session: Session) -> int:
+    """Decide about the event on stdin."""
+    given = session.options
+    names = ("harness", "policy_dir", "global_config", "strict", "cache", "log_level", "debug")
+    options = {name: getattr(given, name) for name in names}
+    return _decide({**options, "home": given.home or ""}, _standard_input())

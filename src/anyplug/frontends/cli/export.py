@@ -1,0 +1,62 @@
+"""`export`: a plugin as a bundle that other programs install."""
+
+from anyplug import export as bundles
+from anyplug.frontends.cli import render
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.session import Session
+from anyplug.secrecy import Secrecy
+
+
+def _export(parser: Parser) -> Command:
+    parser.add_argument("name", metavar="NAME", help="the plugin's name, or its folder")
+    parser.add_argument("--to", required=True, choices=bundles.KINDS, help="the kind of bundle")
+    parser.add_argument(
+        "--output", metavar="PATH", help="where it goes; a path that ends in .zip is one file for every kind"
+    )
+    parser.add_argument("--author", default="", metavar="NAME", help="whom the bundle names as its author")
+    return export
+
+
+COMMANDS = {"export": _export}
+
+
+def export(session: Session) -> int:
+    """Write the bundle, and say what is in it."""
+    options = session.options
+    entry = session.plugin(options.name)
+    if entry.plugin.stays_up:
+        session.running_snapshot()  # only it can say what it offers
+        entry = session.plugin(options.name)
+    secrecy = Secrecy(entry.plugin, entry.standing.granted, session.catalog.secrets)
+    secrecy.look()
+    made = bundles.bundle(
+        entry.plugin,
+        {session.snapshot.model_names[tool.name]: tool.description for tool in entry.tools},
+        options.to,
+        digest_value=entry.standing.digest,
+        author=options.author,
+        hide=secrecy.data,
+    )
+    path = options.output or made.file_name
+    bundles.write(made, path)
+    if options.json:
+        session.print_json(
+            {
+                "name": made.name,
+                "version": made.version,
+                "kind": made.kind,
+                "path": path,
+                "files": list(made.files),
+                "left_out": list(made.left_out),
+            }
+        )
+        return 0
+    print(f"{entry.name} is written to {path}: {render.count(len(made.files), 'file')}")
+    for relative in made.left_out:
+        session.note(f"left out: {relative}")
+    if entry.plugin.stays_up and not entry.tools:
+        session.note("note: its list of tools is not known, because it has not run yet")
+    session.note(
+        "note: whoever installs it needs `anyplug` on the PATH, and is asked by their own program, not by ours"
+    )
+    return 0

@@ -1,0 +1,40 @@
+"""`connect opencode --policy`: the plugin that puts OpenCode's own tools to policies."""
+
+import os
+
+from anyplug.errors import UsageError
+from anyplug.frontends.cli.session import Session
+from anyplug.policy.opencode import installation
+from anyplug.settings import find_home, usual_home
+
+SAID = {
+    "added": "OpenCode's tools are put to your policies, by {path}; start OpenCode anew",
+    "updated": "{path} is up to date now; start OpenCode anew",
+    "unchanged": "{path} is there already",
+    "removed": "{path} is gone: OpenCode's tools are put to no policies; start OpenCode anew",
+    "absent": "there is no {path}",
+}
+
+
+def gate(session: Session) -> int:
+    """Put the plugin where OpenCode looks, take it away, or print it."""
+    options = session.options
+    if options.client != "opencode":
+        raise UsageError("--policy is for OpenCode", "`anyplug connect opencode --policy`")
+    home = find_home(options.home).path
+    other_home = home if home != usual_home().path else None
+    project = None if options.everywhere else os.getcwd()
+    if options.print:
+        print(installation.render(other_home), end="")
+        return 0
+    changes = installation.remove(project) if options.remove else [installation.install(project, home=other_home)]
+    if options.json:
+        session.print_json([{"path": one.path, "change": one.change, "kept": one.kept or None} for one in changes])
+        return 0
+    for one in changes:
+        print(SAID[one.change].format(path=one.path))
+        if one.kept:
+            session.note(f"what was there before is in {one.kept}")
+    if not options.remove and project is not None and not os.path.isdir(os.path.join(project, ".cupcake")):
+        session.warn("there are no policies here yet, so every tool is refused: `anyplug policy init` writes some")
+    return 0

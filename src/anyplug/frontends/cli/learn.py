@@ -1,0 +1,170 @@
+"""`learn`: one call, watched, and the permissions that it needed."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from anyplug.errors import CODES, REFUSED, NotApproved, UsageError
+from anyplug.frontends.cli import render, terminal
+from anyplug.frontends.cli.call import add_call, arguments, report
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.session import Session, refuse
+from anyplug.model import Result, Tool
+from anyplug.registry import Entry
+from anyplug.shapes import result_shape
+
+if TYPE_CHECKING:
+    from anyplug.host import Host
+    from anyplug.learning import Learning, Lesson, Need
+
+SHOWN_ANSWER = 200  # characters of what the tool answered
+
+
+def _learn(parser: Parser) -> Command:
+    add_call(parser)
+    parser.add_argument("--yes", action="store_true", help="run it without asking")
+    parser.add_argument(
+        "--open", action="store_true", help="let it do everything that permissions can open, for this one call"
+    )
+    return learn
+
+
+COMMANDS = {"learn": _learn}
+
+
+def learn(session: Session) -> int:
+    """Run a call and say what it needed."""
+    options = session.options
+    tool, entry = session.running_snapshot().tool(options.tool)
+    if entry.state != "approved":
+        raise NotApproved(entry.name, entry.state, entry.standing.changes)
+    given = arguments(options.words, options.args, tool.input_schema)
+    _agree(session, tool, entry)
+    from anyplug.learning import OPEN, Learning  # brings an event loop along, as running a plugin does
+
+    learning = Learning(entry.path, OPEN if options.open else ())
+
+    async def work(host: "Host") -> Result:
+        from anyplug.gate import Attachment  # with the host
+
+        kind = "learn-open" if options.open else "learn"
+        return await host.call(options.tool, given, attachment=Attachment(kind, yes=True))
+
+    result = session.with_host(work, learning)
+    code = CODES[result.error.code].exit if result.error else 0
+    if not learning.has_listened:
+        if code != REFUSED:  # a server at an address, say
+            session.note(f"note: no program of {entry.name} ran on this machine, so there is nothing to learn")
+        return report(session, result)
+    _show(session, entry, result, _lesson(session, entry, learning, has_failed=result.is_error))
+    return code
+
+
+def _agree(session: Session, tool: Tool, entry: Entry) -> None:
+    """See to it that a person knows that the call really happens."""
+    from anyplug.protection import switched_off  # brings an event loop along, as running a plugin does
+
+    if off_by := switched_off(session.catalog.settings):
+        raise UsageError(
+            f"nothing can be learned while confinement is switched off by {off_by}", "switch it on for this call"
+        )
+    granted = render.line(", ".join(entry.standing.granted)) or "nothing"
+    may = (
+        "everything that permissions can open: your files, the network, every program"
+        if session.options.open
+        else f"what it was granted ({granted}); what is refused to it is written down"
+    )
+    if not session.options.json:
+        terminal.say(f"This really runs {tool.name} of {entry.name}: whatever it changes, sends or deletes stays so.")
+        terminal.say(f"While it runs it may use {may}.")
+    if session.options.yes:
+        return
+    if not terminal.can_ask():
+        refuse(f"{tool.name} was not run: there is nobody to ask", f"`anyplug learn {tool.name} ... --yes`")
+    if not session.confirm("Run it?"):
+        refuse(f"{tool.name} was not run", "nothing has happened")
+
+
+def _lesson(session: Session, entry: Entry, learning: "Learning", *, has_failed: bool) -> "Lesson":
+    from anyplug.learning import Around, conclude  # as above
+    from anyplug.protection import drawn
+    from anyplug.runtime.confine.system import program_files
+
+    catalog, standing = session.catalog, entry.standing
+    search_path = os.environ.get("PATH", os.defpath)
+    around = Around(
+        base=drawn(catalog, entry.plugin, msgspec.structs.replace(standing, granted=())),
+        used=drawn(catalog, entry.plugin, learning.widened(standing)),
+        granted=standing.granted,
+        user=os.path.realpath(os.path.expanduser("~")),
+        project=os.path.realpath(os.getcwd()),
+        find=lambda name: program_files(name, search_path),
+        has_failed=has_failed,
+    )
+    return conclude(learning.events, around)
+
+
+def _show(session: Session, entry: Entry, result: Result, lesson: "Lesson") -> None:
+    from anyplug.learning import commands  # as above
+
+    typed = commands(entry.name, lesson, is_approved=not entry.plugin.explicit)
+    is_fitting = not lesson.add and not lesson.remove
+    if session.options.json:
+        session.print_json(
+            {
+                "tool": result.tool,
+                "plugin": result.plugin,
+                "open": session.options.open,
+                **msgspec.to_builtins(lesson),
+                "commands": [] if is_fitting else list(typed),
+                "result": result_shape(result),
+            }
+        )
+        return
+    _say_result(result)
+    needed = [need for need in lesson.needs if need.permission not in lesson.optional]
+    print("\nBeyond what every plugin may do, it needed:" if needed else "\nIt needed no permission.")
+    _say_needs(needed)
+    if lesson.optional:
+        print("\nRefused, and it went on without:")
+        _say_needs([need for need in lesson.needs if need.permission in lesson.optional])
+    if lesson.never:
+        print("\nTried, and no grant opens it:")
+    for tried in lesson.never:
+        print(f"  {render.line(tried)}")
+    if is_fitting:
+        print("\nIts grants fit this call.")
+    else:
+        print("\nFor this call, its grants would be:")
+        for sign, names in (("+", lesson.add), ("-", lesson.remove), (" ", lesson.keep)):
+            for name in names:
+                print(f"  {sign} {render.line(name)}")
+        print("\nTo have it so:")
+        for command in typed:
+            print(f"  {command}")
+    _say_limits(session, lesson)
+
+
+def _say_result(result: Result) -> None:
+    said: Any = result.error.message if result.error else result.text
+    first = render.line(str(said))
+    shown = first if len(first) <= SHOWN_ANSWER else first[:SHOWN_ANSWER] + "…"
+    how = "It failed" if result.is_error else "It succeeded"
+    print(f"{how} in {result.duration_ms:.0f} ms: {shown}")
+
+
+def _say_needs(needs: "list[Need]") -> None:
+    for need in needs:
+        print(f"  {render.line(need.permission)}{' (refused)' if need.refused else ''}")
+        for reason in need.because:
+            print(f"      {render.line(reason)}")
+
+
+def _say_limits(session: Session, lesson: "Lesson") -> None:
+    """Say what cannot be concluded."""
+    session.note("note: this was one call; another one may need more. What it tried is not what it ought to have.")
+    if lesson.optional:
+        session.note("note: grant what was refused only if its answer is not what you want")
+    if lesson.add and not session.options.open:
+        session.note("note: after something was refused it may have stopped early; `--open` shows all of it")

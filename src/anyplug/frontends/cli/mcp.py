@@ -1,0 +1,90 @@
+"""`mcp`: a server for agents that speak MCP, on stdin and stdout."""
+
+import os
+from typing import TYPE_CHECKING, get_args
+
+from anyplug.errors import AnyplugError
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.session import Session
+from anyplug.frontends.resident.address import Address, NotServed, NotStarted, may_attach
+from anyplug.frontends.resident.relay import relay
+from anyplug.settings import Surface, find_home
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from anyplug.host import Host
+    from anyplug.views import View
+
+
+def _mcp(parser: Parser) -> Command:
+    parser.add_argument("--profile", metavar="NAME", default="", help="show only what this profile of yours has")
+    surfaces = get_args(Surface)
+    parser.add_argument(
+        "--surface",
+        metavar="SURFACE",
+        choices=surfaces,
+        help="all: every tool; search: three tools to find and call the others; auto: by their size (the default)",
+    )
+    parser.add_argument(
+        "--resident", action="store_true", help="start a host that stays up and is shared, if there is none"
+    )
+    return serve
+
+
+COMMANDS = {"mcp": _mcp}
+
+
+class NoHost(AnyplugError):
+    """There is no host for the agent."""
+
+    code = "unavailable"
+
+
+def serve(session: Session) -> int:
+    """Serve one agent until it closes stdin: in the host that is up, or in one of its own."""
+    options, address = session.options, Address(find_home(session.options.home).path)
+    if may_attach() and (options.resident or address.is_held()):
+        try:
+            relay(
+                address.home,
+                plugins=[os.path.abspath(os.path.expanduser(path)) for path in options.plugin],
+                discover=not options.no_discover,
+                profile=options.profile,
+                surface=options.surface,
+            )
+        except NotServed as error:
+            if error.code == "denied":
+                raise NoHost(str(error), "let the agent itself call the tools") from error
+            session.note(f"working without the host that is up: {error}")
+        except NotStarted as error:
+            raise NoHost(f"no host could be started: {error}", f"its log is {address.log}") from error
+        else:
+            return 0
+    return _serve_alone(session)
+
+
+def _serve_alone(session: Session) -> int:
+    from anyplug.views import View  # with the host, which only commands that run plugins import
+
+    view = View(session.catalog.home, session.options.profile, session.options.surface)
+
+    async def work(host: "Host") -> int:
+        from anyio.to_thread import run_sync  # here already, with the host
+
+        host.warm_up()
+        serve_stdio = await run_sync(_load)
+        await serve_stdio(host, view)
+        return 0
+
+    return session.with_host(work, stays_up=True)
+
+
+def _load() -> "Callable[[Host, View], Awaitable[None]]":
+    from anyplug.formats.mcp import sdk  # takes about a second, in which plugins start
+
+    sdk.load()
+    # With the SDK.
+    from anyplug.frontends.mcp.stdio import serve_stdio
+
+    return serve_stdio

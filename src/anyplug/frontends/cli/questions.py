@@ -1,0 +1,35 @@
+"""Asks the person at the terminal whether a plugin of tier 2 may run."""
+
+import sys
+
+from anyplug.frontends.cli import render, terminal
+from anyplug.gate import Answer, Question
+
+ANSWERS: dict[str, Answer] = {"y": "once", "yes": "once", "r": "attachment", "a": "always"}
+
+
+def ask(question: Question) -> Answer:
+    """Put the question, and read the answer."""
+    _put(question)
+    return _answer()
+
+
+async def wait_for_answer(question: Question) -> Answer:
+    """Put the question, and let other work go on until there is an answer."""
+    import anyio  # here already where it is needed, with the host
+
+    _put(question)
+    await anyio.wait_readable(sys.stdin)  # a thread that reads could not be ended by Ctrl-C
+    return _answer()
+
+
+def _put(question: Question) -> None:
+    may_use = render.line(", ".join(question.permissions)) or "nothing"
+    terminal.say(f"{question.plugin} wants to run {question.tool}. It may use: {may_use}")
+    if question.warning:
+        terminal.say(f"warning: {question.warning}")
+    terminal.put("Allow? [y]es, once; for this [r]un; [a]lways; [N]o:")
+
+
+def _answer() -> Answer:
+    return ANSWERS.get(terminal.answer().strip().lower(), "no")

@@ -1,0 +1,91 @@
+"""`secret`: values that are stored for a plugin's variables. They are never an argument, never shown, never printed."""
+
+import sys
+
+from anyplug import permissions
+from anyplug.errors import UsageError
+from anyplug.frontends.cli import render
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.session import Session
+from anyplug.registry import Entry
+from anyplug.vault import LARGEST, check
+
+
+def _secret(parser: Parser) -> Command:
+    parser.add_argument("name", metavar="NAME", help="the plugin's name, or its folder")
+    parser.add_argument(
+        "variable",
+        nargs="?",
+        metavar="VARIABLE",
+        help="store a value for this variable, asked for without echo, or read from standard input",
+    )
+    parser.add_argument(
+        "--unset", action="append", default=[], metavar="VARIABLE", help="forget a value; may be repeated"
+    )
+    return secret
+
+
+COMMANDS = {"secret": _secret}
+
+
+def secret(session: Session) -> int:
+    """Store, forget and list secrets."""
+    options, entry = session.options, session.plugin(session.options.name)
+    secrets = session.catalog.secrets
+    for name in options.unset:
+        if not secrets.remove(entry.plugin, name):
+            has = ", ".join(secrets.names(entry.plugin))
+            raise UsageError(
+                f"no secret {name} is stored for '{entry.name}'", f"it has {has}" if has else "it has none"
+            )
+    if options.variable is not None:
+        _store(session, entry, options.variable)
+    _report(session, entry)
+    return 0
+
+
+def _store(session: Session, entry: Entry, name: str) -> None:
+    if "=" in name:
+        raise UsageError(
+            "a secret is never given as an argument, where other programs can see it",
+            f"`anyplug secret {entry.name} {name.partition('=')[0]}` asks for the value, or reads it from a pipe",
+        )
+    check(name, "a value")  # of the name, before anybody types
+    value = _typed_in(name) if sys.stdin.isatty() else _piped_in(name)
+    session.catalog.secrets.set(entry.plugin, name, value)
+
+
+def _typed_in(name: str) -> str:
+    import getpass  # only where somebody types
+
+    try:
+        return getpass.getpass(f"{name} (not shown): ")
+    except EOFError:
+        return ""
+
+
+def _piped_in(name: str) -> str:
+    """Read all there is, because a key may have several lines; the newline at its end is the pipe's."""
+    raw = sys.stdin.buffer.read(LARGEST + 2)
+    try:
+        return raw.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the value of {name} is not text in UTF-8", "encode it, in base64 for instance") from error
+
+
+def _report(session: Session, entry: Entry) -> None:
+    places = session.catalog.secrets.places(entry.plugin)
+    granted = permissions.environment_names(entry.standing.granted)
+    if session.options.json:
+        session.print_json(
+            [{"name": name, "kept_in": place, "granted": name in granted} for name, place in places.items()]
+        )
+        return
+    if not places:
+        print(f"No secrets are stored for {entry.name}.")
+        return
+    rows = [(name, place, "yes" if name in granted else "no") for name, place in places.items()]
+    render.table(("VARIABLE", "KEPT IN", "GRANTED"), rows)
+    for name in places:
+        if name not in granted:
+            session.note(f"hint: `anyplug grant {entry.name} env:{name}` gives it to the plugin")

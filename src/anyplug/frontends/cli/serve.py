@@ -1,0 +1,223 @@
+"""`serve`, `stop` and `status`: the host that stays up, which other commands and agents attach to."""
+
+import os
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from anyplug.errors import AnyplugError
+from anyplug.frontends.cli import render
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.session import Session
+from anyplug.frontends.resident.address import LINGER_S, Address, NotStarted
+from anyplug.settings import find_home
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from anyplug.frontends.cli.attached import Attached
+    from anyplug.frontends.resident.resident import Resident
+    from anyplug.frontends.resident.web import Web
+
+STOP_S = 30.0  # plugins are given some seconds to end in order
+LOOK_S = 0.02
+
+
+class NotUp(AnyplugError):
+    """The resident host does not come up, or does not go."""
+
+    code = "unavailable"
+
+
+def _serve(parser: Parser) -> Command:
+    parser.add_argument("--detach", action="store_true", help="stay up in the background, and return once it is up")
+    parser.add_argument(
+        "--linger",
+        type=float,
+        metavar="SECONDS",
+        help=f"leave when nobody has been attached for so long (with --detach: {LINGER_S:.0f}; else never)",
+    )
+    web = parser.add_argument_group("over HTTP")
+    web.add_argument(
+        "--http", metavar="HOST:PORT", help="offer tools at /mcp and /mcp/PROFILE, to whoever has the token"
+    )
+    web.add_argument("--expose", action="store_true", help="allow a HOST that other machines can reach")
+    web.add_argument("--tls-cert", metavar="FILE", help="a certificate, for TLS")
+    web.add_argument("--tls-key", metavar="FILE", help="its key")
+    web.add_argument("--new-token", action="store_true", help="make a new token; the old one counts no more")
+    return serve
+
+
+def _stop(parser: Parser) -> Command:
+    return stop
+
+
+def _status(parser: Parser) -> Command:
+    return status
+
+
+COMMANDS = {"serve": _serve, "stop": _stop, "status": _status}
+
+
+def serve(session: Session) -> int:
+    """Keep a host up until it is stopped."""
+    if session.options.detach:
+        return _detach(session)
+    import anyio  # only here: a client of the resident host needs no event loop
+
+    from anyplug.frontends.resident.resident import Resident  # with the host
+
+    web = _web(session) if session.options.http else None
+    resident = Resident(find_home(session.options.home), linger_s=session.options.linger)
+    try:
+        anyio.run(_stay, session, resident, web)
+    except OSError as error:
+        raise NotUp(
+            f"the host cannot listen: {error.strerror}: {error.filename or ''}".rstrip(": "),
+            "check the disk's space and the permissions of your home folder",
+        ) from error
+    return 0
+
+
+async def _stay(session: Session, resident: "Resident", web: "Web | None") -> None:
+    async with resident.up(), resident.over_http(web) if web is not None else nullcontext("") as url:
+        session.note(f"anyplug is up (pid {os.getpid()}); `anyplug stop` or Ctrl-C ends it")
+        if url:
+            session.note(f"MCP is at {url}/mcp; the token is in {resident.home.http_token}")
+        await resident.until_stopped()
+
+
+def _web(session: Session) -> "Web":
+    """Listen over HTTP, and find or make the token. Raises UsageError and ConfigError."""
+    from anyplug.frontends.http.bearer import read_token, renew_token  # only who serves over HTTP needs all this
+    from anyplug.frontends.http.listener import listen, parse_address
+    from anyplug.frontends.resident.projects import Key
+    from anyplug.frontends.resident.web import Web
+
+    options, home = session.options, find_home(session.options.home)
+    settings = home.read_settings().http
+    listener = listen(
+        parse_address(options.http),
+        expose=options.expose,
+        names=settings.hosts,
+        certificate=options.tls_cert,
+        key=options.tls_key,
+    )
+    for warning in listener.warnings:
+        session.warn(warning)
+    token = renew_token(home) if options.new_token else read_token(home)
+    plugins = tuple(os.path.abspath(os.path.expanduser(path)) for path in options.plugin)
+    return Web(listener, token, settings, Key(os.getcwd(), not options.no_discover, plugins))
+
+
+def _detach(session: Session) -> int:
+    address = Address(find_home(session.options.home).path)
+    connection = address.connect()
+    is_new = connection is None
+    words = _words_for_http(session.options)
+    if not is_new and words:
+        assert connection is not None
+        connection.close()
+        raise NotUp("a host is up already, and not over HTTP as you want it", "`anyplug stop`, then try again")
+    if connection is None:
+        linger = LINGER_S if session.options.linger is None else session.options.linger
+        try:
+            connection = address.start(linger, words)
+        except NotStarted as error:
+            raise NotUp(f"the host did not come up: {error}", f"its log is {address.log}") from error
+    connection.close()
+    word = address.read() or {}
+    if session.options.json:
+        session.print_json({"up": True, "pid": word.get("pid"), "started": is_new})
+    else:
+        print(f"anyplug is up (pid {word.get('pid')})" if is_new else f"a host is up already (pid {word.get('pid')})")
+    if words:
+        session.note(f"`anyplug status` says where; the token is in {find_home(session.options.home).http_token}")
+    return 0
+
+
+def _words_for_http(options: "Namespace") -> list[str]:
+    """Give the words that say how to serve over HTTP, for another process."""
+    if not options.http:
+        return []
+    named = {"--http": options.http, "--tls-cert": options.tls_cert, "--tls-key": options.tls_key}
+    words = [word for name, value in named.items() if value for word in (name, value)]
+    flags = {"--expose": options.expose, "--new-token": options.new_token}
+    return words + [name for name, is_given in flags.items() if is_given]
+
+
+def stop(session: Session) -> int:
+    """End the resident host, and wait until it is gone."""
+    address = Address(find_home(session.options.home).path)
+    resident = _reach(session, address)
+    if resident is not None:
+        with resident:
+            resident.stop()
+        until = time.monotonic() + STOP_S
+        while address.is_held():
+            if time.monotonic() > until:
+                raise NotUp(f"the host is still there after {STOP_S:.0f} s", _how_to_kill(address))
+            time.sleep(LOOK_S)
+    if session.options.json:
+        session.print_json({"stopped": resident is not None})
+    else:
+        print("the host has ended" if resident is not None else "no host is up")
+    return 0
+
+
+def status(session: Session) -> int:
+    """Say how the resident host does."""
+    resident = _reach(session, Address(find_home(session.options.home).path))
+    if resident is None:
+        if session.options.json:
+            session.print_json({"up": False})
+        else:
+            print("no host is up")
+            session.note("hint: `anyplug serve` keeps one up; commands work without it, too")
+        return 0
+    with resident:
+        said = resident.status()
+    if session.options.json:
+        session.print_json(said)
+    else:
+        _show(said)
+    return 0
+
+
+def _reach(session: Session, address: Address) -> "Attached | None":
+    """Attach to the resident host, to speak about itself; None if none is up. Raises NotUp if it does not answer."""
+    resident = session.attach("control")
+    if resident is None and address.is_held():
+        raise NotUp("a host is up, but it does not answer", _how_to_kill(address))
+    return resident
+
+
+def _show(said: dict[str, Any]) -> None:
+    clients = [one for one in said["clients"] if one["pid"] != os.getpid()]
+    render.fields(
+        [
+            ("up", f"{render.duration(said['uptime_s'])}, pid {said['pid']}, anyplug {said['version']}"),
+            ("home", said["home"]),
+            ("over HTTP", said["url"] or ""),
+            (
+                "attached",
+                "\n".join(f"{one['kind']}, pid {one['pid']}, in {one['folder']}" for one in clients) or "nobody",
+            ),
+            ("projects", "\n".join(f"{one['folder']}" for one in said["projects"])),
+            ("plugins", f"{said['plugins']} approved, {said['running']} running"),
+            ("processes", f"{said['processes']}, {said['memory_bytes'] / (1 << 20):.0f} MiB with the host"),
+            ("calls", f"{said['calls']}, {said['errors']} failed"),
+        ]
+    )
+    if said["slowest"]:
+        print()
+        rows = [
+            (one["tool"], str(one["calls"]), str(one["errors"]), f"{one['median_ms']:.1f}", f"{one['longest_ms']:.1f}")
+            for one in said["slowest"]
+        ]
+        render.table(("SLOWEST TOOLS", "CALLS", "FAILED", "MEDIAN MS", "LONGEST MS"), rows)
+
+
+def _how_to_kill(address: Address) -> str:
+    word = address.read() or {}
+    return f"`kill -9 {word['pid']}` ends it, with all its plugins" if "pid" in word else f"see {address.log}"

@@ -1,0 +1,25 @@
+"""The person at the terminal: what they are told, and what they answer. On stderr, because stdout is for data."""
+
+import sys
+
+from anyplug.frontends.cli import render
+
+
+def can_ask() -> bool:
+    """Whether a person sits at the other end."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def say(text: str) -> None:
+    """Tell them what they have to know."""
+    print(render.plain(text), file=sys.stderr)
+
+
+def put(question: str) -> None:
+    """Put a question without waiting for the answer."""
+    print(f"{render.plain(question)} ", end="", file=sys.stderr, flush=True)
+
+
+def answer() -> str:
+    """Read their line; an empty one if they have none to give."""
+    return sys.stdin.readline().rstrip("\n")
