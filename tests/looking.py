@@ -45,6 +45,18 @@ def tagged(tag: int) -> dict[int, str]:
     return processes(lambda pid: f" {tag} ".encode() in read(f"/proc/{pid}/limits"))
 
 
+def outside(number: int, token: str) -> int:
+    """This side's number of a process that knows itself by another, as in a namespace of its own; 0 if it is gone."""
+    known = [pid for pid in carrying(token) if _own_number(pid) == number]
+    return max(known, default=0)
+
+
+def _own_number(pid: int) -> int:
+    """The number by which a process knows itself."""
+    line = next((line for line in read(f"/proc/{pid}/status").splitlines() if line.startswith(b"NSpid:")), b"0")
+    return int(line.split()[-1])
+
+
 def children() -> dict[int, str]:
     """This process's children, also those that nobody has waited for."""
     mine = str(os.getpid()).encode()

@@ -67,3 +67,24 @@ def stavrobot(
         write(os.path.join(folder, own_name, "manifest.json"), json.dumps(about | dict(tool or {})))
         write(os.path.join(folder, own_name, "run"), text, 0o755)
     return folder
+
+
+def workbench(
+    root: Any,
+    name: str = "bench",
+    run: str = "() => 'done'",
+    /,
+    *,
+    index: str = "",
+    package: Any = {"type": "commonjs"},  # noqa: B006 - never changed
+    files: Mapping[str, str] | None = None,
+) -> str:
+    """Write a Workbench plugin with the tool `NAME.act`, or with its own `index.js`; `package=None` leaves it out."""
+    folder = os.path.join(root, name)
+    register = f"api.registerTool({{ name: '{name}.act', inputSchema: {{}}, run: {run} }});"
+    write(os.path.join(folder, "index.js"), index or f"module.exports.register = (api) => {{\n{register}\n}};\n")
+    if package is not None:
+        write(os.path.join(folder, "package.json"), package if isinstance(package, str) else json.dumps(package))
+    for path, text in (files or {}).items():
+        write(os.path.join(folder, path), text)
+    return folder

@@ -105,16 +105,16 @@ def test_every_habit_has_a_folder_and_an_expectation():
 async def test_a_bad_extension_gets_a_clear_answer_and_others_go_on(habit, habits):
     with anyio.fail_after(30):
         async with habits(habit, "well-behaved") as h:
-            tag = h._runner._guard._tag
+            tag = h._runner.guard._tag
             if habit == "registers-after-ready":
                 assert "registers_after_ready" not in [tool.name for tool in h.tools]
                 await appears(h, "registers_after_ready")
             for result in await calls(h, habit, 50 if habit == "dies-with-calls" else 1):
                 check(result, habit, h)
             assert (await h.call("well_behaved")).text == "done"
-            place = h.extensions.place(h.snapshot.plugin(habit).plugin)
+            place = h.peers.of(h.snapshot.plugin(habit).plugin)[0]
             if EXPECTED[habit][0] == NEVER_UP and habit != "intercepts-nonsense":
-                assert (place.extension, place.health) == (None, "restarting")
+                assert (place.peer, place.health) == (None, "restarting")
     assert looking.tagged(tag) == {}
 
 
@@ -127,7 +127,7 @@ async def test_all_bad_extensions_at_once_do_not_disturb_each_other(habits):
 
     with anyio.fail_after(60):
         async with habits(*some) as h:
-            tag = h._runner._guard._tag
+            tag = h._runner.guard._tag
             async with anyio.create_task_group() as tasks:
                 for habit in some:
                     tasks.start_soon(call, habit)
@@ -148,7 +148,7 @@ async def test_bad_registrations_are_said_once_and_the_first_of_a_name_counts(ha
             "registers-badly: a tool without a usable name was skipped",
             "registers-badly: it registered the tool 'registers_badly' twice; the first counts",
         ]
-        assert h.extensions.up[0].session.counts.malformed == 2  # no name at all, and one that is a number
+        assert h.peers.up[0].session.counts.malformed == 2  # no name at all, and one that is a number
         assert (await h.call("broken_schema", {"any": 1})).text == "done"
 
 
@@ -157,7 +157,7 @@ async def test_a_flood_of_frames_is_counted_and_reaches_who_listens(habits):
     async with habits("floods-frames") as h:
         h.listen(heard.append)
         assert (await h.call("floods_frames")).text == "done"
-        counts = h.extensions.up[0].session.counts
+        counts = h.peers.up[0].session.counts
     assert counts.frames["notify"] == 25_000
     assert counts.malformed == 75_000  # an unknown type, half an object and an empty line, each time
     assert sum(isinstance(notice, Note) for notice in heard) == 25_000
@@ -181,6 +181,6 @@ async def test_a_late_answer_does_not_answer_the_next_call(habits):
 
 async def test_a_child_in_a_session_of_its_own_ends_with_the_host(habits):
     async with habits("setsid-daemon") as h:
-        tag = h._runner._guard._tag
+        tag = h._runner.guard._tag
         assert looking.until(lambda: any("sleep" in command for command in looking.tagged(tag).values()))
     assert looking.tagged(tag) == {}

@@ -94,7 +94,7 @@ async def test_a_bad_plugin_gets_a_clear_answer_and_others_go_on(format, habit, 
     settings(f"[plugins.{habit}]\n{SHORT if habit in SLOW else ROOMY}")
     good = "stavrobot" if format == "cyclop" else "cyclop"
     async with host(folder(format, habit), *([folder(good, "well-behaved")] if habit != "well-behaved" else [])) as h:
-        tag = h._runner._guard._tag
+        tag = h._runner.guard._tag
         check(await h.call(tool(format, habit)), format, habit)
         if habit != "well-behaved":
             check(await h.call(tool(good, "well-behaved")), good, "well-behaved")
@@ -122,7 +122,7 @@ async def test_all_bad_plugins_at_once_do_not_disturb_each_other(format, host, s
     async with host(roots=()) as h:
         pass
     async with host(*(folder(format, habit) for habit in EXPECTED[format])) as h:
-        tag = h._runner._guard._tag
+        tag = h._runner.guard._tag
         async with anyio.create_task_group() as tasks:
             for habit in EXPECTED[format]:
                 tasks.start_soon(call, habit)
@@ -149,13 +149,19 @@ async def test_of_much_stderr_the_first_64_kib_are_kept_and_the_call_succeeds(ho
 async def test_a_child_that_keeps_the_pipes_is_gone_when_the_call_is_over(host):
     async with host(folder("cyclop", "child-keeps-pipes"), folder("stavrobot", "well-behaved")) as h:
         await h.call("child_keeps_pipes")
-        left = looking.tagged(h._runner._guard._tag)
+        left = looking.tagged(h._runner.guard._tag)
     assert not any("sleep" in command for command in left.values())
 
 
-async def test_a_daemon_in_a_session_of_its_own_ends_with_the_host(host):
+async def test_a_daemon_in_a_session_of_its_own_ends_with_the_call(host):
     async with host(folder("cyclop", "setsid-daemon")) as h:
         await h.call("setsid_daemon")
-        tag = h._runner._guard._tag
+        assert not any("sleep" in command for command in looking.tagged(h._runner.guard._tag).values())
+
+
+async def test_unconfined_it_ends_with_the_host_at_least(host, unconfined):
+    async with host(folder("cyclop", "setsid-daemon")) as h:
+        await h.call("setsid_daemon")
+        tag = h._runner.guard._tag
         assert looking.until(lambda: any("sleep" in command for command in looking.tagged(tag).values()))
     assert looking.tagged(tag) == {}

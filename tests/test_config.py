@@ -126,12 +126,13 @@ def test_a_value_that_is_no_text_is_refused(plugin, path):
     assert os.listdir(plugin.path).count("config.json") == 0
 
 
-def test_a_link_in_the_files_place_is_replaced_and_not_followed(plugin, path, tmp_path):
+def test_a_link_in_the_files_place_is_refused_and_not_followed(plugin, path, tmp_path):
     (tmp_path / "precious").write_text("{}")
     os.symlink(tmp_path / "precious", path)
-    config.change(plugin, {"city": "Paris"}, [])
+    with pytest.raises(ConfigError, match="it is a link"):
+        config.change(plugin, {"city": "Paris"}, [])
     assert (tmp_path / "precious").read_text() == "{}"
-    assert not os.path.islink(path)
+    assert os.path.islink(path)
 
 
 def test_a_reader_never_sees_half_a_file(plugin):

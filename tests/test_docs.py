@@ -32,7 +32,7 @@ from anyplug.errors import CODES
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.parsing import command_parser, program_parser
 from anyplug.permissions import KINDS
-from anyplug.settings import PluginSettings, Settings
+from anyplug.settings import PluginSettings, PolicySettings, Settings
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
@@ -122,7 +122,7 @@ def test_every_error_code_is_documented() -> None:
 
 def test_every_setting_is_documented() -> None:
     text = (REFERENCE / "settings.md").read_text()
-    names = [*Settings.__struct_fields__, *PluginSettings.__struct_fields__]
+    names = [*Settings.__struct_fields__, *PluginSettings.__struct_fields__, *PolicySettings.__struct_fields__]
     assert [name for name in names if f"`{name}`" not in text and f"[{name}." not in text] == []
 
 

@@ -38,7 +38,7 @@ async def test_words_are_counted(examples: list[str]) -> None:
 
 
 async def test_a_log_is_looked_into(examples: list[str], tmp_path: Path) -> None:
-    log = tmp_path / 'a "quoted" name.log'
+    log = tmp_path / "user" / 'a "quoted" name.log'  # where `filesystem:read` reaches
     log.write_text("one\ntwo ✓\nthree two\n")
     async with Host(examples, roots=[], watch=False) as host:
         assert (await host.call("log_tail", {"path": str(log), "lines": 2})).text == "two ✓\nthree two\n"
@@ -78,7 +78,20 @@ async def test_the_extensions_offer_tools_and_commands(examples: list[str]) -> N
     async with Host(examples, roots=[], watch=False) as host:
         assert {tool.plugin for tool in host.tools} >= {"echo-ext", "knot", "pomodoro", "sundial"}
         assert {command.plugin for command in host.commands} >= {"echo-ext", "knot", "pomodoro", "sundial"}
-        assert {place.health for place in host.extensions.places} == {"running"}
+        assert {place.health for place in host.peers.places} == {"running"}
+
+
+async def test_the_almanac_answers_by_the_model_context_protocol(examples: list[str]) -> None:
+    async with Host(examples, roots=[], watch=False) as host:
+        moon = await host.call("mcp.almanac.moon_phase", {"date": "2025-07-10"})
+        assert (moon.text, moon.structured) == (
+            "full, 14.9 days after new moon",
+            {"phase": "full", "age_days": 14.9},
+        )
+        assert (await host.call("almanac/moon_phase", {"date": "soon"})).error.code == "tool_error"
+        for year, day in {2024: "2024-03-31", 2025: "2025-04-20", 2038: "2038-04-25"}.items():
+            assert (await host.call("almanac.easter", {"year": year})).text == day
+        assert (await host.call("almanac.easter", {"year": "x"})).error.code == "invalid_arguments"
 
 
 async def test_the_careful_guard_stops_a_dangerous_call_of_another_plugin(examples: list[str]) -> None:
@@ -87,3 +100,16 @@ async def test_the_careful_guard_stops_a_dangerous_call_of_another_plugin(exampl
         assert refused.error.code == "denied"
         assert "careful" in refused.text
         assert not (await host.call("word_count", {"text": "rm a.txt"})).is_error
+
+
+async def test_the_tally_counts_between_calls_and_takes_back(examples: list[str]) -> None:
+    async with Host(examples, roots=[], watch=False) as host:
+        assert (await host.call("tally.show")).text == "Nothing was counted yet."
+        assert (await host.call("tally.add", {"what": "tea"})).text == "tea: 1"
+        assert (await host.call("tally.add", {"what": "cake", "by": 4})).metadata == {"tea": 1, "cake": 4}
+        assert (await host.call("tally.show")).text == f"cake  {'█' * 20} 4\ntea   {'█' * 5} 1"
+        assert (await host.call("tally_undo")).text == "cake: 0"
+        assert (await host.call("tally.undo")).metadata == {}
+        nothing = await host.call("tally.undo")
+        assert (nothing.text, nothing.error.message) == ("There is nothing to take back.", "nothing was counted")
+        assert (await host.call("tally.add")).error.message == "what is missing"

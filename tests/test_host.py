@@ -18,6 +18,7 @@ from anyplug import Host
 from anyplug.errors import CODES, ConfigError, StoreError
 from anyplug.gate import Attachment
 from anyplug.jobs import JobNotFound
+from anyplug.runtime.guard import TOKEN_VARIABLE
 
 pytestmark = pytest.mark.anyio
 
@@ -37,10 +38,11 @@ def outcomes(host):
 
 
 async def pid_in(path) -> int:
+    """Wait for a number that a plugin wrote down; give the process that it means."""
     with anyio.fail_after(looking.PATIENCE_S):
         while not (text := looking.read(path).strip()):
             await anyio.sleep(0.01)
-    return int(text)
+    return looking.outside(int(text), os.environ[TOKEN_VARIABLE])
 
 
 async def test_a_call_gives_what_the_plugin_said(host, cyclop):
@@ -84,7 +86,7 @@ async def test_what_nobody_approved_never_spawns(host, cyclop, root, home):
         result = await h.call("hello")
         assert result.error.code == "not_approved"
         assert result.error.message == "plugin 'hello' may not run: nobody has approved it yet"
-        assert h._runner._guard._process is None
+        assert h._runner.guard._process is None
     assert not os.path.exists(os.path.join(root, "hello", "ran"))
 
 
@@ -95,7 +97,7 @@ async def test_a_denied_call_never_spawns(host, cyclop, root):
         result = await h.call("hello")
         assert (result.error.code, result.is_error) == ("denied", True)
         assert "--yes" in result.error.hint
-        assert h._runner._guard._process is None
+        assert h._runner.guard._process is None
         assert outcomes(h) == ["denied"]
 
 
@@ -136,7 +138,7 @@ async def test_a_call_that_is_cancelled_while_the_person_thinks_is_on_record_and
             await asked.wait()
             tasks.cancel_scope.cancel()
         assert outcomes(h) == ["cancelled"]
-        assert h._runner._guard._process is None
+        assert h._runner.guard._process is None
 
 
 async def test_an_answer_for_one_attachment_holds_for_no_other(host, cyclop, root):
@@ -191,7 +193,7 @@ async def test_a_plugin_whose_folder_is_gone_is_unavailable(host, cyclop, root):
         assert outcomes(h) == ["unavailable"]
 
 
-async def test_a_plugin_that_deletes_itself_during_a_call_still_answers(host, cyclop):
+async def test_a_plugin_that_deletes_itself_during_a_call_still_answers(host, cyclop, unconfined):
     folder = cyclop(script='#!/bin/sh\nrm -r "$CYCLOPONE_PLUGIN_DIR"\necho \'{"result": "gone"}\'\n')
     async with host(folder) as h:
         assert (await h.call("hello")).text == "gone"
@@ -324,9 +326,12 @@ async def test_a_violation_of_a_cyclop_schema_warns_unless_the_person_wants_else
 
 @pytest.mark.parametrize("format", ["cyclop", "stavrobot"])
 async def test_a_cancelled_call_kills_the_whole_group_and_is_recorded(format, host, request):
-    write_pid = '#!/bin/sh\nsleep 601 &\necho $! > "$HOME/pid.tmp"; mv "$HOME/pid.tmp" "$HOME/pid"\nwait\n'
+    write_pid = (
+        "#!/bin/sh\nhere=${CYCLOPONE_DATA_DIR:-$HOME}\nsleep 601 &\n"
+        'echo $! > "$here/pid.tmp"; mv "$here/pid.tmp" "$here/pid"\nwait\n'
+    )
     async with host(request.getfixturevalue(format)("slow", write_pid)) as h:
-        folder = os.environ["HOME"] if format == "cyclop" else h.catalog.home.data("slow") + "/home"
+        folder = h.catalog.home.data("slow") + ("" if format == "cyclop" else "/home")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(h.call, "slow" if format == "cyclop" else "slow.act")
             pid = await pid_in(folder + "/pid")

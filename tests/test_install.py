@@ -8,6 +8,7 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import making
@@ -511,11 +512,12 @@ def test_what_anyplug_did_not_install_cannot_be_updated(catalog, installer):
 def test_an_update_waits_for_calls_under_way(catalog, installer, repository, monkeypatch):
     plugin = installer.install(Source(location=url(repository))).plugin
     record = Record(call="c1", at=0, attachment="x", tool="kit.act", plugin="kit")
-    Audit(catalog.store).begin(record)
+    trail = Audit(catalog.store)
+    trail.begin(record)
     monkeypatch.setattr("anyplug.install.CALLS_END_S", 0.2)
     with nothing_changes("calls of 'kit' are still under way"):
         update(installer, plugin)
-    ended = threading.Timer(0.1, lambda: Audit(catalog.store).end(record))
+    ended = threading.Timer(0.1, lambda: trail.end(msgspec.structs.replace(record, outcome="done")))
     monkeypatch.setattr("anyplug.install.CALLS_END_S", using.PATIENCE_S)
     ended.start()
     update(installer, plugin)
@@ -592,3 +594,17 @@ def test_an_extension_whose_program_is_not_there_is_not_installed(installer, tmp
     with pytest.raises(InstallError, match="is not in"):
         installer.install(Source(location=str(source)))
     assert os.listdir(home / "plugins") == []
+
+
+@pytest.mark.parametrize(
+    ("location", "subdir", "name"),
+    [
+        ("https://example.org/someone/counter.git", "", "counter"),
+        ("git@example.org:counter", "", "counter"),
+        ("https://example.org/someone/many", "plugins/counter/", "counter"),
+        ("/somewhere/counter/", ".", "counter"),
+        ("/somewhere/a:b", "", "a:b"),
+    ],
+)
+def test_a_source_names_a_folder(location, subdir, name):
+    assert Source(location=location, subdir=subdir).folder_name == name

@@ -8,7 +8,7 @@ import pytest
 
 import extending
 import making
-from anyplug import extensions
+from anyplug import peers
 from anyplug.audit import digest_of
 from anyplug.gate import Attachment
 from conftest import HABITS
@@ -214,29 +214,29 @@ REQUIRED = '[plugins.guard]\nguard = "required"\n'
 
 
 async def test_while_a_required_guard_is_down_what_it_guards_is_refused(zot, host, target, settings, monkeypatch):
-    monkeypatch.setattr(extensions, "PAUSES_S", (0.5, 60.0))
+    monkeypatch.setattr(peers, "PAUSES_S", (0.5, 60.0))
     settings(REQUIRED)
     guard = zot("guard", guarding("{}"))
     async with host(guard, target) as h:
         assert not (await h.call("run")).is_error
-        os.killpg(h.extensions.up[0].session.pid, signal.SIGKILL)
-        await until(lambda: len(h.extensions.up) == 1)
+        os.killpg(h.peers.up[0].session.pid, signal.SIGKILL)
+        await until(lambda: len(h.peers.up) == 1)
         result = await h.call("run")
         assert (result.error.code, "the required guard 'guard' is down" in result.text) == ("denied", True)
         assert "SIGKILL" in result.text
         assert record(h).by == "guard:guard"
-        await until(lambda: len(h.extensions.up) == 2)
+        await until(lambda: len(h.peers.up) == 2)
         assert not (await h.call("run")).is_error
 
 
 async def test_a_required_guard_that_comes_back_only_half_way_still_guards(zot, host, target, settings, monkeypatch):
-    monkeypatch.setattr(extensions, "PAUSES_S", (0.01, 0.01))
+    monkeypatch.setattr(peers, "PAUSES_S", (0.01, 0.01))
     settings(REQUIRED)
     half = "if os.path.exists('half'):\n    hello()\n    sys.exit('no subscription')\nopen('half', 'w')\n"
     async with host(zot("guard", guarding("{}", before=half)), target) as h:
         assert not (await h.call("run")).is_error
-        os.killpg(h.extensions.up[0].session.pid, signal.SIGKILL)
-        await until(lambda: h.extensions.places[0].health == "given_up")
+        os.killpg(h.peers.up[0].session.pid, signal.SIGKILL)
+        await until(lambda: h.peers.places[0].health == "given_up")
         assert (await h.call("run")).error.code == "denied"
 
 
@@ -262,7 +262,7 @@ async def test_a_required_guard_that_was_changed_is_stopped_and_missed(zot, host
         await h.approve(h.snapshot.plugin("guard").plugin)
         assert not (await h.call("run")).is_error
         making.write(os.path.join(folder, "run.py"), extending.PRELUDE + guarding("{'block': False}"), 0o755)
-        await until(lambda: len(h.extensions.places) == 1)
+        await until(lambda: len(h.peers.places) == 1)
         assert (await h.call("run")).error.code == "denied"
 
 
@@ -270,8 +270,8 @@ async def test_a_required_guard_of_other_events_does_not_stop_calls_when_it_is_d
     settings(REQUIRED)
     guard = zot("guard", guarding("{}", events=["turn_start"]))
     async with host(guard, target) as h:
-        os.killpg(h.extensions.up[0].session.pid, signal.SIGKILL)
-        await until(lambda: len(h.extensions.up) == 1)
+        os.killpg(h.peers.up[0].session.pid, signal.SIGKILL)
+        await until(lambda: len(h.peers.up) == 1)
         assert not (await h.call("run")).is_error
         assert (await h.guards.turn_start(1)).blocked_by == "guard"
 
@@ -282,7 +282,7 @@ async def test_a_required_guard_that_has_not_subscribed_yet_guards_everything(zo
     async with host(zot("guard", slow), target) as h:
         result = await h.call("run")
         assert (result.error.code, "has not said yet what it guards" in result.text) == ("denied", True)
-        await until(lambda: h.extensions.up[0].intercepts)
+        await until(lambda: h.peers.up[0].intercepts)
         assert not (await h.call("run")).is_error
 
 

@@ -13,12 +13,16 @@ PACKAGE = "anyplug"
 
 # From the ground up, as in the picture of the design; what stands in one line may import what stands in the same.
 LAYERS = {
-    "ground": "model errors settings schema store names permissions environment liveness logs digest config",
+    "ground": (
+        "model errors settings schema store names permissions environment liveness journal mark logs digest config "
+        "mask vault secrecy places"
+    ),
     "runtime": "runtime",
     "formats": "formats policy",
     "around": (
         "discovery registry approval gate watch jobs audit catalog shapes install sources checkup trail offers "
-        "extensions interception panels notices commands live surroundings job_runs"
+        "peers confinement interception learning protection doctor panels notices commands chains live surroundings "
+        "job_runs tally connect export views surface search policing"
     ),
     "host": "host",
     "frontends": "frontends __main__ ext",  # ext is for authors of extensions, and imports nothing of ours

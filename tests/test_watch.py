@@ -4,6 +4,7 @@ import os
 
 import anyio
 import pytest
+import watchfiles
 
 import looking
 import making
@@ -186,6 +187,26 @@ async def test_a_root_that_comes_later_is_found(host, tmp_path):
 
 
 async def test_a_root_that_goes_and_comes_back_does_not_stop_the_watching(host, root, cyclop, tmp_path):
+    cyclop()
+    async with host(roots=(root,), watch=True) as h:
+        await settled(h)
+        os.rename(root, tmp_path / "away")
+        await until(lambda: h.plugins == [])
+        os.rename(tmp_path / "away", root)
+        await until(lambda: [entry.name for entry in h.plugins] == ["hello"])
+        cyclop(description="Another.")
+        await until(lambda: description(h) == "Another.")
+
+
+async def test_what_changes_before_a_new_watch_is_set_is_seen(host, root, cyclop, tmp_path, monkeypatch):
+    watch = watchfiles.awatch
+
+    async def after_a_while(*folders, **options):
+        await anyio.sleep(0.5)
+        async for batch in watch(*folders, **options):
+            yield batch
+
+    monkeypatch.setattr("watchfiles.awatch", after_a_while)
     cyclop()
     async with host(roots=(root,), watch=True) as h:
         await settled(h)

@@ -5,14 +5,22 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from zipfile import ZipFile
+
+from anyplug.policy.builtins import TABLE
 
 CHECKOUT = Path(__file__).parent.parent
+IN_NODE = ("runner.cjs", "electron.cjs", "hooks.mjs")  # what runs in a plugin's own process
 
 
 def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
     subprocess.run(build, cwd=CHECKOUT, check=True, capture_output=True)
     [wheel] = (tmp_path / "dist").glob("*.whl")
+    with ZipFile(wheel) as packed:
+        assert {f"anyplug/formats/workbench/{name}" for name in IN_NODE} <= set(packed.namelist())
+        assert "anyplug/policy/opencode/anyplug-policy.js" in packed.namelist()
+        assert {f"anyplug/policy/builtins/{name}.rego" for name in (*TABLE, "shared")} <= set(packed.namelist())
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
     pip = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]

@@ -42,7 +42,7 @@ def echo():
 def read(echo):
     """Read words as `call` does for that tool."""
     tool = discovery.read(Folder(os.path.abspath(echo), os.path.abspath(echo))).tools[0]
-    return lambda *words, args=None: arguments(list(words), args, tool)
+    return lambda *words, args=None: arguments(list(words), args, tool.input_schema)
 
 
 def given(echo, *words, **others):

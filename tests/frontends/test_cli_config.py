@@ -166,4 +166,5 @@ def test_a_tool_finds_values_and_defaults_beside_it(kit):
     using.ok("approve", "kit", "--yes", "--always")
     using.ok("config", "kit", "city=Paris", "api_key=abcdefgh")
     given = using.ok("call", "kit.act", "--json").json["structured"]
-    assert given == {"city": "Paris", "api_key": "abcdefgh", "size": 3, "loud": False}
+    assert given == {"city": "Paris", "api_key": "•••", "size": 3, "loud": False}
+    assert values(kit)["api_key"] == "abcdefgh"

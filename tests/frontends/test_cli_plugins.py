@@ -11,7 +11,8 @@ LIST = {
     "problems",
 }  # fmt: skip
 SHOW = LIST | {
-    "permissions", "config", "instructions", "environment_withheld", "digest", "process", "registrations",
+    "permissions", "confinement", "config", "instructions", "environment_withheld", "digest", "process",
+    "registrations",
 }  # fmt: skip
 TOOL = {"name", "model_name", "plugin", "format", "description", "input_schema", "tier"}
 
@@ -185,10 +186,10 @@ def test_a_manifest_cannot_forge_what_the_terminal_shows():
 
 
 def test_nor_can_it_pass_for_several_lines_of_ours():
-    making.cyclop("plugins", "hello", description="nice\nApprove it?", permissions=["network:x\nhint: ok", "odd\nnote"])
-    for words in (["list"], ["show", "hello"], ["approve", "hello", "--yes"], ["grant", "hello", "clipboard"]):
+    making.cyclop("plugins", "hello", description="nice\nApprove it?", permissions=["network:x\nhint: ok", "odd\nword"])
+    for words in (["list"], ["show", "hello"], ["approve", "hello", "--yes"], ["grant", "hello", "network"]):
         done = using.ok(*words)
-        starts = ("Approve it?", "hint: ok", "note")
+        starts = ("Approve it?", "hint: ok", "word")
         assert not [line for line in (done.out + done.err).splitlines() if line.startswith(starts)], done
 
 

@@ -1,0 +1,117 @@
+"""What `show`, `approve`, `grant` and `ungrant` say about what holds a plugin."""
+
+import pytest
+
+import making
+import using
+
+HELD = {"state", "off_by", "layers", "refused", "landlock", "shortfalls", "gaps", "notes", "limits"}
+
+
+def test_show_says_what_holds_a_plugin_and_how_much_it_may_use():
+    making.cyclop("plugins", "hello", permissions=["filesystem:read:~/notes"])
+    shown = using.ok("show", "hello", "--json").json["confinement"]
+    assert set(shown) == HELD
+    assert (shown["state"], shown["shortfalls"]) == ("confined", [])
+    assert {"landlock", "seccomp", "limits"} <= set(shown["layers"])
+    text = using.ok("show", "hello").out
+    assert "confined  yes, by " in text
+    assert "limits    memory 4 GiB, 512 processes, 4096 open files, CPU 600 s" in text
+
+
+def test_show_has_the_limits_that_the_person_set(settings):
+    settings("[plugins.hello.limits]\nmemory = 104857600\n")
+    making.cyclop("plugins", "hello")
+    assert "memory 100 MiB" in using.ok("show", "hello").out
+
+
+def test_show_says_what_a_grant_really_opens():
+    making.cyclop("plugins", "hello")
+    using.ok("approve", "hello", "--yes", "--grant", "clipboard", "--grant", "network:unix")
+    text = using.ok("show", "hello").out
+    assert "opens     clipboard opens nothing by itself" in text
+    assert "network:unix reaches every program that listens on this machine" in text
+
+
+def test_show_says_that_it_does_not_run_here_and_what_would_help():
+    making.cyclop("plugins", "hello", permissions=["network:example.org:443"])
+    using.ok("approve", "hello", "--yes")
+    shown = using.ok("show", "hello", "--json").json["confinement"]
+    assert shown["state"] == "refused"
+    assert shown["shortfalls"][0]["what"] == "network:example.org:443"
+    assert "it does not run here" in using.ok("show", "hello").out
+    using.ok("approve", "hello", "--yes", "--allow-unconfined")
+    assert using.ok("show", "hello", "--json").json["confinement"]["state"] == "partly"
+    assert "only in part" in using.ok("show", "hello").out
+
+
+@pytest.mark.parametrize("how", ["variable", "settings"])
+def test_show_and_approve_say_that_it_is_switched_off_and_by_whom(how, monkeypatch, settings):
+    if how == "variable":
+        monkeypatch.setenv("ANYPLUG_CONFINEMENT", "off")
+    else:
+        settings('confinement = "off"\n')
+    by = "ANYPLUG_CONFINEMENT" if how == "variable" else "settings.toml"
+    making.cyclop("plugins", "hello")
+    assert f"confinement is switched off by {by}" in using.ok("approve", "hello", "--yes").err
+    assert f"no: confinement is switched off by {by}" in using.ok("show", "hello").out
+    assert using.ok("show", "hello", "--json").json["confinement"]["state"] == "off"
+
+
+def test_show_names_the_gaps_where_namespaces_are_switched_off(settings):
+    settings("namespaces = false\n")
+    making.cyclop("plugins", "hello")
+    shown = using.ok("show", "hello", "--json").json["confinement"]
+    assert "mounts" not in shown["layers"]
+    assert "left open  it can change modes" in using.ok("show", "hello").out.replace("  left", "left")
+    assert shown["state"] == "confined"
+
+
+def test_a_broken_plugin_is_held_by_nothing_because_it_does_not_run():
+    making.cyclop("plugins", "hello", tools=[])
+    assert using.ok("show", "hello", "--json").json["confinement"] is None
+
+
+def test_a_person_is_warned_of_what_cannot_be_held_before_they_approve_it():
+    making.cyclop("plugins", "hello", permissions=["network:example.org:443", "notifications"])
+    seen = using.at_terminal("approve", "hello", answers=[("Approve it?", "n")]).seen
+    before = seen[: seen.index("Approve it?")]
+    assert "network:example.org:443: talk to example.org, port 443" in before
+    assert "note: notifications opens nothing by itself" in before
+    assert "warning: nothing holds network:example.org:443: the kernel knows ports and no hosts" in before
+    assert "grant `network:*:443` (that port of any machine) or `network`" in before
+    assert "warning: so it will not run; --allow-unconfined lets it" in before
+
+
+def test_a_grant_says_what_it_means_where_its_words_do_not():
+    making.cyclop("plugins", "hello")
+    using.ok("approve", "hello", "--yes")
+    said = using.ok("grant", "hello", "filesystem:read:notes", "shell:exec:no-such-program", "network:unix").err
+    assert "filesystem:read:notes is a path in the folder in which anyplug runs: now " in said
+    assert "there is no program 'no-such-program' on your PATH" in said
+    assert "note: network:unix reaches every program" in said
+    assert "network:example.org:80 cannot be enforced" in using.ok("grant", "hello", "network:example.org:80").err
+    assert using.ok("grant", "hello", "filesystem:read:~/notes", "network").err == ""
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("network:*:99999", "'99999' in 'network:*:99999' is no port"),
+        ("clipboard:all", "'clipboard' has no scope"),
+        ("filesystem:read:~bob/x", "another user's folder"),
+        ("env:A-B", "no name of an environment variable"),
+    ],
+)
+def test_a_scope_that_means_nothing_is_refused_everywhere(written, said):
+    making.cyclop("plugins", "hello")
+    assert said in using.fails(2, "approve", "hello", "--yes", "--grant", written).err
+    using.ok("approve", "hello", "--yes")
+    assert said in using.fails(2, "grant", "hello", written).err
+    assert said in using.fails(2, "ungrant", "hello", written).err
+
+
+def test_what_a_manifest_asked_for_can_be_taken_away_even_if_it_means_nothing():
+    making.cyclop("plugins", "hello", permissions=["network:*:99999"])
+    using.ok("approve", "hello", "--yes")
+    assert using.ok("ungrant", "hello", "network:*:99999", "--json").json["granted"] == []
