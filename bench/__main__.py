@@ -7,10 +7,37 @@ import tempfile
 
 import anyio
 
-from bench import calls, discovery, memory, report, sessions, startup
+from bench import (
+    calls,
+    confined_calls,
+    confinement,
+    discovery,
+    mcp_server,
+    memory,
+    policy,
+    rego,
+    report,
+    resident,
+    sessions,
+    startup,
+    workbench,
+)
 from bench.measure import NORMAL, QUICK, Plan, Row
 
-PARTS = {"calls": calls, "sessions": sessions, "discovery": discovery, "start": startup, "memory": memory}
+PARTS = {
+    "calls": calls,
+    "confinement": confinement,
+    "confined": confined_calls,
+    "sessions": sessions,
+    "workbench": workbench,
+    "mcp": mcp_server,
+    "resident": resident,
+    "discovery": discovery,
+    "start": startup,
+    "memory": memory,
+    "rego": rego,
+    "policy": policy,
+}
 UNSET = (
     "ANYPLUG_HOME", "ZOT_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",  # where a person's own plugins may be
     "PYTHONDONTWRITEBYTECODE",  # an installed package has its bytecode

@@ -1,4 +1,7 @@
-"""A one-shot call through `Host.call`, against a bare `posix_spawn` of the same program on the same three pipes."""
+"""A one-shot call through `Host.call`, against a bare `posix_spawn` of the same program on the same three pipes.
+
+Unconfined, as the bare one is: `confined_calls` says what confinement adds.
+"""
 
 import os
 import shutil
@@ -37,10 +40,11 @@ print(json.dumps({{"result": "Hello " + request["input"]["name"], "is_error": Fa
 async def rows(folder: str, plan: Plan) -> list[Row]:
     """Measure a program that starts at once, and one that takes its time."""
     root, home = os.path.join(folder, "plugins"), os.path.join(folder, "home")
-    what, program = _small_program(folder)
+    what, program = small_program(folder)
     small = plugins.write(root, "small", program)
     script = plugins.write(root, "script", PYTHON_SOURCE.format(python=sys.executable))
     plugins.approve_all(home, [root])
+    plugins.do_not_confine(home)
     async with Host(roots=[root], home=home, watch=False) as host:
         return [
             await _compare(host, what, small, plan.calls, AIM_C),
@@ -59,7 +63,7 @@ async def _compare(host: Host, what: str, folder: str, rounds: int, aim: float) 
     return Row(what=f"call of {what}", against="bare posix_spawn", measured=measured, baseline=baseline, aim=aim)
 
 
-def _small_program(folder: str) -> tuple[str, bytes | str]:
+def small_program(folder: str) -> tuple[str, bytes | str]:
     """Compile a program that starts as fast as any; where there is no compiler, a shell and cat have to do."""
     compiler = shutil.which("cc")
     if compiler is None:

@@ -76,23 +76,23 @@ async def rows(folder: str, plan: Plan) -> list[Row]:
 
 async def _calls(folder: str, plan: Plan) -> list[Row]:
     plain, guarded = os.path.join(folder, "plain"), os.path.join(folder, "guarded")
-    program = _write(plain, "echo", ECHO)
-    _write(guarded, "echo", ECHO)
-    _write(guarded, "guard", GUARD)
+    program = write(plain, "echo", ECHO)
+    write(guarded, "echo", ECHO)
+    write(guarded, "guard", GUARD)
     async with (
-        _host(folder, "plain") as host,
-        _host(folder, "guarded") as guarded_host,
-        _Bare(program) as bare,
+        approved_host(folder, "plain") as host,
+        approved_host(folder, "guarded") as guarded_host,
+        Bare(program) as bare,
         _Mcp() as mcp,
     ):
-        one, one_guarded = _call_of(host), _call_of(guarded_host)
+        one, one_guarded = call_of(host), call_of(guarded_host)
         rounds = max(plan.calls // BLOCK, 10)
         acts: list[Act] = [
-            lambda: _in_turn(one),
-            lambda: _in_turn(bare.call),
-            lambda: _in_turn(one_guarded),
-            lambda: _at_once(one),
-            lambda: _at_once(bare.call),
+            lambda: in_turn(one),
+            lambda: in_turn(bare.call),
+            lambda: in_turn(one_guarded),
+            lambda: at_once(one),
+            lambda: at_once(bare.call),
         ]
         counts = [BLOCK, BLOCK, BLOCK, IN_FLIGHT * EACH, IN_FLIGHT * EACH]
         if mcp.is_there:
@@ -121,17 +121,17 @@ def _row(what: str, against: str, measured: float, baseline: float | None, aim: 
 async def _starts(folder: str, plan: Plan) -> list[Row]:
     """Measure how long a host takes until many extensions are ready."""
     root = os.path.join(folder, "many")
-    programs = [_write(root, f"extension-{number:03}", ECHO) for number in range(MANY)]
+    programs = [write(root, f"extension-{number:03}", ECHO) for number in range(MANY)]
     hosts: list[float] = []
     bares: list[float] = []
-    host = _host(folder, "many")
+    host = approved_host(folder, "many")
     for _ in range(max(plan.loads // 5, 3)):
         begun = time.perf_counter()
         async with host:
             hosts.append((time.perf_counter() - begun) * 1000)
             assert len(host.tools) == MANY, host.problems
         begun = time.perf_counter()
-        children = [_Bare(program) for program in programs]
+        children = [Bare(program) for program in programs]
         for child in children:
             await child.__aenter__()
         bares.append((time.perf_counter() - begun) * 1000)
@@ -158,7 +158,7 @@ def _memory(folder: str) -> list[Row]:
     )
 
 
-def _write(root: str, name: str, script: str) -> str:
+def write(root: str, name: str, script: str, python: str = sys.executable) -> str:
     """Write an extension; give the path of its program."""
     place = os.path.join(root, name)
     os.makedirs(place)
@@ -166,38 +166,38 @@ def _write(root: str, name: str, script: str) -> str:
         manifest.write(msgspec.json.encode({"name": name, "version": "1.0.0", "exec": "./run.py"}))
     program = os.path.join(place, "run.py")
     with open(program, "w", encoding="utf-8") as file:
-        file.write((PRELUDE + script).format(python=sys.executable, name=name, tool=name.replace("-", "_")))
+        file.write((PRELUDE + script).format(python=python, name=name, tool=name.replace("-", "_")))
     os.chmod(program, 0o755)
     return program
 
 
-def _host(folder: str, name: str) -> Host:
+def approved_host(folder: str, name: str) -> Host:
     """Make a host for a root, with all that is there approved."""
     root, home = os.path.join(folder, name), os.path.join(folder, f"{name}-home")
     plugins.approve_all(home, [root])
     return Host(roots=[root], home=home, watch=False)
 
 
-def _call_of(host: Host) -> CallOne:
+def call_of(host: Host, tool: str = "echo") -> CallOne:
     attachment = Attachment("bench", yes=True)
 
     async def call() -> None:
-        result = await host.call("echo", ARGUMENTS, attachment=attachment)
+        result = await host.call(tool, ARGUMENTS, attachment=attachment)
         assert not result.is_error, result
 
     return call
 
 
-async def _in_turn(call: CallOne, calls: int = BLOCK) -> None:
+async def in_turn(call: CallOne, calls: int = BLOCK) -> None:
     for _ in range(calls):
         await call()
 
 
-async def _at_once(call: CallOne) -> None:
-    await asyncio.gather(*[_in_turn(call, EACH) for _ in range(IN_FLIGHT)])
+async def at_once(call: CallOne) -> None:
+    await asyncio.gather(*[in_turn(call, EACH) for _ in range(IN_FLIGHT)])
 
 
-class _Bare:
+class Bare:
     """The least that talks to an extension: frames on pipes, a future for each answer; no bounds, no record."""
 
     def __init__(self, program: str) -> None:
@@ -222,6 +222,10 @@ class _Bare:
         self._loop.remove_reader(self._stdout)
         with self._process:  # closes the pipes, then waits
             pass
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     async def call(self) -> Any:
         self._number += 1
