@@ -1,18 +1,20 @@
 # make demo    set up what is needed and run the example plugins
 # make test    set up what is needed and run every check that CI runs
 # make bench   measure, as ratios within one run
+# make clients   install other agents' programs, and see them read what we write for them and call tools
+# make conformance   run OPA's own cases; REGO_CONFORMANCE says where they are
 
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check format bench picture docs lock setup clean vendor
+.PHONY: demo test check format bench clients conformance picture docs lock setup clean vendor
 
 demo: setup
 	$(BIN)/anyplug demo
 
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadgroup
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -26,6 +28,18 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m bench
+
+# Exact versions: what they print is compared.
+CLIENTS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.166.0 opencode-ai@1.18.33 @google/gemini-cli@0.61.0 \
+	@anthropic-ai/mcpb@2.1.2 @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/client@2.4.0 \
+	@modelcontextprotocol/inspector@2.12.0
+
+clients: setup
+	npm install --no-save --no-package-lock --no-audit --no-fund --prefix .clients $(CLIENTS)
+	ANYPLUG_CLIENTS=$(CURDIR)/.clients $(BIN)/pytest tests/clients
+
+conformance: setup
+	$(BIN)/python tests/policy/conformance.py
 
 docs: setup
 	$(BIN)/python scripts/generate_docs.py
@@ -57,4 +71,4 @@ lock:
 		--generate-hashes --no-emit-index-url --no-header --no-annotate - --output-file requirements/node.txt
 
 clean:
-	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache bench/results
+	rm -rf .venv .clients dist build .mypy_cache .ruff_cache .pytest_cache bench/results

@@ -20,8 +20,10 @@ from anyplug import settings
 from anyplug.errors import CODES, DONE
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.parsing import DESCRIPTION, command_parser, program_parser
+from anyplug.runtime.confine import profile
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
+USUAL = profile.Limits()
 NOTE = "<!-- Written by scripts/generate_docs.py: change the program, then `make docs`. -->"
 
 EXITS = {
@@ -52,25 +54,98 @@ ABOUT_SETTINGS = (
 )
 ABOUT_ROOTS = (
     "In this order; of several plugins of one name the first wins, and the others are listed as `shadowed`. "
-    "Folders given with `--plugin`, `--ext` or `-e` come before all of these; `--no-discover` leaves all of these out."
+    "Folders given with `--plugin`, `--ext` or `-e` come before all of these; `--no-discover` leaves all of these out. "
+    "Configurations named under `[mcp]` come last."
 )
-ABOUT_RESERVED = "`overloaded`, `not_enforceable` and `needs_answer` are reserved: nothing gives them yet."
+ABOUT_HTTP = (
+    "For `anyplug serve --http`. Whatever is over a limit gets the code `overloaded` and is told when to come back. "
+    "[How to offer your tools over HTTP](../how-to/http.md)."
+)
+ABOUT_AGENTS = (
+    "`overloaded` and `needs_answer` come only to [agents](mcp-server.md): of more calls than anybody needs, and of a "
+    "question that ends a call until it comes back with the answer."
+)
+ABOUT_LIMITS = (
+    "What one plugin may use. A program that meets a limit gets an error from the kernel, or is ended with the reason. "
+    "[What is held, and how](../explanation/confinement.md)."
+)
+
+ABOUT_PROFILES = (
+    "A view for `anyplug mcp --profile NAME`: what is not in it is not there. A change is noticed while an agent is "
+    "connected, and starts or ends no plugin. [More](mcp-server.md#profiles)."
+)
 
 # What each setting does. One that is missing here stops the generator.
 MEANINGS = {
-    "Settings.namespaces": "Give each call of a Stavrobot plugin a `/tmp` of its own, where the kernel can. With "
-    "`false`, calls of one plugin take turns on the real `/tmp/NAME`.",
+    "Settings.namespaces": "Give plugins mount, pid and network namespaces of their own, where the kernel can. With "
+    "`false`, Landlock and seccomp hold alone, with "
+    "[some gaps](../explanation/confinement.md#where-a-layer-is-missing), and calls "
+    "of one Stavrobot plugin take turns on the real `/tmp/NAME`.",
+    "Settings.confinement": "`off` lets every plugin do whatever you can: nothing holds it to its permissions. "
+    "`ANYPLUG_CONFINEMENT` in the environment has the last word.",
+    "Settings.mcp": "MCP servers that other programs are set up with: the plugin's name, and the path of the program's "
+    "configuration. [More](mcp.md#another-programs-configuration).",
+    "Settings.http": "Who may come in over HTTP, and how much at once, `[http]`; see below.",
+    "HttpSettings.hosts": "Further names by which clients reach the server, like `box.example` or, with another port, "
+    "`proxy.example:443`. A request under any other name is refused.",
+    "HttpSettings.origins": "Origins whose pages may use the server from a browser, like `https://agents.example.org`. "
+    "Each needs the token as well.",
+    "HttpSettings.max_request_bytes": "Bytes of one request's body. 4 MiB by default, which has room for a file.",
+    "HttpSettings.requests_per_s": "Requests a second of one client: a session, or a connection where there is none. "
+    "After a pause, two seconds' worth may come at once. All clients together may have four times as many.",
+    "HttpSettings.calls": "Calls under way at once, of all clients.",
+    "HttpSettings.calls_per_client": "Calls under way at once of one client, so that nobody takes every place.",
+    "HttpSettings.streams": "Streams that are open to hear of changes. They take no place from calls.",
+    "HttpSettings.sessions": "Sessions of the older protocol that are open at once, for each profile.",
+    "HttpSettings.session_idle_s": "Seconds after which a session that nobody uses ends; its client begins a new one.",
+    "HttpSettings.receive_s": "Seconds that a request may take to arrive, head and body.",
+    "HttpSettings.grace_s": "Seconds that calls under way get when the server ends.",
+    "Settings.policy": "How [policies](policies.md) hold, `[policy]`; see below.",
+    "PolicySettings.fail_mode": "What it means if policies cannot decide about a call: they are broken, one of them "
+    "fails, a signal or the program gives no answer. `closed` refuses the call, `open` lets it pass and notes it in "
+    "the audit.",
+    "PolicySettings.program": "A `cupcake` program that decides about calls in place of the built-in engine. It is "
+    "asked as OpenCode's plugin asks it.",
+    "PolicySettings.timeout_s": "Seconds that this program may take for a decision.",
+    "PolicySettings.self_protection": "Refuse tools and commands of agents that would change a `.cupcake` folder, or "
+    "what is in the home folder beside what plugins write.",
+    "PolicySettings.signals": "Run the commands that policies ask for as signals. With `false`, policies that ask for "
+    "any refuse.",
+    "PolicySettings.trusted": "Folders of projects whose signals may run when policies are asked about the tools of "
+    "plugins: a signal is a command of whoever wrote the project. Your own policies' signals need no such word, nor do "
+    "those that `anyplug eval` runs, which an agent was connected to on purpose.",
+    "PolicySettings.record_days": "Days for which calls that policies decided about are kept for "
+    "`anyplug policy replay`, without what looks like a secret. `0` keeps none.",
     "Settings.plugins": "A table for each plugin, `[plugins.NAME]`; see below.",
+    "Settings.profiles": "A table for each profile, `[profiles.NAME]`; see below.",
+    "Profile.plugins": "Plugins whose tools and commands are in view. `builtin` is the host itself.",
+    "Profile.tools": "Patterns, as shells have them, of names that are in view: full names, `PLUGIN/TOOL`, names for "
+    "agents, and commands with their slash. A tool has to fit `plugins`, too.",
+    "Profile.surface": "`all` lists every tool, `search` three that find, describe and call the others, `auto` "
+    "switches by size. [More](mcp-server.md#surfaces).",
     "PluginSettings.arguments": "What a violation of a tool's schema does: `strict` refuses the call, `warn` lets the "
-    "plugin decide and puts a warning into the metadata, `off` does not check. By default Cyclop One and zot warn, and "
-    "Stavrobot is strict.",
+    "plugin decide and puts a warning into the metadata, `off` does not check. By default Cyclop One, zot and "
+    "Workbench warn, Stavrobot is strict, and MCP servers check for themselves.",
     "PluginSettings.timeout_s": "Seconds that a call of this plugin's tools may take. By default 30; 300 for "
-    "Stavrobot's asynchronous tools, 60 for zot's. zot's interactive tools have no limit.",
+    "Stavrobot's asynchronous tools, 60 for zot's and for MCP servers'. zot's interactive tools have no limit.",
     "PluginSettings.max_output_bytes": "Bytes that a tool may write to stdout before it is ended. By default 1 MiB for "
-    "Cyclop One and 16 MiB for Stavrobot. zot's extensions have a limit for each line in its place, 4 MiB.",
-    "PluginSettings.hello_s": "Seconds that a zot extension may take from its start to its `hello`. By default 10.",
+    "Cyclop One and 16 MiB for Stavrobot; for MCP servers, bytes of one message, 16 MiB. zot's extensions have a limit "
+    "for each line in its place, 4 MiB.",
+    "PluginSettings.max_output_chars": "Characters of text, as JavaScript counts them, that an answer of a Workbench "
+    "plugin may have; the rest is cut off. By default 500,000.",
+    "PluginSettings.hello_s": "Seconds that a zot extension may take from its start to its `hello`, and a Workbench "
+    "plugin to load and register its tools, by default 10; an MCP server to its list of tools, by default 30.",
     "PluginSettings.guard": "`required` refuses every call while this extension is not there to be asked: down, given "
     "up, not approved, switched off, not installed. `optional` lets calls pass then.",
+    "PluginSettings.limits": "How much it may use, `[plugins.NAME.limits]`; see below.",
+    "Limits.memory": "Bytes of each process's own memory, and of what all of its processes use together. 4 GiB by "
+    "default.",
+    "Limits.processes": "Processes and threads together. Node waits forever if it gets none.",
+    "Limits.open_files": "Open files of each process.",
+    "Limits.cpu_s": "Seconds of CPU of each process of a call. Plugins that stay up have no such limit.",
+    "Limits.file_size": "Bytes of each file that it writes. 2 GiB by default.",
+    "Limits.disk": "Bytes in each of its own folders. 8 GiB by default.",
+    "Limits.tmp": "Bytes in its `/tmp`, which is memory. 512 MiB by default.",
     "PluginSettings.on_silence": "What it means if this extension, asked about a call, gives no usable answer: none "
     "within 5 seconds, or one that breaks the rules. `open` lets the call pass, as zot does, and notes it in the audit "
     "trail; `closed` refuses it.",
@@ -147,7 +222,7 @@ def errors() -> str:
         if number != DONE:
             parts += [f"## Exit {number}: {meaning}", table(("code", "meaning"), rows)]
     parts += [
-        ABOUT_RESERVED,
+        ABOUT_AGENTS,
         "## Problems",
         ABOUT_PROBLEMS,
         table(
@@ -158,6 +233,9 @@ def errors() -> str:
                 ("`name_taken`", "A tool's name belongs to another plugin or is reserved; the tool is left out."),
                 ("`bad_schema`", "A tool's input schema is not valid JSON Schema, so arguments are not checked."),
                 ("`bad_registration`", "An extension registered something unusable, or twice, or has another name."),
+                ("`bad_server`", "An MCP server's entry cannot be used; the other servers load."),
+                ("`not_pinned`", "An MCP server fetches code when it starts, and does not say which version."),
+                ("`not_covered`", "An MCP server runs code that lies outside of the plugin's folder."),
                 ("`not_running`", "An extension should be up and is not; the message says why."),
             ],
         ),
@@ -177,8 +255,19 @@ def settings_page() -> str:
             f"```toml\n{example.strip()}\n```",
             "## For the host",
             struct_table(settings.Settings),
+            "## For HTTP, under `[http]`",
+            ABOUT_HTTP,
+            struct_table(settings.HttpSettings),
+            "## For policies, under `[policy]`",
+            struct_table(settings.PolicySettings),
             "## For one plugin, under `[plugins.NAME]`",
             struct_table(settings.PluginSettings),
+            "## Limits, under `[plugins.NAME.limits]`",
+            ABOUT_LIMITS,
+            struct_table(settings.Limits),
+            "## What an agent sees, under `[profiles.NAME]`",
+            ABOUT_PROFILES,
+            struct_table(settings.Profile),
             "## Where plugins are looked for",
             ABOUT_ROOTS,
             "\n".join(f"{at}. `{root}`" for at, root in enumerate(roots(), 1)),
@@ -189,6 +278,7 @@ def settings_page() -> str:
                     ("`ANYPLUG_HOME`", "The home folder, unless `--home` names one."),
                     ("`XDG_DATA_HOME`", "Where the home folder is by default, on Linux."),
                     ("`ZOT_HOME`, `XDG_STATE_HOME`", "Where zot's extensions are looked for."),
+                    ("`ANYPLUG_CONFINEMENT`", "`off` or `on`, whatever `confinement` in the settings says."),
                     ("`NO_COLOR`", "No colours, whatever the terminal can do."),
                 ],
             ),
@@ -203,8 +293,10 @@ def struct_table(struct: type[msgspec.Struct]) -> str:
         key = f"{struct.__name__}.{field.name}"
         if key not in MEANINGS:
             sys.exit(f"nobody has said what {key} means: add it to MEANINGS in scripts/generate_docs.py")
-        default = "as the format has it" if field.default is None else f"`{toml(field.default)}`"
-        if field.default is msgspec.NODEFAULT:
+        default = f"`{toml(field.default)}`"
+        if field.default is None:
+            default = f"`{getattr(USUAL, field.name)}`" if struct is settings.Limits else "as the format has it"
+        elif field.default in (msgspec.NODEFAULT, ()) or isinstance(field.default, msgspec.Struct):
             default = "none"
         rows.append((f"`{field.name}`", kind(field.type), default, MEANINGS[key]))
     return table(("key", "value", "default", "what it does"), rows)
@@ -254,17 +346,24 @@ def actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 def kind(annotation: object) -> str:
     """Say in words what a setting may be."""
     choices = typing.get_args(annotation)
+    if typing.get_origin(annotation) is typing.Annotated:
+        return kind(choices[0])
+    if typing.get_origin(annotation) is tuple:
+        return "a list of texts"
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
         return " or ".join(kind(choice) for choice in choices if choice is not types.NoneType)
     if typing.get_origin(annotation) is typing.Literal:
         return ", ".join(f'`"{choice}"`' for choice in choices)
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return "a table"
     names: dict[object, str] = {bool: "`true` or `false`", float: "a number", int: "a whole number", str: "text"}
+    names[tuple[str, ...]] = "a list of texts"
     return names.get(annotation, "tables" if typing.get_origin(annotation) is dict else str(annotation))
 
 
 def toml(value: object) -> str:
     """Write a default as the settings file has it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else "[]" if value == () else str(value)
 
 
 def table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
