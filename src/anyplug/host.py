@@ -39,11 +39,11 @@ from anyplug.interception import Guards
 from anyplug.job_runs import JobRuns
 from anyplug.jobs import Job, Jobs
 from anyplug.live import Live
-from anyplug.model import Call, Command, Offer, Plugin, Problem, Progress, Result, Tool, Verdict
+from anyplug.loading import Loading
+from anyplug.model import Call, Command, Plugin, Problem, Progress, Result, Tool, Verdict
 from anyplug.notices import Listener, Note, SnapshotChanged
-from anyplug.offers import merged
 from anyplug.panels import Panels
-from anyplug.peers import Peers, Wanted
+from anyplug.peers import Peers
 from anyplug.policy.gate import PolicyGate
 from anyplug.registry import Entry, Snapshot
 from anyplug.runtime.runner import Runner
@@ -98,17 +98,14 @@ class Host:
         )
         self._attachment = Attachment(ask=ask)
         self._watch = watch
-        self._eager = eager
         self._tell = tell
         self._learning = learning
-        self._found: list[Plugin] = []
         self._callers: dict[str, Attachment] = {}  # of the calls that run
-        self._is_stale = False
         self._audit = Audit(self._catalog.store)
         self._jobs = Jobs(self._catalog.store)
         self._secrecies = Secrecies(self._catalog.secrets)
         self.tally = Tally()
-        self._snapshot = Snapshot(entries=(), owners={}, aliases={}, model_names={})
+        self._loading = Loading(self._catalog, lambda: self._live.peers, self._tell_of_snapshot, eager=eager)
 
     async def __aenter__(self) -> Self:
         self._runner = Runner(
@@ -139,9 +136,9 @@ class Host:
             start=self._start,
             secrecy=self._secrecies.of,
             tasks=self._tasks,
-            changed=self._grow_stale,
+            changed=self._loading.grow_stale,
             call=self._call_for,
-            reload=self.look_again,
+            reload=self._loading.again,
             greeting=self._greeting,
         )
         self._provisions = Provisions(
@@ -151,17 +148,17 @@ class Host:
             self._secrecies,
             self._users,
             reach=self._live.peers.reach,
-            reload=self._reload_in_a_call,
+            reload=self._loading.reload_in_a_call,
             tell=self._tell,
         )
         self._job_runs = JobRuns(self._jobs, self._tasks, self._tell)
         try:
-            await self._load(self._catalog.find())
+            await self._loading.begin()
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
         if self._watch:
-            self._tasks.start_soon(self._follow_changes)
+            self._tasks.start_soon(self._loading.follow, self._leaving)
         return self
 
     async def __aexit__(
@@ -187,31 +184,31 @@ class Host:
     @property
     def snapshot(self) -> Snapshot:
         """What is loaded now."""
-        return self._snapshot
+        return self._loading.snapshot
 
     @property
     def plugins(self) -> list[Entry]:
         """Every plugin that was found, in order of precedence."""
-        return list(self._snapshot.entries)
+        return list(self.snapshot.entries)
 
     @property
     def tools(self) -> list[Tool]:
         """The tools that can be called."""
-        return self._snapshot.callable_tools
+        return self.snapshot.callable_tools
 
     @property
     def problems(self) -> list[Problem]:
         """What is wrong with plugins, each naming its plugin."""
         return [
             msgspec.structs.replace(problem, message=f"{entry.name}: {problem.message}")
-            for entry in self._snapshot.entries
+            for entry in self.snapshot.entries
             for problem in entry.problems
         ]
 
     @property
     def commands(self) -> list[Command]:
         """The slash commands that can be run."""
-        return [command for command, entry in self._snapshot.commands.values() if entry.state == "approved"]
+        return [command for command, entry in self.snapshot.commands.values() if entry.state == "approved"]
 
     @property
     def panels(self) -> Panels:
@@ -255,7 +252,7 @@ class Host:
         trail = Trail(name, attachment or self._attachment, arguments)
         try:
             view = trail.attachment.view
-            tool, entry = self._snapshot.tool(name) if view is None else view.tool(self._snapshot, name)
+            tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
             trail.found(tool.name, entry.plugin)
             standing = self._trust(entry.plugin, tool, trail)
             given, warnings = self._check(tool, entry.plugin, arguments, trail)
@@ -299,7 +296,7 @@ class Host:
         stop_listening = self.listen(lambda notice: notes.append(notice) if isinstance(notice, Note) else None)
         try:
             view = trail.attachment.view
-            command, entry = self._snapshot.command(name) if view is None else view.command(self._snapshot, name)
+            command, entry = self.snapshot.command(name) if view is None else view.command(self.snapshot, name)
             trail.found(f"/{command.name}", entry.plugin)
             standing = self._trust(entry.plugin, None, trail)
             call = self._made(as_tool(command), entry.plugin, {"args": words}, trail, None)
@@ -339,12 +336,8 @@ class Host:
 
         Raises PluginNotFound.
         """
-        only = None if name is None else self._snapshot.plugin(name).path
-        await self.look_again(lambda plugin: only in {None, plugin.path})
-        for place in self._live.peers.places:  # some may wait for the calls of what they replace
-            if place.health == "restarting":
-                await place.settled.wait()
-        return self._snapshot
+        await self._loading.reload(name)
+        return self.snapshot
 
     async def approve(
         self,
@@ -541,57 +534,11 @@ class Host:
         standing = self._trust(plugin, None, Trail(plugin.name, self._attachment))
         return await self._provisions.start(plugin, standing)
 
-    async def _reload_in_a_call(self, name: str) -> str:
-        """Read everything again because a tool asked for it: nobody waits for what waits for calls under way."""
-        only = self._snapshot.plugin(name).path if name else None
-        given_up = {place.plugin.path for place in self._live.peers.places if place.health == "given_up"}
-        before = self._snapshot
-        await self.look_again(lambda plugin: plugin.path == only or plugin.path in given_up)
-        return self._snapshot.compared_to(before)
+    async def look_again(self) -> None:
+        """Read everything again, now and not when somebody sees that it changed."""
+        await self._loading.again()
 
-    async def _follow_changes(self) -> None:
-        from anyplug.watch import changes  # pulls in watchfiles, which a single call does not need
-
-        async for _ in changes(self._catalog, lambda: self._snapshot, self._leaving):
-            try:
-                await self.look_again()
-            except StoreError:
-                continue  # the snapshot stays as it is; calls say what is wrong with the store
-
-    async def look_again(self, renew: Callable[[Plugin], bool] = lambda _: False) -> None:
-        """Read everything again; of what stays up, start anew what changed and what is to be renewed."""
-        await self._load(await anyio.to_thread.run_sync(self._catalog.find, self._snapshot), renew)
-
-    async def _load(self, found: list[Plugin], renew: Callable[[Plugin], bool] = lambda _: False) -> None:
-        """Take over what was found: start, renew and retire what stays up, then swap the snapshot."""
-        self._found = found
-        statics = {plugin.path: plugin for plugin in found}
-        entries = self._catalog.snapshot(found, self._offer).entries
-        wanted = [
-            Wanted(statics[entry.path], entry.standing.digest, entry.standing.granted, at_once=self._eager)
-            for entry in entries
-            if entry.plugin.stays_up and entry.state == "approved"
-        ]
-        await self._live.peers.sync(wanted, renew)
-        self._refresh()
-
-    def _offer(self, plugin: Plugin) -> Offer | None:
-        places = self._live.peers.of(plugin)
-        if not places:
-            return self._catalog.last_offer(plugin)
-        known = [place.offer_now for place in places]
-        return merged(offer for offer in known if offer) if any(known) else None
-
-    def _grow_stale(self) -> None:
-        """Make a new snapshot soon: an extension registers many things in one go."""
-        if not self._is_stale:
-            self._is_stale = True
-            asyncio.get_running_loop().call_soon(self._refresh)
-
-    def _refresh(self) -> None:
-        """Swap the snapshot for one that has what extensions offer now."""
-        self._is_stale = False
-        self._snapshot = self._catalog.snapshot(self._found, self._offer)
+    def _tell_of_snapshot(self) -> None:
         self._live.notice(SnapshotChanged())
 
     async def _call_for(

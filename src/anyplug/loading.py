@@ -1,0 +1,106 @@
+"""What a host has loaded: reads plugins, starts and retires those that stay up, and swaps the snapshot."""
+
+import asyncio
+from collections.abc import Callable
+
+import anyio
+import anyio.to_thread
+
+from anyplug.catalog import Catalog
+from anyplug.errors import StoreError
+from anyplug.model import Offer, Plugin
+from anyplug.offers import merged
+from anyplug.peers import Peers, Wanted
+from anyplug.registry import Snapshot
+
+NOTHING = Snapshot(entries=(), owners={}, aliases={}, model_names={})
+
+Renew = Callable[[Plugin], bool]
+
+
+class Loading:
+    """The snapshot of one host, and how it comes about."""
+
+    def __init__(
+        self, catalog: Catalog, peers: Callable[[], Peers], swapped: Callable[[], None], *, eager: bool
+    ) -> None:
+        """`peers` are those that stay up; `swapped` hears of each new snapshot. Not `eager`: start on first use."""
+        self._catalog = catalog
+        self._peers = peers
+        self._swapped = swapped
+        self._eager = eager
+        self._found: list[Plugin] = []
+        self._is_stale = False
+        self.snapshot = NOTHING
+
+    async def begin(self) -> None:
+        """Load what is there."""
+        await self._load(self._catalog.find(), _nothing)
+
+    async def again(self, renew: Renew | None = None) -> None:
+        """Read everything again; of what stays up, start anew what changed and what is to be renewed."""
+        found = await anyio.to_thread.run_sync(self._catalog.find, self.snapshot)
+        await self._load(found, renew or _nothing)
+
+    async def reload(self, name: str | None) -> None:
+        """Start anew all that stays up, or just the plugin of that name, and wait for it. Raises PluginNotFound."""
+        only = None if name is None else self.snapshot.plugin(name).path
+        await self.again(lambda plugin: only in {None, plugin.path})
+        for place in self._peers().places:  # some may wait for the calls of what they replace
+            if place.health == "restarting":
+                await place.settled.wait()
+
+    async def reload_in_a_call(self, name: str) -> str:
+        """Read everything again because a tool asked for it: nobody waits for what waits for calls under way."""
+        only = self.snapshot.plugin(name).path if name else None
+        given_up = {place.plugin.path for place in self._peers().places if place.health == "given_up"}
+        before = self.snapshot
+        await self.again(lambda plugin: plugin.path == only or plugin.path in given_up)
+        return self.snapshot.compared_to(before)
+
+    async def follow(self, leaving: anyio.Event) -> None:
+        """Read everything again each time that something changes, until `leaving`."""
+        from anyplug.watch import changes  # pulls in watchfiles, which a single call does not need
+
+        async for _ in changes(self._catalog, lambda: self.snapshot, leaving):
+            try:
+                await self.again()
+            except StoreError:
+                continue  # the snapshot stays as it is; calls say what is wrong with the store
+
+    def grow_stale(self) -> None:
+        """Make a new snapshot soon: an extension registers many things in one go."""
+        if not self._is_stale:
+            self._is_stale = True
+            asyncio.get_running_loop().call_soon(self._refresh)
+
+    async def _load(self, found: list[Plugin], renew: Renew) -> None:
+        """Take over what was found: start, renew and retire what stays up, then swap the snapshot."""
+        self._found = found
+        statics = {plugin.path: plugin for plugin in found}
+        entries = self._catalog.snapshot(found, self._offer).entries
+        wanted = [
+            Wanted(statics[entry.path], entry.standing.digest, entry.standing.granted, at_once=self._eager)
+            for entry in entries
+            if entry.plugin.stays_up and entry.state == "approved"
+        ]
+        await self._peers().sync(wanted, renew)
+        self._refresh()
+
+    def _offer(self, plugin: Plugin) -> Offer | None:
+        places = self._peers().of(plugin)
+        if not places:
+            return self._catalog.last_offer(plugin)
+        known = [place.offer_now for place in places]
+        return merged(offer for offer in known if offer) if any(known) else None
+
+    def _refresh(self) -> None:
+        """Swap the snapshot for one that has what extensions offer now."""
+        self._is_stale = False
+        self.snapshot = self._catalog.snapshot(self._found, self._offer)
+        self._swapped()
+
+
+def _nothing(_: Plugin) -> bool:
+    """Renew none."""
+    return False
