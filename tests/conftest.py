@@ -25,6 +25,11 @@ HABITS = os.path.join(os.path.dirname(__file__), "plugins")
 TOKEN = f"tests-{os.getpid()}-{secrets.token_hex(6)}"
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Run more tests at once than there are processors: most of the time they wait for processes."""
+    return 2 * (os.cpu_count() or 1)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let groups count: pytest-xdist 3.8 writes them into `_nodeid`, and pytest 9.2 looks for them in `_id`."""
@@ -55,7 +60,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ANYPLUG_HOME", str(ours))
     # The interpreter that runs the tests, and not a version manager's slow stand-in for it.
     monkeypatch.setenv("PATH", os.path.dirname(os.path.realpath(sys.executable)), prepend=":")
-    for name in ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "ZOT_HOME"):
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "ZOT_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")  # never the developer's own
     monkeypatch.chdir(work)
