@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from anyplug.policy import gathering, routing
-from anyplug.policy.decisions import CONTEXT, FAILED_RULE, KEYS, Finding, is_malformed
+from anyplug.policy.decisions import CONTEXT, EXPLAINED, FAILED_RULE, KEYS, Finding, is_malformed
 from anyplug.policy.decisions import read as read_finding
 from anyplug.policy.reach import Part, is_plain, parts, read_keys
 from anyplug.policy.rego import EvalError, Fault, Location, Policies, Prepared, RegoErrors
@@ -20,7 +20,7 @@ from anyplug.policy.rego import compile as compile_rego
 from anyplug.policy.rego.parser import parse_module
 from anyplug.policy.rego.syntax import Module
 from anyplug.policy.routing import Policy
-from anyplug.policy.starter import EVALUATE
+from anyplug.policy.starter import EVALUATE, of_all_projects
 
 SECONDS: Final = 2.0  # for one evaluation: a policy takes well under a millisecond
 STEPS: Final = 4_000_000  # for one evaluation
@@ -29,6 +29,7 @@ MISSING: Final = "policy_missing"
 MISPLACED: Final = "policy_package_error"
 OURS: Final = "cupcake.policies"
 THEIRS: Final = "cupcake.global.policies"
+INIT: Final = "`anyplug policy init` writes one, with --global for all projects"
 EVALUATE_FILE: Final = "builtin/evaluate.rego"  # ours, where there is none and none is needed
 
 
@@ -88,8 +89,8 @@ class PolicySet:
         if not found and not gathering.defines(modules, entry):
             if needs_evaluate and any(not policy.builtin for policy in self.policies):
                 where = Location(next(iter(policies), ""), 1, 1)
-                found.append(Fault(where, MISSING, f"there is no evaluate.rego that defines {self._system}"))
-            texts[EVALUATE_FILE] = _moved(EVALUATE) if is_global else EVALUATE
+                found.append(Fault(where, MISSING, f"there is no evaluate.rego that defines {self._system}; {INIT}"))
+            texts[EVALUATE_FILE] = of_all_projects(EVALUATE) if is_global else EVALUATE
             modules[EVALUATE_FILE] = parse_module(EVALUATE_FILE, texts[EVALUATE_FILE])
         if found:
             raise RegoErrors(sorted(found, key=lambda fault: (fault.where.file, fault.where.row)))
@@ -110,8 +111,7 @@ class PolicySet:
         is_usual = gathering.is_usual(texts, modules, entry, root)
         astray = [module for module in ours if module.package[: len(root)] != root and parts(module)]
         if is_usual and astray:
-            message = f"its package must lie below {'.'.join(root)}, or else nobody asks it"
-            raise RegoErrors([Fault(module.at, MISPLACED, message) for module in astray])
+            raise RegoErrors([Fault(module.at, MISPLACED, _astray(module)) for module in astray])
         self.is_direct = is_usual and all(is_plain(module) for module in ours)
         self._plans: dict[tuple[str, str], Plan] = {}
         self._prepared: dict[tuple[str, ...], tuple[Prepared, bool]] = {}
@@ -269,9 +269,9 @@ def _renamed(text: str) -> str:
     return re.sub(r"\bcupcake\.policies\b", THEIRS, text)
 
 
-def _moved(evaluate: str) -> str:
-    """Move our evaluate.rego to where it gathers global policies."""
-    return _renamed(evaluate).replace("package cupcake.system", "package cupcake.global.system")
+def _astray(module: Module) -> str:
+    name = ".".join(module.package)
+    return f"its package is {name}, and must lie below {OURS}, or else nobody asks it"
 
 
 def _members(value: Any) -> list[Any]:
@@ -294,4 +294,4 @@ def _failure(error: EvalError, file: str = "", row: int = 0) -> Finding:
 
 
 def _refusal(reason: str, file: str = "", row: int = 0) -> Finding:
-    return Finding(verb="deny", reason=reason, rule_id=FAILED_RULE, file=file, row=row, is_failure=True)
+    return Finding(verb="deny", reason=reason, rule_id=FAILED_RULE, file=file, row=row, is_failure=True, cure=EXPLAINED)
