@@ -5,9 +5,10 @@ from typing import Any, Final
 
 import msgspec
 
-from anyplug.policy import reach, routing
+from anyplug.policy import routing
 from anyplug.policy.decisions import CONTEXT, HIGH, MEDIUM, VERBS
 from anyplug.policy.events import OURS, TOOL_NAMES
+from anyplug.policy.reach import parts, text_of
 from anyplug.policy.rego.syntax import Module, ObjectLiteral, Ref, Rule, Scalar, Term, Unify, Var
 from anyplug.policy.rego.walk import of_rule
 from anyplug.policy.routing import LISTS, Route
@@ -86,7 +87,7 @@ def _routing(module: Module, notes: dict[str, Any], route: Route, harness: str, 
     for tool in sorted(route.tools & TOOL_NAMES.keys()):
         message = f"policies know the tool `{tool}` as `{TOOL_NAMES[tool]}`, so this is never asked"
         yield say("warning", at, "unknown_tool", message)
-    for part in reach.parts(module):
+    for part in parts(module):
         if part.tools and part.tools <= TOOL_NAMES.keys():
             named = ", ".join(f"`{tool}` as `{TOOL_NAMES[tool]}`" for tool in sorted(part.tools))
             yield say("warning", part.row, "unknown_tool", f"policies know the tool {named}, so this never holds")
@@ -98,7 +99,7 @@ def _input(module: Module, route: Any, say: Say) -> Iterator[Remark]:
     for term in (term for rule in module.rules for term in of_rule(rule)):
         if not isinstance(term, Ref) or not isinstance(term.head, Var) or term.head.name != "input" or not term.path:
             continue
-        first, second = _text(term.path[0]), _text(term.path[1]) if len(term.path) > 1 else ""
+        first, second = text_of(term.path[0]), text_of(term.path[1]) if len(term.path) > 1 else ""
         if first in ARGUMENTS:
             message = f"a tool's arguments are in `tool_input`: write input.tool_input.{first}"
             yield say("warning", term.at.row, "unknown_input", message)
@@ -147,18 +148,18 @@ def _of_decision(name: str, term: ObjectLiteral, say: Say) -> Iterator[Remark]:
         wanted = "object" if key == "updated_input" else "text"
         if key in given and _kind(given[key]) not in {"", wanted}:
             yield say("error", row, "malformed_decision", f"`{key}` in a decision of `{name}` is no {wanted}")
-    severity = _text(given["severity"]) if "severity" in given else ""
+    severity = text_of(given["severity"]) if "severity" in given else ""
     if severity and severity.upper() not in SEVERITIES:
         message = f"`{severity}` is no severity, and counts as the lowest; there are {', '.join(sorted(SEVERITIES))}"
         yield say("warning", row, "unknown_severity", message)
 
 
 def _pairs(term: ObjectLiteral) -> dict[str, Term]:
-    return {_text(key): value for key, value in term.pairs}
+    return {text_of(key): value for key, value in term.pairs}
 
 
 def _name(rule: Rule) -> str:
-    return _text(rule.path[-1]) if rule.path else ""
+    return text_of(rule.path[-1]) if rule.path else ""
 
 
 def _kind(term: Term | None) -> str:
@@ -166,7 +167,3 @@ def _kind(term: Term | None) -> str:
     if isinstance(term, Scalar):
         return "text" if isinstance(term.value, str) else "scalar"
     return "object" if isinstance(term, ObjectLiteral) else ""
-
-
-def _text(term: Term) -> str:
-    return term.value if isinstance(term, Scalar) and isinstance(term.value, str) else ""
