@@ -6,6 +6,7 @@ those that cannot hold are not asked. Any other evaluate.rego is evaluated as it
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import msgspec
 from anyplug.policy import gathering, routing
 from anyplug.policy.decisions import CONTEXT, EXPLAINED, FAILED_RULE, KEYS, Finding, is_malformed
 from anyplug.policy.decisions import read as read_finding
-from anyplug.policy.reach import Part, is_plain, parts, read_keys
+from anyplug.policy.reach import Part, is_plain, parts, read_keys, rule_rows
 from anyplug.policy.rego import EvalError, Fault, Location, Policies, Prepared, RegoErrors
 from anyplug.policy.rego import compile as compile_rego
 from anyplug.policy.rego.parser import parse_module
@@ -48,11 +49,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where the rules of one reference stand; those that give an id of their own can be told apart."""
+    """Where the rules of one reference stand, which may be in several files: they are told apart by their ids."""
 
     policy: str
-    file: str
-    rows: dict[str, int]
+    places: dict[str, tuple[str, int]]  # by rule id: file and row
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,15 +98,7 @@ class PolicySet:
         self.digest = self.compiled.digest
         keys = [read_keys(module) for module in modules.values()]
         self._reads = None if None in keys else frozenset[str]().union(*(some for some in keys if some))
-        self._origins = {
-            part.ref: Origin(
-                _short(policy.name),
-                policy.file,
-                {rule: each.row for each in reversed(policy.parts) if each.ref == part.ref for rule in each.rule_ids},
-            )
-            for policy in self.policies
-            for part in policy.parts
-        }
+        self._origins = _origins(self.policies, modules)
         ours = [module for file, module in modules.items() if file in policies]
         is_usual = gathering.is_usual(texts, modules, entry, root)
         astray = [module for module in ours if module.package[: len(root)] != root and parts(module)]
@@ -164,7 +156,7 @@ class PolicySet:
         warnings: list[str] = []
         for part, answer in zip(plan.asked, answers, strict=True):
             if answer.error is not None:
-                findings.append(_failure(answer.error, self._origins[part.ref].file, part.row))
+                findings.append(_failure(answer.error, part.file, part.row))
             elif answer.value:
                 self._take(part, answer.value, findings, context, warnings)
         return Found(findings=tuple(findings), context=tuple(context), warnings=tuple(warnings))
@@ -173,12 +165,13 @@ class PolicySet:
         origin = self._origins[part.ref]
         for said in _members(value):
             if wrong := is_malformed(part.verb, said):
-                warnings.append(f"{origin.file}:{part.row}: a decision of {part.verb} is malformed: {wrong}")
+                warnings.append(f"{part.file}:{part.row}: a decision of {part.verb} is malformed: {wrong}")
             if part.verb == CONTEXT:
                 context += [said] if isinstance(said, str) else []
             else:
-                row = part.row if wrong else origin.rows.get(said["rule_id"], part.row)
-                findings.append(read_finding(part.verb, said, origin.policy, origin.file, row))
+                usual = (part.file, part.row)
+                file, row = usual if wrong else origin.places.get(said["rule_id"], usual)
+                findings.append(read_finding(part.verb, said, origin.policy, file, row))
 
     def _gathered(self, document: dict[str, Any]) -> Found:
         """Let the set's own evaluate.rego gather."""
@@ -262,6 +255,23 @@ def _routed(modules: dict[str, Module], faults: list[Fault]) -> Iterator[Policy]
             parts=tuple(parts(module)),
             builtin=file.removeprefix("builtin/").removesuffix(".rego") if file.startswith("builtin/") else "",
         )
+
+
+def _origins(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str, Origin]:
+    """Say where the rules of each reference stand: a rule that gives an id, else what it has the id from."""
+    found: dict[str, Origin] = {}
+    count = Counter(part.ref for policy in policies for part in policy.parts)
+    for policy in policies:
+        for part in policy.parts:
+            origin = found.setdefault(part.ref, Origin(_short(policy.name), {}))
+            for rule in part.rule_ids:
+                origin.places.setdefault(rule, (part.file, part.row))
+    for policy in policies:
+        for part in policy.parts:
+            if count[part.ref] > 1 and not part.rule_ids:  # which of them it was is not known
+                for rule, row in rule_rows(modules[policy.file]).items():
+                    found[part.ref].places.setdefault(rule, (part.file, row))
+    return found
 
 
 def _renamed(text: str) -> str:

@@ -37,6 +37,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     ref: str  # data.cupcake.policies.….deny
     verb: str
+    file: str
     row: int
     rule_ids: frozenset[str] = frozenset()
     tools: frozenset[str] | None = ANY
@@ -58,12 +59,22 @@ def parts(module: Module) -> list[Part]:
                 Part(
                     ref="data" + "".join(map(_step, (*module.package, *names))),
                     verb=str(names[-1]),
+                    file=rule.at.file,
                     row=rule.at.row,
                     rule_ids=frozenset(_rule_ids(rule)),
                     tools=tools,
                     events=events,
                 )
             )
+    return found
+
+
+def rule_rows(module: Module) -> dict[str, int]:
+    """Say where each rule id of a module first stands, in whichever rule."""
+    found: dict[str, int] = {}
+    for rule in module.rules:
+        for name in _rule_ids(rule):
+            found.setdefault(name, rule.at.row)
     return found
 
 
