@@ -3,11 +3,9 @@
 import os
 from pathlib import Path
 
-import governing
 import pytest
 from driving import ALLOW, Project, before, needs_node
 
-import using
 from anyplug.errors import ConfigError
 from anyplug.policy.opencode import installation
 
@@ -169,16 +167,3 @@ def test_the_copy_for_all_leaves_projects_without_policies_alone(tmp_path: Path,
     assert project.drive(before(), plugins=[for_all], directory=str(bare)).hooks == [[]]
     (config.parent / "cupcake").mkdir()
     assert project.drive(plugins=[for_all], directory=str(bare)).hooks != [[]]
-
-
-def test_connecting_says_where_every_tool_would_be_refused_and_why(config: Path) -> None:
-    done = using.ok("connect", "opencode", "--policy")
-    assert "every tool is refused here: there is no .cupcake" in done.err
-    assert "`anyplug policy init --harness opencode` makes one" in done.err
-    governing.project({"p": "package"})
-    done = using.ok("connect", "opencode", "--policy")
-    assert "p.rego:1" in done.err
-    assert "`anyplug policy validate`" in done.err
-    governing.project({"p": governing.policy("opencode.p", governing.NO_VERIFY)})
-    assert using.ok("connect", "opencode", "--policy").err == ""
-    assert "a hook that runs `anyplug eval --harness claude`" in using.fails(2, "connect", "claude", "--policy").err

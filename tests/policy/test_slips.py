@@ -125,6 +125,11 @@ def test_a_builtin_that_the_project_brings_for_another_agent_is_no_slip():
     assert "warning" not in said(rulebook="builtins: {mine: {enabled: true}}").replace("policies/claude", "")
 
 
+def test_a_signal_that_cannot_be_executed_is_named():
+    making.write(".cupcake/signals/branch.sh", "#!/bin/sh\n")
+    assert ".cupcake/signals/branch.sh:1: warning: it is not executable" in said()
+
+
 def test_a_file_that_cannot_be_read_is_one_error_and_no_more():
     project({"p": policy("opencode.p", NO_VERIFY)})
     making.write(".cupcake/policies/opencode/q.rego", b"\xff\xfe")

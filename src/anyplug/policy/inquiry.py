@@ -249,8 +249,9 @@ class Inquiry:
             for trouble in dict.fromkeys(troubles[name] for name in asked):
                 names = [f"'{name}'" for name in asked if troubles[name] == trouble]
                 reason = f"the signal{'s' if len(names) > 1 else ''} {', '.join(names)} gave no answer: {trouble}"
-                warnings.append(f"{policy.file}: {reason}")
-                if policy.can_refuse:
+                if not policy.can_refuse:
+                    warnings.append(f"{policy.file}: {reason}")
+                else:
                     found.append(
                         Finding(
                             verb="deny",

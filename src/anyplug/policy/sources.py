@@ -261,6 +261,8 @@ class _Reader:
         for name in names:
             path = os.path.join(folder, name)
             if not name.startswith(".") and os.path.isfile(path):
+                if not os.access(path, os.X_OK):
+                    self.warn(path, "it is not executable, so that the signal fails")
                 found.setdefault(os.path.splitext(name)[0], Signal(os.path.splitext(name)[0], _quoted(path)))
         return found
 
