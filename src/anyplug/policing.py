@@ -11,7 +11,7 @@ from anyplug.gate import Attachment, Question, refusal
 from anyplug.model import Call, Result, Text, Verdict
 from anyplug.policy.gate import Facts, PolicyGate, Ruling
 from anyplug.schema import violations
-from anyplug.trail import Trail, failed
+from anyplug.trail import Trail, failed, warned
 
 CONTEXT = "policy_context"  # in a result's metadata
 
@@ -28,6 +28,7 @@ async def before(gate: PolicyGate, call: Call, standing: Standing, trail: Trail,
     """Ask policies about a call that is to run."""
     ruling = await gate.before(_facts(call, standing, cwd), _mask(trail))
     trail.notes += [*ruling.notes]
+    trail.warnings += ruling.notes
     trail.context += ruling.context
     if ruling.verb == "deny":
         return Policed(call=call, verdict=_refused(ruling, ruling.reason))
@@ -56,9 +57,10 @@ async def after(gate: PolicyGate, call: Call, standing: Standing, trail: Trail, 
     if ruling.verb in {"deny", "ask"}:
         trail.notes.append(f"{ruling.by} withheld the result: {ruling.reason}")
         return failed(
-            Denied("policy", f"the tool ran, and a policy withholds what it gave: {ruling.reason}", ruling.by)
+            Denied("policy", f"the tool ran, and a policy withholds what it gave: {ruling.reason}", ruling.hint)
         )
-    return with_context(result, [*trail.context, *ruling.context])
+    told = list(dict.fromkeys([*trail.warnings, *ruling.notes]))
+    return warned(with_context(result, [*trail.context, *ruling.context]), told)
 
 
 def with_context(result: Result, context: list[str]) -> Result:
@@ -108,7 +110,7 @@ async def _asked(gate: PolicyGate, ruling: Ruling, call: Call, standing: Standin
 
 
 def _refused(ruling: Ruling, reason: str, hint: str = "") -> Verdict:
-    return Verdict(allowed=False, by=ruling.by, reason=reason, hint=hint or f"decided by {ruling.by}")
+    return Verdict(allowed=False, by=ruling.by, reason=reason, hint=hint or ruling.hint)
 
 
 def _facts(call: Call, standing: Standing, cwd: str) -> Facts:

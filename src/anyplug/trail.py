@@ -37,6 +37,7 @@ class Trail:
             self.no_json = str(error)
         self.notes: list[str] = []  # who rewrote or noted what
         self.context: list[str] = []  # what policies want the model to know
+        self.warnings: list[str] = []  # what policies want the person to know
         self.held_by: Receipt | None = None  # what confined what ran
         self.secrecy: Secrecy | None = None  # of the plugin, once it is known that it may run
         self._started = time.perf_counter()

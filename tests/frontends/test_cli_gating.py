@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+import making
 from using import fails, ok, read
 
 IN_A_PROJECT = os.path.join(".opencode", "plugin", "anyplug-policy.js")
@@ -19,7 +20,8 @@ def everywhere(monkeypatch, tmp_path):
 def test_it_is_put_into_the_project_and_taken_away_again():
     done = ok("connect", "opencode", "--policy")
     assert IN_A_PROJECT in done.out
-    assert "`anyplug policy init` writes some" in done.err
+    assert "every tool is refused here: there is no .cupcake" in done.err
+    assert "`anyplug policy init --harness opencode` makes one" in done.err
     assert os.environ["ANYPLUG_HOME"] in read(IN_A_PROJECT)
     assert "is there already" in ok("connect", "opencode", "--policy").out
     assert ok("connect", "opencode", "--policy", "--remove", "--json").json[0]["change"] == "removed"
@@ -38,6 +40,20 @@ def test_it_is_put_where_all_projects_find_it(everywhere):
 def test_it_can_be_printed_and_nothing_is_written():
     assert ok("connect", "opencode", "--policy", "--print").out.startswith("// anyplug-policy: ")
     assert not os.path.exists(IN_A_PROJECT)
+
+
+def test_policies_that_cannot_be_used_are_said_and_usable_ones_are_not():
+    making.write(".cupcake/policies/opencode/p.rego", "package")
+    done = ok("connect", "opencode", "--policy")
+    assert "p.rego:1" in done.err
+    assert "`anyplug policy validate`" in done.err
+    shutil.rmtree(".cupcake")
+    ok("policy", "init")
+    assert ok("connect", "opencode", "--policy").err == ""
+
+
+def test_who_asks_by_a_hook_is_told_so():
+    assert "a hook that runs `anyplug eval --harness claude`" in fails(2, "connect", "claude", "--policy").err
 
 
 @pytest.mark.parametrize("words", [("claude", "--policy"), ("--policy",), ("opencode", "--global")])

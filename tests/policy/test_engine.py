@@ -312,13 +312,33 @@ EVENTS = st.dictionaries(
 )
 
 
+TOOLS = st.sampled_from(["bash", "Bash", "edit", "Edit", "MultiEdit", "read", "apply_patch", "x", ""])
+ARGUMENTS = JSON | st.dictionaries(
+    st.sampled_from(["command", "workdir", "filePath", "file_path", "patchText", "edits", "content"]), JSON, max_size=3
+)
+WHOLE = st.fixed_dictionaries(  # nothing is missing, and what is told may be anything
+    {
+        "hook_event_name": st.sampled_from(["PreToolUse", "PostToolUse", "PermissionRequest"]),
+        "session_id": st.just("s"),
+        "cwd": st.sampled_from(["/tmp", "", "nowhere"]),
+        "tool": TOOLS,
+        "args": ARGUMENTS,
+        "tool_name": TOOLS,
+        "tool_input": ARGUMENTS,
+        "result": st.just({"success": True}),
+        "metadata": ARGUMENTS,
+        "permission_type": TOOLS,
+    }
+)
+
+
 @pytest.fixture(scope="module")
 def governed(tmp_path_factory):
     return project({"p": policy("opencode.p", governing.NO_VERIFY)}, folder=str(tmp_path_factory.mktemp("governed")))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sampled_from(["opencode", "claude", "anyplug", "x"]), JSON | EVENTS | st.text(max_size=20))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(["opencode", "claude", "anyplug", "x"]), JSON | EVENTS | WHOLE | st.text(max_size=20))
 def test_whatever_comes_there_is_a_decision_or_a_reason_why_not(governed, harness, given_event):
     desk = Desk(ENGINE)
     key = "text" if isinstance(given_event, str) else "event"

@@ -134,6 +134,31 @@ async def test_without_usable_policies_there_is_no_decision_and_the_reason_names
     assert says in "\n".join(made["said"])
 
 
+async def test_what_keeps_policies_from_being_used_is_followed_by_the_cure():
+    assert (await ask(bash("ls")))["said"][-1] == "hint: `anyplug policy init --harness opencode` makes one"
+    project({"p": "package"})
+    assert (await ask(bash("ls")))["said"][-1].startswith("hint: `anyplug policy validate` says what is wrong")
+    assert "whole path" in (await ask(bash("ls"), global_config="here"))["said"][-1]
+
+
+@pytest.mark.parametrize(
+    "arguments", [None, True, 7, "ls", ["ls"], {}, {"command": 7}, {"command": "ls", "workdir": 7}]
+)
+@pytest.mark.parametrize("tool", ["bash", "edit", "apply_patch", "anything"])
+async def test_arguments_of_any_kind_are_decided_about(tool, arguments):
+    project({"p": policy("opencode.p", governing.NO_VERIFY)})
+    project({"p": policy("claude.p", governing.NO_VERIFY)}, harness="claude")
+    assert await answer({**governing.event(tool), "args": arguments}) == {"decision": "allow"}
+    told = {**CLAUDE, "hook_event_name": "PreToolUse", "tool_name": tool.title(), "tool_input": arguments}
+    assert await answer(told, "claude") == {}
+
+
+def test_what_is_no_event_is_said_in_words_for_people():
+    project({"p": policy("opencode.p", governing.NO_VERIFY)})
+    assert "and is missing" in using.run("eval", "--harness", "opencode", stdin="{}").err
+    assert "it is not UTF-8" in using.run("eval", "--harness", "opencode", stdin=b"\xff").err
+
+
 async def test_every_fault_of_every_file_is_said():
     project({"one": "package", "two": "package cupcake.policies.two\nimport rego.v1\n"})
     said = "\n".join((await ask(bash("ls")))["said"])

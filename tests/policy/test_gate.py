@@ -96,6 +96,7 @@ async def test_a_result_that_a_policy_refuses_is_seen_by_nobody(host, cyclop):
     assert result.error.code == "denied"
     assert "it leaks" in result.error.message
     assert "done" not in result.text
+    assert result.error.hint == "decided by policy:R1 .cupcake/policies/anyplug/p.rego:8"
     assert any("withheld" in note for note in record.notes)
 
 
@@ -193,12 +194,21 @@ async def test_the_persons_own_policies_hold_in_every_project(host, cyclop, home
         assert (await h.call("hello")).error.message == "mine"
 
 
-async def test_policies_that_cannot_be_used_refuse(host, cyclop):
+async def test_policies_that_cannot_be_used_refuse_and_say_what_to_do(host, cyclop):
     project({"p": "package"}, harness="anyplug", evaluate=None)
     async with host(cyclop()) as h:
         result = await h.call("hello")
     assert result.error.code == "denied"
     assert "p.rego:1" in result.error.message
+    assert result.error.hint.startswith("decided by policy:POLICY_ERROR; `anyplug policy validate` says what is wrong")
+
+
+async def test_a_rule_that_fails_refuses_and_says_what_to_do(host, cyclop):
+    ours('deny contains {"rule_id": p, "reason": "r", "severity": "LOW"}\np := 1\np := 2 if input.tool\n')
+    async with host(cyclop()) as h:
+        result = await h.call("hello")
+    assert "p.rego:10: " in result.error.message
+    assert "p.rego:10; `anyplug policy explain` shows" in result.error.hint
 
 
 @pytest.mark.parametrize("place", ["project", "home"])
@@ -216,8 +226,11 @@ async def test_fail_mode_open_lets_pass_and_notes_it(host, cyclop, settings):
     settings('[policy]\nfail_mode = "open"\n')
     project({"p": "package"}, harness="anyplug", evaluate=None)
     async with host(cyclop()) as h:
-        assert (await h.call("hello")).text == "done"
+        result = await h.call("hello")
+        assert result.text == "done"
         assert any("let pass" in note for note in records(h)[0].notes)
+    (warning,) = result.metadata["warnings"]  # who relies on policies learns that none was asked
+    assert "p.rego:1" in warning
 
 
 async def test_fail_mode_open_is_no_pardon_for_what_policies_did_decide(host, cyclop, settings):
@@ -307,12 +320,15 @@ async def test_old_recordings_go(host, cyclop, home):
 
 async def test_a_projects_commands_run_only_where_the_person_trusts_it(host, cyclop, settings):
     marks = os.path.abspath("ran")
-    text = policy("anyplug.p", decision("deny", "asked", when='input.signals.s == "yes"'), signals=["s"])
-    project({"p": text}, harness="anyplug", evaluate=None, rulebook=f"signals: {{s: 'touch {marks}; echo yes'}}")
+    text = policy("anyplug.p", decision("deny", "asked", when='input.signals.s == "yes"'), signals=["s", "t"])
+    book = f"signals: {{s: 'touch {marks}; echo yes', t: echo}}"
+    project({"p": text}, harness="anyplug", evaluate=None, rulebook=book)
     plugin = cyclop()
     async with host(plugin) as h:
         result = await h.call("hello")
-    assert "not `trusted`" in result.error.message
+    assert result.error.message.count("not `trusted`") == 1
+    assert "the signals 's', 't' gave no answer" in result.error.message
+    assert f'`trusted = ["{os.getcwd()}"]` under [policy] in settings.toml' in result.error.hint
     assert not os.path.exists(marks)
     settings(f'[policy]\ntrusted = ["{os.getcwd()}"]\n')
     async with host(plugin) as h:
@@ -347,7 +363,8 @@ async def test_decisions_that_hide_in_values_are_found_without_an_evaluate_too(h
 def test_a_person_at_a_terminal_sees_who_asks_and_why(root):
     ours(decision("ask", "this sends mail", rule="ASK-MAIL"))
     plugin = making.cyclop(root)
-    with using.Terminal("--plugin", plugin, "call", "hello") as person:
+    with using.Terminal("--plugin", plugin, "call", "hello", "text=to all") as person:
+        person.sees('with: {"text":"to all"}')
         person.sees("this sends mail (asked by policy:ASK-MAIL .cupcake/policies/anyplug/p.rego:8)")
         person.sees("[N]o:")
         person.types("y")

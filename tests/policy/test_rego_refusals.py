@@ -46,7 +46,7 @@ def faults(*texts: str) -> list[tuple[str, int, int, str]]:
         ("package a\nf(x) := 1\np := f", 3, 6, "rego_type_error"),
         ("package a\np := http.send({})", 2, 6, "rego_not_supported"),
         ("package a\np := io.jwt.decode(`x`)", 2, 6, "rego_not_supported"),
-        ("# METADATA\n# scope: [\npackage a", 1, 1, "rego_parse_error"),
+        ("# METADATA\n# scope: [\npackage a", 2, 1, "rego_parse_error"),
         ("package a\np := " + "[" * 200, 2, 66, "rego_parse_error"),
     ],
 )

@@ -239,3 +239,16 @@ def test_a_policy_says_with_file_and_line_what_is_wrong_with_its_routing():
     text = policy("p", decision("deny")).replace('["PreToolUse"]', '"PreToolUse"')
     with pytest.raises(RegoErrors, match=r"p\.rego:1:1: policy_routing_error: required_events must be a list"):
         PolicySet({"p.rego": text}, {"evaluate.rego": governing.EVALUATE})
+
+
+async def test_a_finding_names_the_file_and_the_line_of_its_rule_also_if_others_share_the_package_and_the_verb():
+    one = decision("deny", when='input.tool_input.command == "one"', rule="ONE")
+    two = "x := 1\n" + decision("deny", when='input.tool_input.command == "two"', rule="TWO")
+    three = """
+decided := {"rule_id": "THREE", "severity": "HIGH", "reason": "r"}
+deny contains decided if input.tool_input.command == "three"
+"""
+    project({"a": policy("opencode.p", one), "b": policy("opencode.p", two), "c": policy("opencode.p", three)})
+    for command, place in (("one", ("a.rego", 8)), ("two", ("b.rego", 9)), ("three", ("c.rego", 9))):
+        (rule,) = (await ask(bash(command)))["rules"]
+        assert (os.path.basename(rule["file"]), rule["row"]) == place

@@ -17,6 +17,10 @@ from anyplug.policy import shell
         ("echo 'open   quote", "echo 'open   quote"),
         ("", ""),
         ("   ", ""),
+        ("a\\ ", "a\\ "),
+        ('a  "b  \\"  c"  d', 'a "b  \\"  c" d'),
+        ('a  "open  \\', 'a "open  \\'),
+        ("a  '\\'  b", "a '\\' b"),
     ],
 )
 def test_blanks_are_one_blank_outside_of_quotes(command, made):
@@ -46,6 +50,11 @@ def test_reading_never_fails_and_normalising_twice_changes_nothing_more(command)
         ("bash -lc 'x'", [("bash", "-lc", "x"), ("x",)]),
         ("eval x y", [("eval", "x", "y"), ("x", "y")]),
         ("(a; b)", [("a",), ("b",)]),
+        ("a '' \"\"", [("a", "", "")]),
+        ('a "b\nc" $d \\', [("a", "b\nc", "$d", "\\")]),
+        ("a \\; b", [("a", ";", "b")]),
+        ('a "\\$(b)" "`c`"', [("a", "$(b)", ""), ("c",)]),
+        ("a $(b ')' \")\" \\) (c)) d", [("a", "", "d"), ("b", ")", ")", ")"), ("c",)]),
     ],
 )
 def test_a_line_is_cut_into_its_simple_commands(command, words):
@@ -56,6 +65,13 @@ def test_files_that_are_written_are_told_apart_from_words():
     (simple,) = shell.simple_commands("a >b 2>>c <d x")
     assert simple.words == ("a", "d", "x")
     assert simple.writes == ("b", "c")
+
+
+def test_a_command_as_long_as_a_system_takes_is_read_in_a_moment():
+    for part in ("'", '"', "a\\", "$(", '"$(', "`", "(", "1>", "\\", "a "):
+        shell.simple_commands(part * 40_000)
+        shell.normalised(part * 40_000)
+        shell.path_words(part * 40_000)
 
 
 def test_paths_are_found_among_the_words_and_cut_at_a_glob():

@@ -1,111 +1,138 @@
-"""Checks of a folder of policies: what keeps it from being used, and what its author probably did not mean."""
+"""Checks of all that is in force in a place: what keeps policies from being used, and what has no effect there."""
 
 import os
 from collections.abc import Iterator
 
 import msgspec
 
-from anyplug.policy import routing, sources
-from anyplug.policy.decisions import VERBS
-from anyplug.policy.engine import build
-from anyplug.policy.events import HARNESSES
-from anyplug.policy.rego import RegoErrors
+from anyplug.policy import routing, slips, sources
+from anyplug.policy.engine import NO_FILE, Engine, own_set, project_set
+from anyplug.policy.events import ELSEWHERE, EVENTS, HARNESSES, OURS
+from anyplug.policy.inquiry import Options
+from anyplug.policy.paths import HOME_FOLDER
+from anyplug.policy.policy_set import PolicySet
+from anyplug.policy.rego import Fault, RegoErrors
 from anyplug.policy.rego.parser import parse_module
-from anyplug.policy.rego.syntax import Module, ObjectLiteral, Rule, Scalar, Term
-from anyplug.policy.rego.walk import of_rule
 from anyplug.policy.routing import Policy
+from anyplug.policy.slips import Remark
 from anyplug.policy.sources import Source
 
-NEEDED = ("reason", "severity", "rule_id")
-BEFORE_ONLY = frozenset({"modify"})  # verbs that mean nothing once a tool has run
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """One policy that is in force for one agent, and the folder that it comes from."""
+
+    harness: str
+    place: str
+    policy: Policy
 
 
-class Remark(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was found."""
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found, and the policies that are in force if nothing of it is an error."""
 
-    level: str  # error or warning
-    file: str
-    row: int
-    code: str
-    message: str
+    remarks: tuple[Remark, ...]
+    held: tuple[Held, ...]
 
-    def __str__(self) -> str:
-        return f"{self.file}:{self.row}: {self.level}: {self.message} ({self.code})"
-
-
-def harnesses(root: str) -> list[str]:
-    """List the agents for which a folder has policies."""
-    return [name for name in HARNESSES if os.path.isdir(os.path.join(root, "policies", name))]
+    @property
+    def is_valid(self) -> bool:
+        """Whether nothing keeps the policies from being used."""
+        return not any(remark.level == "error" for remark in self.remarks)
 
 
-def check(root: str, harness: str) -> tuple[list[Remark], tuple[Policy, ...]]:
-    """Check the policies of one agent; gives what was found, and the policies if they can be used."""
-    source = sources.read(root, harness)
-    remarks = [
-        Remark(level="warning", file=os.path.join(sources.FOLDER, "rulebook.yml"), row=1, code="rulebook", message=text)
-        for text in source.warnings
+def own(engine: Engine, harness: str, options: Options) -> Source:
+    """Read the person's own policies for an agent. Raises NoPolicies for a folder that is not there."""
+    return sources.read_own(engine.global_root(options, harness), harness)
+
+
+def harnesses(engine: Engine, root: str, options: Options) -> list[str]:
+    """List the agents for which there are policies in a project, or of the person's own. Raises as `own` does."""
+    return [
+        name
+        for name in HARNESSES
+        if os.path.isdir(os.path.join(root, "policies", name)) or own(engine, name, options).has_policies
     ]
-    remarks += _remarks(source)
-    try:
-        policies = build(source, None, harness).project.policies
-    except RegoErrors as error:
-        faults = [
-            Remark(level="error", file=at.where.file, row=at.where.row, code=at.code, message=at.message)
-            for at in error.faults
-        ]
-        return [*faults, *remarks], ()
-    for policy in policies:
-        for event in routing.unknown_events(policy.route):
-            message = f"no agent sends {event}, so this is never asked"
-            remarks.append(Remark(level="warning", file=policy.file, row=1, code="unknown_event", message=message))
-        for name in policy.route.signals:
-            if name not in source.signals:
-                message = f"the rulebook has no signal `{name}`: every event of this policy is refused"
-                remarks.append(Remark(level="error", file=policy.file, row=1, code="unknown_signal", message=message))
-    return remarks, policies
 
 
-def _remarks(source: Source) -> Iterator[Remark]:
+def check(engine: Engine, root: str, options: Options, harness: str = "") -> Checked:
+    """Check the policies of one agent, or of all that have any. Raises as `own` does."""
+    remarks: list[Remark] = []
+    held: list[Held] = []
+    for name in [harness] if harness else harnesses(engine, root, options) or [HARNESSES[0]]:
+        whole = own(engine, name, options)
+        for source in (sources.read(root, name), whole):
+            remarks += _of_source(source, name)
+            try:
+                compiled = _compiled(source, name, has_own=whole.has_policies)
+            except RegoErrors as error:
+                # Whoever has policies for all projects need not have some for each agent in this one.
+                is_asked = bool(harness) or not whole.has_policies
+                remarks += [_of_fault(fault, name, is_asked=is_asked) for fault in error.faults]
+                continue
+            policies = compiled.policies if compiled is not None else ()
+            remarks += [remark for policy in policies for remark in _of_route(policy, source, name)]
+            held += [Held(harness=name, place=source.root, policy=policy) for policy in policies]
+    remarks.sort(key=lambda remark: remark.level)
+    return Checked(remarks=tuple(dict.fromkeys(remarks)), held=tuple(held))
+
+
+def _compiled(source: Source, harness: str, *, has_own: bool) -> PolicySet | None:
+    return own_set(source, harness) if source.is_global else project_set(source, harness, has_own=has_own)
+
+
+def _of_fault(fault: Fault, harness: str, *, is_asked: bool) -> Remark:
+    level, message = "error", fault.message
+    if fault.code == NO_FILE and fault.where.file.endswith(harness) and not is_asked:
+        level, message = "warning", f"every event of {harness} is refused in this project: {message}"
+    return Remark(level=level, file=fault.where.file, row=fault.where.row, code=fault.code, message=message)
+
+
+def _of_source(source: Source, harness: str) -> Iterator[Remark]:
+    for said in source.warnings:
+        yield Remark(level="warning", file=said.where.file, row=said.where.row, code=said.code, message=said.message)
     for file, text in source.policies.items():
         if file.startswith("builtin/"):
             continue
         try:
             module = parse_module(file, text)
         except RegoErrors:
-            continue  # said already
-        yield from _of_module(file, module)
+            continue  # compiling says it
+        yield from slips.find(file, module, harness)
+    if not source.is_global or harness != OURS:
+        yield from _stray(source)
 
 
-def _of_module(file: str, module: Module) -> Iterator[Remark]:
-    verbs = [rule for rule in module.rules if _name(rule) in VERBS]
-    if not verbs:
-        message = f"it has no rule named after a verb ({', '.join(VERBS)}), and so decides nothing"
-        yield Remark(level="warning", file=file, row=module.at.row, code="no_decision", message=message)
-    _, route = routing.read(module)
-    for rule in verbs:
-        name = _name(rule)
-        if rule.member is None:
-            message = f"`{name}` is no set: write `{name} contains decision if …`"
-            yield Remark(level="warning", file=file, row=rule.at.row, code="not_a_set", message=message)
-        if name in BEFORE_ONLY and isinstance(route, routing.Route) and "PreToolUse" not in route.events:
-            message = f"`{name}` means something before a tool runs, and this policy is asked afterwards"
-            yield Remark(level="warning", file=file, row=rule.at.row, code="too_late", message=message)
-        for term in of_rule(rule):
-            if isinstance(term, ObjectLiteral) and name != "add_context" and _is_decision(term):
-                keys = {_text(key) for key, _ in term.pairs}
-                needed = NEEDED if name != "modify" else ("reason", "rule_id", "updated_input")
-                if lacks := [key for key in needed if key not in keys]:
-                    message = f"a decision of `{name}` lacks {' and '.join(lacks)}"
-                    yield Remark(level="error", file=file, row=term.at.row, code="malformed_decision", message=message)
+def _of_route(policy: Policy, source: Source, harness: str) -> Iterator[Remark]:
+    for event in routing.unknown_events(policy.route):
+        message = f"no agent sends {event}, so this is never asked"
+        yield Remark(level="warning", file=policy.file, row=1, code="unknown_event", message=message)
+    if not policy.builtin and not policy.route.events & EVENTS[harness] and not routing.unknown_events(policy.route):
+        message = f"{harness} sends none of {', '.join(sorted(policy.route.events))}, so this is never asked"
+        yield Remark(level="warning", file=policy.file, row=1, code="unknown_event", message=message)
+    for name in policy.route.signals:
+        if name not in source.signals:
+            message = f"the rulebook has no signal `{name}`: every event of this policy is refused"
+            yield Remark(level="error", file=policy.file, row=1, code="unknown_signal", message=message)
 
 
-def _is_decision(term: ObjectLiteral) -> bool:
-    return not {_text(key) for key, _ in term.pairs}.isdisjoint(NEEDED)
-
-
-def _name(rule: Rule) -> str:
-    return _text(rule.path[-1]) if rule.path else ""
-
-
-def _text(term: Term) -> str:
-    return term.value if isinstance(term, Scalar) and isinstance(term.value, str) else ""
+def _stray(source: Source) -> Iterator[Remark]:
+    """Name policies that lie where nobody looks."""
+    folder = os.path.join(source.root, "policies")
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(folder, name)
+        why = ""
+        if name.endswith(".rego"):
+            why = f"it lies in no agent's folder ({', '.join(HARNESSES)}), so nobody asks it"
+        elif not os.path.isdir(path):
+            continue
+        elif name in ELSEWHERE:
+            why = f"events of {name} are not answered here"
+        elif name not in HARNESSES:
+            why = f"no agent is called {name}; there are {', '.join(HARNESSES)}"
+        elif name == OURS and source.is_global:
+            why = f"policies for plugins in all projects lie in the folder `{HOME_FOLDER}` of anyplug's home"
+        if why:
+            shown = path if source.is_global else os.path.relpath(path, source.project)
+            yield Remark(level="warning", file=shown, row=1, code="nobody_asks", message=why)

@@ -27,6 +27,7 @@ USUAL_PRIORITY: Final = 50
 LARGEST_PRIORITY: Final = 255
 FAILED_RULE: Final = "POLICY_ERROR"  # stands for a policy that gave no answer
 SIGNAL_RULE: Final = "SIGNAL_FAILED"
+EXPLAINED: Final = "`anyplug policy explain` shows how it came to that"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     updated_input: dict[str, Any] | None = None
     priority: int = USUAL_PRIORITY
     is_failure: bool = False  # the policy did not decide this: it could not decide
+    cure: str = ""  # of a failure: what a person can do about it
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +104,16 @@ def _read_modification(given: dict[str, Any], policy: str, file: str, row: int) 
         # What it wanted to change is not known, so what it was about must not run unchanged.
         lacks = "reason" if isinstance(updated, dict) else "updated_input"
         wrong = f"{policy or 'a policy'} gives a modification without {lacks}"
-        return Finding(verb="deny", reason=wrong, rule_id=rule, policy=policy, file=file, row=row, is_failure=True)
+        return Finding(
+            verb="deny",
+            reason=wrong,
+            rule_id=rule,
+            policy=policy,
+            file=file,
+            row=row,
+            is_failure=True,
+            cure=EXPLAINED,
+        )
     is_number = isinstance(priority, int) and not isinstance(priority, bool)
     return Finding(
         verb="modify",

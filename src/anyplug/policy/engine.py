@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from anyplug.policy import sources
-from anyplug.policy.events import HARNESSES, BadEvent
+from anyplug.policy.events import HARNESSES, OURS, BadEvent
 from anyplug.policy.events import read as read_event
 from anyplug.policy.inquiry import Inquiry, Kept, Loaded, Options, Outcome
+from anyplug.policy.paths import FOLDER, HOME_FOLDER, find, may_be_there
 from anyplug.policy.policy_set import PolicySet
 from anyplug.policy.rego.errors import Fault, Location, RegoErrors
 from anyplug.policy.sources import Source
@@ -29,16 +30,19 @@ MOST_KEPT: Final = 16  # places
 MOST_FOLDERS: Final = 256  # whose places are remembered for a moment
 USUAL: Final = Options()
 NO_FILE: Final = "policy_missing"
-OURS: Final = "anyplug"  # the events of our own host
-HOME_FOLDER: Final = "policy"  # in our home: policies of the person for every tool, in every project
+MENDED: Final = "`anyplug policy validate` says what is wrong with the policies"
 
 
 class NoPolicies(Exception):
-    """There is nothing to decide by: no policies, or none that can be used. `lines` say why, with file and line."""
+    """There is nothing to decide by: no policies, or none that can be used.
 
-    def __init__(self, lines: Sequence[str]) -> None:
+    `lines` say why, with file and line; `hint` says what to do.
+    """
+
+    def __init__(self, lines: Sequence[str], hint: str = MENDED) -> None:
         super().__init__("\n".join(lines))
         self.lines = tuple(lines)
+        self.hint = hint
 
 
 class Engine:
@@ -84,14 +88,20 @@ class Engine:
         if options.policy_dir:
             return sources.of_policy_dir(os.path.join(options.cwd or os.getcwd(), options.policy_dir))
         found = self._found(cwd) if os.path.isabs(cwd) else None
-        found = found or self._found(options.cwd or os.getcwd())
-        if found is None and harness == OURS:
-            return os.path.join(cwd, sources.FOLDER)  # there may be policies in our home
+        here = options.cwd or os.getcwd()
+        found = found or self._found(here)
         if found is None:
-            raise NoPolicies(
-                [f"there is no {sources.FOLDER} in {cwd or '.'} nor above it", "`anyplug policy init` makes one"]
-            )
+            found = os.path.join(here, cwd, FOLDER)
+            if harness != OURS and (may_be_there(found) or not self._may_have_own(harness, options)):
+                said = f"there is no {FOLDER} in {cwd or '.'} nor above it"
+                raise NoPolicies([said], f"`anyplug policy init --harness {harness}` makes one")
         return found
+
+    def _may_have_own(self, harness: str, options: Options) -> bool:
+        """Whether the person has policies for all projects, as far as a look at the folder says."""
+        own = self.global_root(options, harness)
+        names = (os.path.join("policies", harness), *sources.RULEBOOKS)
+        return any(may_be_there(os.path.join(own, name)) for name in names)
 
     def _found(self, cwd: str) -> str | None:
         """Look upwards from a folder, no more often than at the files."""
@@ -100,7 +110,7 @@ class Engine:
         if known is None or now - known[1] >= self._look_s:
             if len(self._roots) >= MOST_FOLDERS:
                 self._roots.clear()
-            known = self._roots[cwd] = (sources.find(cwd), now)
+            known = self._roots[cwd] = (find(cwd), now)
         return known[0]
 
     def place(self, harness: str, root: str, options: Options = USUAL) -> Kept:
@@ -138,7 +148,8 @@ class Engine:
         """Find the folder of the person's own policies. Raises NoPolicies if there is none where it was said to be."""
         if options.global_config:
             if not os.path.isabs(options.global_config) or not os.path.isdir(options.global_config):
-                raise NoPolicies([f"--global-config {options.global_config}: there is no such folder"])
+                said = f"--global-config {options.global_config}: there is no such folder"
+                raise NoPolicies([said], "give the whole path of a folder that is there")
             return options.global_config
         return os.path.join(self._home, HOME_FOLDER) if harness == OURS and self._home else sources.global_folder()
 
@@ -146,7 +157,7 @@ class Engine:
 def _load(kept: Kept, root: str, harness: str, whole_root: str) -> None:
     """Read a place; keep what there was if what there is now cannot be used."""
     source = sources.read(root, harness)
-    whole = sources.read(whole_root, harness, is_global=True, flat=harness == OURS)
+    whole = sources.read_own(whole_root, harness)
     kept.stamps = [source, whole]
     try:
         loaded = build(source, whole, harness)
@@ -160,26 +171,42 @@ def _load(kept: Kept, root: str, harness: str, whole_root: str) -> None:
 
 def build(source: Source, whole: Source | None, harness: str) -> Loaded:
     """Compile what was read. Raises RegoErrors with every fault."""
-    faults = list(source.faults)
-    if harness != OURS and source.stamps.get(os.path.join(source.root, "policies", harness), 0) is None:
-        where = Location(os.path.join(sources.FOLDER, "policies", harness), 1, 1)
-        faults.append(Fault(where, NO_FILE, "there is no such folder"))
-    needs_evaluate = harness != OURS
-    project = PolicySet(source.policies, source.shared, needs_evaluate=needs_evaluate, faults=faults)
-    outer = None
-    if whole is not None and (whole.policies or whole.faults):
-        outer = PolicySet(
-            whole.policies, whole.shared, is_global=True, needs_evaluate=needs_evaluate, faults=whole.faults
-        )
+    faults: list[Fault] = []
+    project = outer = None
+    try:
+        outer = None if whole is None else own_set(whole, harness)
+    except RegoErrors as error:
+        faults += error.faults
+    try:
+        project = project_set(source, harness, has_own=whole is not None and whole.has_policies)
+    except RegoErrors as error:
+        faults = [*error.faults, *faults]
+    if project is None or faults:
+        raise RegoErrors(faults)
     config = {**source.builtin_config, **(whole.builtin_config if whole else {})}
-    return Loaded(
-        source=source,
-        project=project,
-        whole=outer,
-        whole_source=whole,
-        builtin_config=config,
-        warnings=(*source.warnings, *(whole.warnings if whole else ())),
-    )
+    return Loaded(source=source, project=project, whole=outer, whole_source=whole, builtin_config=config)
+
+
+def project_set(source: Source, harness: str, *, has_own: bool = False) -> PolicySet:
+    """Compile the policies of a project. Raises RegoErrors, also if there are none where agents expect some.
+
+    `has_own`: the person has policies for all projects, which decide alone where a project has nothing at all.
+    """
+    faults = list(source.faults)
+    folder = os.path.join(source.root, "policies", harness)
+    is_bare = has_own and source.stamps.get(source.root, 0) is None
+    if harness != OURS and source.stamps.get(folder, 0) is None and not is_bare:
+        where = Location(os.path.join(FOLDER, "policies", harness), 1, 1)
+        message = f"there is no such folder; `anyplug policy init --harness {harness}` makes one"
+        faults.append(Fault(where, NO_FILE, message))
+    return PolicySet(source.policies, source.shared, needs_evaluate=harness != OURS, faults=faults)
+
+
+def own_set(whole: Source, harness: str) -> PolicySet | None:
+    """Compile the person's own policies; None if there are none. Raises RegoErrors."""
+    if not whole.has_policies:
+        return None
+    return PolicySet(whole.policies, whole.shared, is_global=True, needs_evaluate=harness != OURS, faults=whole.faults)
 
 
 async def _refuse_to_run(program: "Program") -> "Finished":

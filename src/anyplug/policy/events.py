@@ -23,6 +23,7 @@ from anyplug.policy.paths import expanded, is_link, resolved
 Harness = Literal["opencode", "claude", "anyplug"]
 
 HARNESSES: Final = ("opencode", "claude", "anyplug")
+OURS: Final = "anyplug"  # the events of our own host
 ELSEWHERE: Final = ("cursor", "factory")  # the original answers these, too
 LARGEST: Final = 32 << 20  # bytes of an event; what a tool wrote can be long
 LONGEST_COMMAND: Final = 131_072  # characters: Linux takes no longer argument, and so no longer `sh -c`
@@ -72,7 +73,9 @@ def parse(raw: bytes | str) -> Any:
         raise BadEvent(f"the event is longer than {LARGEST >> 20} MiB")
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeError, ValueError, RecursionError) as error:
+    except UnicodeError:
+        raise BadEvent("the event is no JSON: it is not UTF-8") from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise BadEvent(f"the event is no JSON: {error}") from None
 
 
@@ -85,7 +88,8 @@ def read(harness: str, given: Any) -> Event:
     name = given.get("hook_event_name")
     if not isinstance(name, str) or name not in EVENTS[harness]:
         known = ", ".join(sorted(EVENTS[harness]))
-        raise BadEvent(f"hook_event_name must be one of {known}, and is {name!r}")
+        said = f"is {name!r}" if "hook_event_name" in given else "is missing"
+        raise BadEvent(f"hook_event_name must be one of {known}, and {said}")
     for key in ("session_id", "cwd"):
         if not isinstance(given.get(key), str):
             raise BadEvent(f"{key} must be a string")

@@ -69,7 +69,7 @@ def read(path: str, shown: str) -> list[Example]:
     """Read a file. Raises BadExamples."""
     try:
         with open(path, encoding="utf-8") as file:
-            content = yaml.load(file.read())
+            content = yaml.load(file.read(), unique=True)
     except (OSError, UnicodeDecodeError, yaml.YamlError) as error:
         raise BadExamples(f"{shown}: {error}") from None
     if not isinstance(content, list):

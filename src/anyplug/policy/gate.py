@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from anyplug.policy.paths import may_be_there
+from anyplug.policy.paths import HOME_FOLDER, find, may_be_there
 from anyplug.settings import PolicySettings
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ LOOK_S: Final = 1.0  # between two looks whether there are policies at all
 ANSWERS_FILE: Final = "policy-answers.json"  # questions that a person answered with always
 LARGEST_ANSWER: Final = 4 << 20  # bytes of an external program's answer
 KEPT_STDERR: Final = 4096  # bytes
-FOLDER: Final = ".cupcake"
+KEPT_ANSWER: Final = 200  # bytes of what is no answer
+OTHER_PROGRAM: Final = "`program` under [policy] in settings.toml names who decides"
 MOST_FOLDERS: Final = 256  # that are remembered between two looks
 
 
@@ -56,11 +57,17 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     context: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # what went wrong and was let pass
     question: str = ""  # of ask: stands for the question, whenever it is asked again
+    cure: str = ""  # what to do where policies could not decide
 
     @property
     def by(self) -> str:
         """Who decided, for the audit."""
         return f"policy:{self.rule} {self.place}".strip()
+
+    @property
+    def hint(self) -> str:
+        """What a person who is refused should know."""
+        return f"decided by {self.by}" + (f"; {self.cure}" if self.cure else "")
 
 
 ALLOWED: Final = Ruling()
@@ -89,15 +96,10 @@ class PolicyGate:
         return seen[0]
 
     def _has_policies(self, cwd: str) -> bool:
-        if may_be_there(os.path.join(self._home, "policy")):
+        if may_be_there(os.path.join(self._home, HOME_FOLDER)):
             return True
-        folder = cwd
-        while not os.path.isdir(os.path.join(folder, FOLDER)):
-            above = os.path.dirname(folder)
-            if above == folder:
-                return False
-            folder = above
-        return may_be_there(os.path.join(folder, FOLDER, "policies", "anyplug"))
+        found = find(cwd)
+        return found is not None and may_be_there(os.path.join(found, "policies", "anyplug"))
 
     async def before(self, facts: Facts, mask: "Mask | None" = None) -> Ruling:
         """Decide about a call that is to run."""
@@ -135,8 +137,10 @@ class PolicyGate:
             inquiry = self._the_engine().inquire("anyplug", event, options)
             answered = await inquiry.ask_signals() if inquiry.signals else None
             outcome = inquiry.decided(answered)
-        except (NoPolicies, BadEvent) as error:
-            return self._undecided(str(error))
+        except NoPolicies as error:
+            return self._undecided(str(error), error.hint)
+        except BadEvent as error:
+            return self._undecided(str(error), "a call like this can only be decided about if it is smaller")
         if self._recordings is not None:
             self._recordings.add(
                 "anyplug", event, outcome.decision, None if answered is None else answered.values, mask
@@ -158,11 +162,11 @@ class PolicyGate:
             self._recordings = Recordings(self._home, self._settings.record_days)
         return self._engine
 
-    def _undecided(self, why: str) -> Ruling:
+    def _undecided(self, why: str, cure: str) -> Ruling:
         """Say what it means that nothing could be decided."""
         if self._settings.fail_mode == "open":
             return Ruling(notes=(f"policies could not decide, and it was let pass: {why}",))
-        return Ruling(verb="deny", reason=f"policies could not decide: {why}", rule="POLICY_ERROR")
+        return Ruling(verb="deny", reason=f"policies could not decide: {why}", rule="POLICY_ERROR", cure=cure)
 
     async def _by_program(self, event: dict[str, Any]) -> Ruling:
         """Let another program decide, in the words of OpenCode's plugin."""
@@ -187,14 +191,15 @@ class PolicyGate:
                 "timed_out": f"it did not answer within {self._settings.timeout_s:g} s",
                 "exited": f"it exited with {finished.exit_code}",
             }.get(finished.ending, finished.reason or finished.ending)
-            return self._undecided(f"{program}: {how}" + (f": {said}" if said else ""))
+            return self._undecided(f"{program}: {how}" + (f": {said}" if said else ""), OTHER_PROGRAM)
         return self._read_answer(program, finished.stdout, event)
 
     def _read_answer(self, program: str, output: bytes, event: dict[str, Any]) -> Ruling:
         try:
             answer = msgspec.json.decode(output, type=_Answer)
         except (msgspec.DecodeError, ValueError):
-            return self._undecided(f"{program}: its answer is none: {output[:200].decode(errors='replace')}")
+            said = output[:KEPT_ANSWER].decode(errors="replace")
+            return self._undecided(f"{program}: its answer is none: {said}", OTHER_PROGRAM)
         context = tuple(answer.context)
         if answer.decision == "allow":
             return Ruling(context=context)
@@ -271,6 +276,7 @@ def _ruling(outcome: "Outcome", digest: str, event: dict[str, Any]) -> Ruling:
         context=decision.context,
         notes=outcome.said,
         question=_question(digest, event, rules, decision.reason) if decision.verb == "ask" else "",
+        cure=first.cure if first is not None else "",
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from anyplug.runtime.program import Run
 
 UNTRUSTED: Final = "this project is not `trusted` under [policy] in settings.toml, so its commands do not run"
+UNDEFINED: Final = "the rulebook has no such signal"
 MOST_DECISIONS: Final = 1024  # that are remembered of one place
 PASSING: Final = ("call_id", "message_id", "tool_use_id", "timestamp", "transcript_path")  # other with each event
 
@@ -56,7 +57,6 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     whole: PolicySet | None = None  # the person's own, for all projects
     whole_source: Source | None = None
     builtin_config: dict[str, Any] = {}  # of the project phase
-    warnings: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -96,8 +96,8 @@ class Inquiry:
         self.parts = [(event.tool, event.document), *event.views]
         self.signals: list[tuple[Source, Signal]] = []
         self.unknown: list[tuple[str, str]] = []
-        self._own = None if protected is None else own_files.finding(event, protected)
-        if self._own is None:
+        self.own = None if protected is None else own_files.finding(event, protected)
+        if self.own is None:
             self._gather_signals()
 
     def plans(self, policies: PolicySet) -> list[tuple[Plan, dict[str, Any]]]:
@@ -148,8 +148,8 @@ class Inquiry:
     def decided(self, answered: "Answers | None" = None) -> Outcome:
         """Decide."""
         said = [f"{line} (the last good policies are in force)" for line in self._kept.trouble]
-        if self._own is not None:
-            return self._outcome(decide([self._own]), [], said, is_pure=False)
+        if self.own is not None:
+            return self._outcome(decide([self.own]), [], said, is_pure=False)
         key = self._key() if self._options.cache and not self.signals and self.is_pure else b""
         known = self._kept.decisions.get(key) if key else None
         if known is not None:
@@ -241,15 +241,17 @@ class Inquiry:
         if answered is None and not self.unknown:
             return []
         troubles = dict(answered.troubles) if answered else {}
-        troubles |= {name: "the rulebook has no such signal" for name, _ in self.unknown}
+        troubles |= {name: UNDEFINED for name, _ in self.unknown}
         found: list[Finding] = []
         for policy in matched:
             asked = [name for name in troubles if name in policy.route.signals]
             asked += [name for name in troubles if name.startswith("__builtin_") and policy.builtin]
-            for name in asked:
-                reason = f"the signal '{name}' gave no answer: {troubles[name]}"
-                warnings.append(f"{policy.file}: {reason}")
-                if policy.can_refuse:
+            for trouble in dict.fromkeys(troubles[name] for name in asked):
+                names = [f"'{name}'" for name in asked if troubles[name] == trouble]
+                reason = f"the signal{'s' if len(names) > 1 else ''} {', '.join(names)} gave no answer: {trouble}"
+                if not policy.can_refuse:
+                    warnings.append(f"{policy.file}: {reason}")
+                else:
                     found.append(
                         Finding(
                             verb="deny",
@@ -259,9 +261,18 @@ class Inquiry:
                             file=policy.file,
                             row=1,
                             is_failure=True,
+                            cure=self._cure(trouble),
                         )
                     )
         return found
+
+    def _cure(self, trouble: str) -> str:
+        if trouble == UNTRUSTED:
+            project = msgspec.json.encode(os.path.realpath(self.loaded.source.project)).decode()
+            return f"`trusted = [{project}]` under [policy] in settings.toml lets them run"
+        if trouble == UNDEFINED:
+            return "`anyplug policy validate` names the policies that ask for it"
+        return "run its command by hand, in the project's folder: it is in the rulebook"
 
     def _outcome(self, decision: Decision, matched: list[str], said: list[str], *, is_pure: bool) -> Outcome:
         if decision.verb == "modify" and decision.updated_input is not None:

@@ -14,10 +14,9 @@ from typing import Any, Final
 from anyplug.policy.decisions import Finding
 from anyplug.policy.events import Event
 from anyplug.policy.opencode.installation import NAME as GATE
-from anyplug.policy.paths import is_within, resolved
+from anyplug.policy.paths import FOLDER, is_within, resolved
 
 RULE: Final = "ANYPLUG-SELF-PROTECTION"
-FOLDER: Final = ".cupcake"
 READING_TOOLS: Final = frozenset(
     {
         "Read", "Grep", "Glob", "List", "LS", "NotebookRead", "TodoRead", "TodoWrite", "WebFetch", "WebSearch", "Task",
@@ -112,7 +111,8 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
 
 def _by_command(document: dict[str, Any], protected: Sequence[str]) -> str:
     commands = document.get("commands") or []
-    workdir = document["tool_input"].get("workdir")
+    given = document.get("tool_input")
+    workdir = given.get("workdir") if isinstance(given, dict) else None
     folder = resolved(workdir if isinstance(workdir, str) else "", document["cwd"])
     touched = folder if _is_protected(folder, protected) else ""
     for command in commands:

@@ -1,6 +1,23 @@
-"""Paths as they are on disk: where a path that a tool is given really leads."""
+"""Paths as they are on disk: where policies lie, and where a path that a tool is given really leads."""
 
 import os
+from typing import Final
+
+FOLDER: Final = ".cupcake"  # of a project
+HOME_FOLDER: Final = "policy"  # in our home: policies of the person for every tool of ours, in every project
+
+
+def find(start: str) -> str | None:
+    """Find the nearest `.cupcake`, from a folder upwards."""
+    folder = os.path.abspath(start)
+    while True:
+        found = os.path.join(folder, FOLDER)
+        if os.path.isdir(found):
+            return found
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
 
 
 def resolved(path: str, base: str) -> str:

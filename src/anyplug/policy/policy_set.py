@@ -6,21 +6,22 @@ those that cannot hold are not asked. Any other evaluate.rego is evaluated as it
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
 
 from anyplug.policy import gathering, routing
-from anyplug.policy.decisions import CONTEXT, FAILED_RULE, KEYS, Finding, is_malformed
+from anyplug.policy.decisions import CONTEXT, EXPLAINED, FAILED_RULE, KEYS, Finding, is_malformed
 from anyplug.policy.decisions import read as read_finding
-from anyplug.policy.reach import Part, is_plain, parts, read_keys
+from anyplug.policy.reach import Part, is_plain, parts, read_keys, rule_rows
 from anyplug.policy.rego import EvalError, Fault, Location, Policies, Prepared, RegoErrors
 from anyplug.policy.rego import compile as compile_rego
 from anyplug.policy.rego.parser import parse_module
 from anyplug.policy.rego.syntax import Module
 from anyplug.policy.routing import Policy
-from anyplug.policy.starter import EVALUATE
+from anyplug.policy.starter import EVALUATE, of_all_projects
 
 SECONDS: Final = 2.0  # for one evaluation: a policy takes well under a millisecond
 STEPS: Final = 4_000_000  # for one evaluation
@@ -29,6 +30,7 @@ MISSING: Final = "policy_missing"
 MISPLACED: Final = "policy_package_error"
 OURS: Final = "cupcake.policies"
 THEIRS: Final = "cupcake.global.policies"
+INIT: Final = "`anyplug policy init` writes one, with --global for all projects"
 EVALUATE_FILE: Final = "builtin/evaluate.rego"  # ours, where there is none and none is needed
 
 
@@ -47,11 +49,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where the rules of one reference stand; those that give an id of their own can be told apart."""
+    """Where the rules of one reference stand, which may be in several files: they are told apart by their ids."""
 
     policy: str
-    file: str
-    rows: dict[str, int]
+    places: dict[str, tuple[str, int]]  # by rule id: file and row
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +89,8 @@ class PolicySet:
         if not found and not gathering.defines(modules, entry):
             if needs_evaluate and any(not policy.builtin for policy in self.policies):
                 where = Location(next(iter(policies), ""), 1, 1)
-                found.append(Fault(where, MISSING, f"there is no evaluate.rego that defines {self._system}"))
-            texts[EVALUATE_FILE] = _moved(EVALUATE) if is_global else EVALUATE
+                found.append(Fault(where, MISSING, f"there is no evaluate.rego that defines {self._system}; {INIT}"))
+            texts[EVALUATE_FILE] = of_all_projects(EVALUATE) if is_global else EVALUATE
             modules[EVALUATE_FILE] = parse_module(EVALUATE_FILE, texts[EVALUATE_FILE])
         if found:
             raise RegoErrors(sorted(found, key=lambda fault: (fault.where.file, fault.where.row)))
@@ -97,21 +98,12 @@ class PolicySet:
         self.digest = self.compiled.digest
         keys = [read_keys(module) for module in modules.values()]
         self._reads = None if None in keys else frozenset[str]().union(*(some for some in keys if some))
-        self._origins = {
-            part.ref: Origin(
-                _short(policy.name),
-                policy.file,
-                {rule: each.row for each in reversed(policy.parts) if each.ref == part.ref for rule in each.rule_ids},
-            )
-            for policy in self.policies
-            for part in policy.parts
-        }
+        self._origins = _origins(self.policies, modules)
         ours = [module for file, module in modules.items() if file in policies]
         is_usual = gathering.is_usual(texts, modules, entry, root)
         astray = [module for module in ours if module.package[: len(root)] != root and parts(module)]
         if is_usual and astray:
-            message = f"its package must lie below {'.'.join(root)}, or else nobody asks it"
-            raise RegoErrors([Fault(module.at, MISPLACED, message) for module in astray])
+            raise RegoErrors([Fault(module.at, MISPLACED, _astray(module)) for module in astray])
         self.is_direct = is_usual and all(is_plain(module) for module in ours)
         self._plans: dict[tuple[str, str], Plan] = {}
         self._prepared: dict[tuple[str, ...], tuple[Prepared, bool]] = {}
@@ -164,7 +156,7 @@ class PolicySet:
         warnings: list[str] = []
         for part, answer in zip(plan.asked, answers, strict=True):
             if answer.error is not None:
-                findings.append(_failure(answer.error, self._origins[part.ref].file, part.row))
+                findings.append(_failure(answer.error, part.file, part.row))
             elif answer.value:
                 self._take(part, answer.value, findings, context, warnings)
         return Found(findings=tuple(findings), context=tuple(context), warnings=tuple(warnings))
@@ -173,12 +165,13 @@ class PolicySet:
         origin = self._origins[part.ref]
         for said in _members(value):
             if wrong := is_malformed(part.verb, said):
-                warnings.append(f"{origin.file}:{part.row}: a decision of {part.verb} is malformed: {wrong}")
+                warnings.append(f"{part.file}:{part.row}: a decision of {part.verb} is malformed: {wrong}")
             if part.verb == CONTEXT:
                 context += [said] if isinstance(said, str) else []
             else:
-                row = part.row if wrong else origin.rows.get(said["rule_id"], part.row)
-                findings.append(read_finding(part.verb, said, origin.policy, origin.file, row))
+                usual = (part.file, part.row)
+                file, row = usual if wrong else origin.places.get(said["rule_id"], usual)
+                findings.append(read_finding(part.verb, said, origin.policy, file, row))
 
     def _gathered(self, document: dict[str, Any]) -> Found:
         """Let the set's own evaluate.rego gather."""
@@ -264,14 +257,31 @@ def _routed(modules: dict[str, Module], faults: list[Fault]) -> Iterator[Policy]
         )
 
 
+def _origins(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str, Origin]:
+    """Say where the rules of each reference stand: a rule that gives an id, else what it has the id from."""
+    found: dict[str, Origin] = {}
+    count = Counter(part.ref for policy in policies for part in policy.parts)
+    for policy in policies:
+        for part in policy.parts:
+            origin = found.setdefault(part.ref, Origin(_short(policy.name), {}))
+            for rule in part.rule_ids:
+                origin.places.setdefault(rule, (part.file, part.row))
+    for policy in policies:
+        for part in policy.parts:
+            if count[part.ref] > 1 and not part.rule_ids:  # which of them it was is not known
+                for rule, row in rule_rows(modules[policy.file]).items():
+                    found[part.ref].places.setdefault(rule, (part.file, row))
+    return found
+
+
 def _renamed(text: str) -> str:
     """Move a global policy to where global ones live."""
     return re.sub(r"\bcupcake\.policies\b", THEIRS, text)
 
 
-def _moved(evaluate: str) -> str:
-    """Move our evaluate.rego to where it gathers global policies."""
-    return _renamed(evaluate).replace("package cupcake.system", "package cupcake.global.system")
+def _astray(module: Module) -> str:
+    name = ".".join(module.package)
+    return f"its package is {name}, and must lie below {OURS}, or else nobody asks it"
 
 
 def _members(value: Any) -> list[Any]:
@@ -294,4 +304,4 @@ def _failure(error: EvalError, file: str = "", row: int = 0) -> Finding:
 
 
 def _refusal(reason: str, file: str = "", row: int = 0) -> Finding:
-    return Finding(verb="deny", reason=reason, rule_id=FAILED_RULE, file=file, row=row, is_failure=True)
+    return Finding(verb="deny", reason=reason, rule_id=FAILED_RULE, file=file, row=row, is_failure=True, cure=EXPLAINED)

@@ -37,6 +37,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     ref: str  # data.cupcake.policies.….deny
     verb: str
+    file: str
     row: int
     rule_ids: frozenset[str] = frozenset()
     tools: frozenset[str] | None = ANY
@@ -58,6 +59,7 @@ def parts(module: Module) -> list[Part]:
                 Part(
                     ref="data" + "".join(map(_step, (*module.package, *names))),
                     verb=str(names[-1]),
+                    file=rule.at.file,
                     row=rule.at.row,
                     rule_ids=frozenset(_rule_ids(rule)),
                     tools=tools,
@@ -67,13 +69,22 @@ def parts(module: Module) -> list[Part]:
     return found
 
 
+def rule_rows(module: Module) -> dict[str, int]:
+    """Say where each rule id of a module first stands, in whichever rule."""
+    found: dict[str, int] = {}
+    for rule in module.rules:
+        for name in _rule_ids(rule):
+            found.setdefault(name, rule.at.row)
+    return found
+
+
 def is_plain(module: Module) -> bool:
     """Whether everything that decides is a rule named after a verb, so that nobody has to search values for them."""
     for rule in module.rules:
         if rule.args is None and not all(isinstance(part, Scalar) for part in rule.path):
             return False
         for term in of_rule(rule):
-            if isinstance(term, ObjectLiteral) and any(_text(key) in VERBS for key, _ in term.pairs):
+            if isinstance(term, ObjectLiteral) and any(text_of(key) in VERBS for key, _ in term.pairs):
                 return False
     return True
 
@@ -87,9 +98,9 @@ def read_keys(module: Module) -> frozenset[str] | None:
     heads: set[int] = set()
     for term in terms:
         if isinstance(term, Ref) and isinstance(term.head, Var) and term.head.name == "input":
-            if not term.path or not _text(term.path[0]):
+            if not term.path or not text_of(term.path[0]):
                 return None
-            found.add(_text(term.path[0]))
+            found.add(text_of(term.path[0]))
             heads.add(id(term.head))
     if any(isinstance(term, Var) and term.name == "input" and id(term) not in heads for term in terms):
         return None
@@ -108,8 +119,8 @@ def _rule_ids(rule: Rule) -> Iterator[str]:
     for term in of_rule(rule):
         if isinstance(term, ObjectLiteral):
             for key, value in term.pairs:
-                if _text(key) == "rule_id" and _text(value):
-                    yield _text(value)
+                if text_of(key) == "rule_id" and text_of(value):
+                    yield text_of(value)
 
 
 def _demands(rule: Rule) -> tuple[frozenset[str] | None, frozenset[str] | None]:
@@ -162,7 +173,7 @@ def _equal(left: Term, right: Term) -> tuple[str, frozenset[str]] | None:
 def _asked(term: Term) -> str:
     """Give the key if a term is input.tool_name or input.hook_event_name."""
     if isinstance(term, Ref) and isinstance(term.head, Var) and term.head.name == "input" and len(term.path) == 1:
-        name = _text(term.path[0])
+        name = text_of(term.path[0])
         return name if name in {"tool_name", "hook_event_name"} else ""
     return ""
 
@@ -170,9 +181,10 @@ def _asked(term: Term) -> str:
 def _texts(term: Term) -> frozenset[str] | None:
     """Give the members of a collection of constants."""
     if isinstance(term, SetLiteral | Array) and all(isinstance(item, Scalar) for item in term.items):
-        return frozenset(_text(item) for item in term.items)
+        return frozenset(text_of(item) for item in term.items)
     return None
 
 
-def _text(term: Term) -> str:
+def text_of(term: Term) -> str:
+    """Give the text that a term is; empty if it is none."""
     return term.value if isinstance(term, Scalar) and isinstance(term.value, str) else ""

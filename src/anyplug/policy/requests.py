@@ -63,7 +63,7 @@ class Desk:
         except BadEvent as error:
             return _without(harness, [str(error)])
         except NoPolicies as error:
-            return _without(harness, error.lines)
+            return _without(harness, [*error.lines, f"hint: {error.hint}"])
         inquiry.given = event
         return inquiry
 

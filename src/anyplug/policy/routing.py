@@ -20,6 +20,7 @@ from anyplug.policy.rego.errors import Fault, Location
 from anyplug.policy.rego.syntax import Module
 
 UNROUTED: Final = "policy_routing_error"
+LISTS: Final = ("required_events", "required_tools", "required_signals")
 SYSTEM: Final = (("cupcake", "system"), ("cupcake", "global", "system"), ("cupcake", "helpers"))
 
 
@@ -80,7 +81,7 @@ def read(module: Module) -> tuple[dict[str, Any], Route | Fault]:
         what = "no METADATA" if not module.annotations else "METADATA without custom.routing"
         return notes, _fault(at, f"a policy must say which events it is for: this one has {what}")
     lists: dict[str, list[str]] = {}
-    for key in ("required_events", "required_tools", "required_signals"):
+    for key in LISTS:
         value = routing.get(key) or []
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             return notes, _fault(at, f"{key} must be a list of names")

@@ -6,6 +6,8 @@ builtins:
   protected_paths: {enabled: true, paths: ["/etc/"]}
 """
 
+import re
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Final
 
@@ -16,6 +18,11 @@ from anyplug.policy.rego import yaml
 SIGNAL_TIMEOUT_S: Final = 5.0  # if it does not say
 LONGEST_SIGNAL_S: Final = 60.0  # nobody waits longer for a tool to begin
 KNOWN: Final = frozenset({"signals", "builtins", "watchdog", "telemetry", "trust", "actions"})
+ALIKE: Final = 0.6  # from there on two names are taken for one and its misspelling; 1 is the same
+QUOTE: Final = "[\"']?"  # keys may stand in quotes
+OF_SIGNALS: Final = frozenset({"command", "timeout_seconds"})
+
+Warned = tuple[tuple[str, ...], str]  # the keys that lead to it, and what has no effect there
 
 
 class Signal(msgspec.Struct, frozen=True):
@@ -32,35 +39,64 @@ class Rulebook(msgspec.Struct, frozen=True, kw_only=True):
     signals: dict[str, Signal] = {}
     builtins: dict[str, dict[str, Any]] = {}  # those that are enabled, by name, with their keys
     watchdog: bool = False
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Warned, ...] = ()
 
 
 class BadRulebook(ValueError):
-    """A rulebook cannot be used; the text says why."""
+    """A rulebook cannot be used; the text says why, the row or the keys say where."""
+
+    def __init__(self, message: str, *keys: str, row: int = 0) -> None:
+        super().__init__(message)
+        self.keys = keys
+        self.row = row
+
+
+def row_of(text: str, keys: Iterable[str]) -> int:
+    """Find the row in which keys stand, each below the one before; as far as they are written plainly."""
+    at = 0
+    for key in keys:
+        found = re.compile(rf"(?m)(?:^|[\s{{,]){QUOTE}{re.escape(key)}{QUOTE}\s*:").search(text, at)
+        if found is None:
+            break
+        at = found.end()
+    return text.count("\n", 0, at) + 1
+
+
+def meant(name: str, known: Iterable[str], alike: float = ALIKE) -> str:
+    """Give the known name that somebody probably meant, as the end of a sentence."""
+    import difflib  # only for those who mistyped
+
+    close = difflib.get_close_matches(name, list(known), 1, alike)
+    return f"; did you mean `{close[0]}`?" if close else ""
 
 
 def read(text: str) -> Rulebook:
     """Read a rulebook. Raises BadRulebook."""
     try:
-        content = yaml.load(text)
+        content = yaml.load(text, unique=True)
     except yaml.YamlError as error:
-        raise BadRulebook(str(error)) from None
+        raise BadRulebook(error.message, row=error.row) from None
     if content is None:
         return Rulebook()
     if not isinstance(content, dict):
         raise BadRulebook("it must be a mapping")
-    warnings = [f"`{key}` means nothing here" for key in content if key not in KNOWN]
+    warnings: list[Warned] = [
+        ((str(key),), f"`{key}` means nothing here{meant(str(key), KNOWN)}") for key in content if key not in KNOWN
+    ]
     watchdog = content.get("watchdog")
     watched = bool(watchdog.get("enabled", True)) if isinstance(watchdog, dict) else bool(watchdog)
     telemetry = content.get("telemetry")
     if isinstance(telemetry, dict) and telemetry.get("enabled"):
-        warnings.append("`telemetry` is not written: the audit and `anyplug policy explain` say what happened")
+        said = "`telemetry` is not written: the audit and `anyplug policy explain` say what happened"
+        warnings.append((("telemetry",), said))
     return Rulebook(
-        signals={str(name): _signal(str(name), value) for name, value in _mapping(content, "signals").items()},
+        signals={
+            str(name): _signal(str(name), value, warnings) for name, value in _mapping(content, "signals").items()
+        },
         builtins={
             str(name): keys
             for name, value in _mapping(content, "builtins").items()
-            if (keys := _builtin(str(name), value)) is not None
+            if (keys := _builtin(str(name), value, warnings)) is not None
         },
         watchdog=watched,
         warnings=tuple(warnings),
@@ -72,33 +108,40 @@ def _mapping(content: dict[Any, Any], key: str) -> dict[Any, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise BadRulebook(f"`{key}` must be a mapping")
+        raise BadRulebook(f"`{key}` must be a mapping", key)
     return value
 
 
-def _signal(name: str, value: Any) -> Signal:
+def _signal(name: str, value: Any, warnings: list[Warned]) -> Signal:
     if isinstance(value, str):
         return Signal(name, value)
     if not isinstance(value, dict) or not isinstance(value.get("command"), str):
-        raise BadRulebook(f"the signal `{name}` must have a command")
+        raise BadRulebook(f"the signal `{name}` must have a command", "signals", name)
+    for key in value:
+        if key not in OF_SIGNALS:
+            said = f"`{key}` of the signal `{name}` means nothing{meant(str(key), OF_SIGNALS)}"
+            warnings.append((("signals", name, str(key)), said))
     seconds = value.get("timeout_seconds", int(SIGNAL_TIMEOUT_S))
     if (
         isinstance(seconds, bool)
         or not isinstance(seconds, int | Decimal)
         or not 0 < float(seconds) <= LONGEST_SIGNAL_S
     ):
-        raise BadRulebook(f"timeout_seconds of the signal `{name}` must be between 0 and {LONGEST_SIGNAL_S:g}")
+        said = f"timeout_seconds of the signal `{name}` must be between 0 and {LONGEST_SIGNAL_S:g}"
+        raise BadRulebook(said, "signals", name, "timeout_seconds")
     return Signal(name, value["command"], float(seconds))
 
 
-def _builtin(name: str, value: Any) -> dict[str, Any] | None:
+def _builtin(name: str, value: Any, warnings: list[Warned]) -> dict[str, Any] | None:
     if isinstance(value, bool):
         return {} if value else None
     if not isinstance(value, dict):
-        raise BadRulebook(f"the builtin `{name}` must be a mapping")
+        raise BadRulebook(f"the builtin `{name}` must be a mapping", "builtins", name)
+    if "enabled" not in value:
+        warnings.append((("builtins", name), f"the builtin `{name}` is off: it does not say `enabled: true`"))
     enabled = value.get("enabled", False)
     if not isinstance(enabled, bool):
-        raise BadRulebook(f"`enabled` of the builtin `{name}` must be true or false")
+        raise BadRulebook(f"`enabled` of the builtin `{name}` must be true or false", "builtins", name, "enabled")
     return {str(key): _plain(item) for key, item in value.items() if key != "enabled"} if enabled else None
 
 

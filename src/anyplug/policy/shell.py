@@ -3,18 +3,34 @@
 Nothing is expanded and nothing is run: what a variable, a substitution or another program makes of it is not seen.
 """
 
+import re
 from typing import Final
 
 import msgspec
 
 BLANKS: Final = " \t\n\r\v\f"
-QUOTES: Final = "'\""
 PATH_STARTS: Final = (".", "$", "~")
 GLOBS: Final = "*?["
-SEPARATORS: Final = ";&|\n()"
-REDIRECTIONS: Final = "<>"
 SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "ash"})
 DEEPEST: Final = 4  # shells inside of shells
+
+# Quotes may be left open at the end of a line; a backslash means nothing between single ones.
+_ESCAPED: Final = r"\\[\s\S]"
+_SINGLE: Final = r"'[^']*'?"
+_DOUBLE: Final = rf'"(?:{_ESCAPED}|[^"\\])*"?'
+_UNIT: Final = re.compile(rf"""(?:{_ESCAPED}|{_SINGLE}|{_DOUBLE}|[^{BLANKS}\\'"]+|\\)+""")
+_PARENTHESES: Final = re.compile(rf"{_ESCAPED}|{_SINGLE}|{_DOUBLE}|[()]")
+_OUTSIDE: Final = re.compile(  # what a line is read as where no double quote is open
+    rf"""(?P<escaped>{_ESCAPED})|(?P<inner>`|\$\()|(?P<single>{_SINGLE})|(?P<double>")"""
+    rf"|(?P<redirection>[<>][<>|&]*)|(?P<separator>[;&|\n()])|(?P<blank>[{BLANKS}])"
+    rf"|(?P<text>[^\\`$'\"<>;&|(){BLANKS}]+|.)",
+    re.DOTALL,
+)
+_INSIDE: Final = re.compile(
+    rf"""(?P<escaped>{_ESCAPED})|(?P<inner>`|\$\()|(?P<double>")|(?P<text>[^"\\`$]+|.)""", re.DOTALL
+)
+_WORD: Final = re.compile(rf"""(?:'[^']*'?|"[^"]*"?|[^{BLANKS}'"]+)+""")
+_QUOTED: Final = re.compile(r"""'([^']*)'?|"([^"]*)"?""")
 
 
 class Simple(msgspec.Struct, frozen=True):
@@ -26,30 +42,7 @@ class Simple(msgspec.Struct, frozen=True):
 
 def normalised(command: str) -> str:
     """Make runs of blanks outside of quotes one blank; what is quoted, and what follows a backslash, stays."""
-    made: list[str] = []
-    quote = ""
-    at, end = 0, len(command)
-    while at < end:
-        char = command[at]
-        if char == "\\" and quote != "'" and at + 1 < end:
-            made.append(command[at : at + 2])
-            at += 2
-            continue
-        if quote:
-            quote = "" if char == quote else quote
-            made.append(char)
-        elif char in QUOTES:
-            quote = char
-            made.append(char)
-        elif char in BLANKS:
-            if made and made[-1] != " ":
-                made.append(" ")
-        else:
-            made.append(char)
-        at += 1
-    if made and made[-1] == " " and not quote:
-        made.pop()
-    return "".join(made)
+    return " ".join(_UNIT.findall(command))
 
 
 def simple_commands(command: str, depth: int = 0) -> list[Simple]:
@@ -73,70 +66,62 @@ def _scripts(simple: Simple) -> list[str]:
     return [simple.words[flags[0] + 1]] if flags and flags[0] + 1 < len(words) else []
 
 
-def _cut(command: str, depth: int = 0) -> list[Simple]:  # noqa: C901 - one branch for each kind of character
-    found: list[Simple] = []
-    words: list[str] = []
-    writes: list[str] = []
-    word: list[str] = []
-    begun = False  # a word may be empty, as '' is
-    into = False  # the next word is where the output goes
-    quote = ""
+class _Line:
+    """The simple commands of a line, as far as it was read."""
+
+    def __init__(self) -> None:
+        self.found: list[Simple] = []
+        self._words: list[str] = []
+        self._writes: list[str] = []
+        self._word: list[str] = []  # in pieces; one that is empty, as '' is, has an empty one
+        self._into = False  # the next word is where the output goes
+
+    def add(self, text: str) -> None:
+        self._word.append(text)
+
+    def end_word(self) -> None:
+        if self._word:
+            (self._writes if self._into else self._words).append("".join(self._word))
+            self._into = False
+        self._word = []
+
+    def redirect(self, mark: str) -> None:
+        if not "".join(self._word).isdigit():  # 2> is about a stream
+            self.end_word()
+        self._word = []
+        self._into = ">" in mark
+
+    def end_command(self) -> None:
+        self.end_word()
+        if self._words or self._writes:
+            self.found.append(Simple(tuple(self._words), tuple(self._writes)))
+        self._words, self._writes = [], []
+
+
+def _cut(command: str, depth: int = 0) -> list[Simple]:
+    line = _Line()
     inner: list[str] = []  # what stands in substitutions
-
-    def end_word() -> None:
-        nonlocal begun, into
-        if begun:
-            (writes if into else words).append("".join(word))
-            into = False
-        word.clear()
-        begun = False
-
-    def end_command() -> None:
-        end_word()
-        if words or writes:
-            found.append(Simple(tuple(words), tuple(writes)))
-        words.clear()
-        writes.clear()
-
-    at, end = 0, len(command)
-    while at < end:
-        char = command[at]
-        if char == "\\" and quote != "'" and at + 1 < end:
-            word.append(command[at + 1])
-            begun = True
-            at += 2
-            continue
-        if quote != "'" and (char == "`" or command.startswith("$(", at)):
-            body, at = _substituted(command, at)
+    is_inside = False  # of double quotes
+    at = 0
+    while found := (_INSIDE if is_inside else _OUTSIDE).match(command, at):
+        kind, text, at = found.lastgroup, found[0], found.end()
+        if kind == "inner":
+            body, at = _substituted(command, found.start())
             inner.append(body)
-            begun = True
-            continue
-        if quote:
-            if char == quote:
-                quote = ""
-            else:
-                word.append(char)
-        elif char in QUOTES:
-            quote, begun = char, True
-        elif char in REDIRECTIONS:
-            if not "".join(word).isdigit():
-                end_word()
-            word.clear()
-            begun = False
-            into = char == ">"
-            while at + 1 < end and command[at + 1] in "<>|&":
-                into = into or command[at + 1] == ">"
-                at += 1
-        elif char in SEPARATORS:
-            end_command()
-        elif char in BLANKS:
-            end_word()
+            line.add("")
+        elif kind == "double":
+            is_inside = not is_inside
+            line.add("")
+        elif kind == "redirection":
+            line.redirect(text)
+        elif kind == "separator":
+            line.end_command()
+        elif kind == "blank":
+            line.end_word()
         else:
-            word.append(char)
-            begun = True
-        at += 1
-    end_command()
-    return [*found, *(simple for body in inner for simple in _cut(body, depth + 1))] if depth < DEEPEST else found
+            line.add(text[1:] if kind == "escaped" else text.strip("'") if kind == "single" else text)
+    line.end_command()
+    return [*line.found, *(each for body in inner for each in _cut(body, depth + 1))] if depth < DEEPEST else line.found
 
 
 def _substituted(command: str, at: int) -> tuple[str, int]:
@@ -144,22 +129,11 @@ def _substituted(command: str, at: int) -> tuple[str, int]:
     if command[at] == "`":
         end = command.find("`", at + 1)
         return (command[at + 1 :], len(command)) if end < 0 else (command[at + 1 : end], end + 1)
-    open_, begin = 1, at + 2
-    quote = ""
-    at = begin
-    while at < len(command):
-        char = command[at]
-        if char == "\\" and quote != "'":
-            at += 1
-        elif quote:
-            quote = "" if char == quote else quote
-        elif char in QUOTES:
-            quote = char
-        else:
-            open_ += (char == "(") - (char == ")")
-            if not open_:
-                return command[begin:at], at + 1
-        at += 1
+    depth, begin = 1, at + len("$(")
+    for found in _PARENTHESES.finditer(command, begin):
+        depth += (found[0] == "(") - (found[0] == ")")
+        if not depth:
+            return command[begin : found.start()], found.end()
     return command[begin:], len(command)
 
 
@@ -174,28 +148,8 @@ def is_path(word: str) -> bool:
 
 
 def _split(command: str) -> list[str]:
-    """Cut at blanks outside of quotes, and take the quotes away."""
-    words: list[str] = []
-    word: list[str] = []
-    quote = ""
-    begun = False
-    for char in command:
-        if quote:
-            if char == quote:
-                quote = ""
-            else:
-                word.append(char)
-        elif char in QUOTES:
-            quote, begun = char, True
-        elif char in BLANKS:
-            if begun:
-                words.append("".join(word))
-            word.clear()
-            begun = False
-        else:
-            word.append(char)
-            begun = True
-    return [*words, "".join(word)] if begun else words
+    """Cut at blanks outside of quotes, and take the quotes away; a backslash means nothing here, as in the original."""
+    return [_QUOTED.sub(r"\1\2", word) if "'" in word or '"' in word else word for word in _WORD.findall(command)]
 
 
 def _before_glob(word: str) -> str:

@@ -10,23 +10,28 @@ The global folder has the same, with its evaluate.rego in policies/<harness>/sys
 looked like on disk, so that a later look can say whether something changed.
 """
 
+import glob
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
 from anyplug.policy import builtins, rulebook
-from anyplug.policy.paths import may_be_there
+from anyplug.policy.builtins import TABLE
+from anyplug.policy.events import OURS
+from anyplug.policy.paths import FOLDER, may_be_there
 from anyplug.policy.rego.errors import Fault, Location
-from anyplug.policy.rulebook import BadRulebook, Signal
+from anyplug.policy.rulebook import BadRulebook, Signal, Warned, meant
 
-FOLDER: Final = ".cupcake"
+RULEBOOKS: Final = ("rulebook.yml", "rulebook.yaml")
 MOST_FILES: Final = 5_000  # a folder with more is not one of policies
 LARGEST_FILE: Final = 4 << 20  # bytes
 BAD_RULEBOOK: Final = "rulebook_error"
 UNREADABLE: Final = "policy_read_error"
 NO_WATCHDOG: Final = "policy_not_supported"
+NO_MATTER: Final = "without_effect"
 
 Stamp = tuple[int, int, int, int] | None
 
@@ -39,7 +44,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     shared: dict[str, str] = {}  # system and helpers
     signals: dict[str, Signal] = {}
     builtin_config: dict[str, dict[str, Any]] = {}
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Fault, ...] = ()  # what does not keep it from being used
     faults: tuple[Fault, ...] = ()
     stamps: dict[str, Stamp] = {}
     is_global: bool = False
@@ -50,31 +55,26 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.dirname(self.root)
 
     @property
+    def has_policies(self) -> bool:
+        """Whether there is anything in it that decides, or that was meant to."""
+        return bool(self.policies or self.faults)
+
+    @property
     def is_fresh(self) -> bool:
         """Whether nothing changed since it was read."""
         return all(stamp(path) == seen for path, seen in self.stamps.items())
 
 
-def find(start: str) -> str | None:
-    """Find the nearest `.cupcake`, from a folder upwards."""
-    folder = os.path.abspath(start)
-    while True:
-        found = os.path.join(folder, FOLDER)
-        if os.path.isdir(found):
-            return found
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
-
-
 def of_policy_dir(given: str) -> str:
-    """Give the folder that --policy-dir means: a `.cupcake` itself, the one inside it, or the one beside it."""
+    """Give the folder that --policy-dir means: a `.cupcake`, the one inside it, around it, or beside it."""
     path = os.path.abspath(given)
-    if os.path.basename(path) == FOLDER:
-        return path
     inside = os.path.join(path, FOLDER)
-    return inside if os.path.isdir(inside) else os.path.join(os.path.dirname(path), FOLDER)
+    if os.path.basename(path) != FOLDER and os.path.isdir(inside):
+        return inside
+    around = path + os.sep
+    if (at := around.rfind(f"{os.sep}{FOLDER}{os.sep}")) >= 0:  # .cupcake/policies: what `cupcake validate` is given
+        return around[: at + 1] + FOLDER
+    return os.path.join(os.path.dirname(path), FOLDER)
 
 
 def global_folder() -> str:
@@ -96,6 +96,11 @@ def stamp(path: str) -> Stamp:
     return seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_ctime_ns
 
 
+def read_own(root: str, harness: str) -> Source:
+    """Read the person's own policies for all projects; those for our host lie flat in a folder of our home."""
+    return read(root, harness, is_global=True, flat=harness == OURS)
+
+
 def read(root: str, harness: str, *, is_global: bool = False, flat: bool = False) -> Source:
     """Read a place, whatever is in it. `flat`: the policies lie in the folder itself, as in our own home."""
     reader = _Reader(root, is_global)
@@ -104,7 +109,7 @@ def read(root: str, harness: str, *, is_global: bool = False, flat: bool = False
     reader.policies(root if flat else os.path.join(root, "policies", harness), enabled)
     for inner in () if flat else ("system", "helpers"):
         for path in reader.files(os.path.join(root, inner)):
-            reader.shared[reader.shown(path)] = reader.text(path)
+            reader.take(path, reader.shared)
     if book.watchdog:
         reader.miss_watchdog()
     common = {file: text for file, text in enabled.texts.items() if file == f"builtin/{builtins.SHARED}"}
@@ -114,7 +119,7 @@ def read(root: str, harness: str, *, is_global: bool = False, flat: bool = False
         shared={**reader.shared, **common},
         signals={**reader.scripts(), **book.signals},
         builtin_config=enabled.config,
-        warnings=(*book.warnings, *reader.warnings),
+        warnings=tuple(reader.warnings),
         faults=tuple(reader.faults),
         stamps=reader.stamps,
         is_global=is_global,
@@ -124,10 +129,10 @@ def read(root: str, harness: str, *, is_global: bool = False, flat: bool = False
 class _Reader:
     def __init__(self, root: str, is_global: bool) -> None:
         self.root = root
-        self.above = root if is_global else os.path.dirname(root)
+        self.is_global = is_global
         self.stamps: dict[str, Stamp] = {}
         self.faults: list[Fault] = []
-        self.warnings: list[str] = []
+        self.warnings: list[Fault] = []
         self.decisive: dict[str, str] = {}
         self.shared: dict[str, str] = {}
 
@@ -137,22 +142,28 @@ class _Reader:
         return seen
 
     def shown(self, path: str) -> str:
-        """Give a path as people are shown it."""
-        return os.path.relpath(path, self.above)
+        """Give a path as people are shown it: seen from the project, or whole if it lies elsewhere."""
+        return path if self.is_global else os.path.relpath(path, os.path.dirname(self.root))
 
-    def text(self, path: str) -> str:
-        """Read a file; empty, with a fault, if it cannot be read."""
+    def text(self, path: str) -> str | None:
+        """Read a file; None, with a fault, if it cannot be read."""
         try:
             with open(path, "rb") as file:
                 raw = file.read(LARGEST_FILE + 1)
             if len(raw) > LARGEST_FILE:
                 self.fault(path, UNREADABLE, f"it is larger than {LARGEST_FILE >> 20} MiB")
-                return ""
+                return None
             return raw.decode()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             self.fault(path, UNREADABLE, f"it cannot be read: {reason}")
-            return ""
+            return None
+
+    def take(self, path: str, into: dict[str, str]) -> None:
+        """Read a file to where it belongs."""
+        text = self.text(path)
+        if text is not None:
+            into[self.shown(path)] = text
 
     def policies(self, folder: str, enabled: builtins.Enabled) -> None:
         """Read the policies in a folder; of builtins those that are enabled, and that we have none of our own for."""
@@ -160,13 +171,11 @@ class _Reader:
             parts = os.path.relpath(path, folder).split(os.sep)[:-1]
             name = os.path.basename(path).removesuffix(".rego")
             if "builtins" not in parts or name in enabled.own:
-                text = self.text(path)
-                if name.endswith("_test") and "METADATA" not in text:
-                    continue  # OPA's own tests, which decide nothing
-                into = self.shared if {"system", "helpers"} & set(parts) else self.decisive
-                into[self.shown(path)] = text
+                self.take(path, self.shared if {"system", "helpers"} & set(parts) else self.decisive)
+                if name.endswith("_test") and "METADATA" not in self.decisive.get(self.shown(path), "METADATA"):
+                    del self.decisive[self.shown(path)]  # OPA's own tests, which decide nothing
             elif f"builtin/{builtins.plain_name(name)}.rego" in enabled.texts:
-                self.warnings.append(f"{self.shown(path)}: our own builtin of that name is used in its place")
+                self.warn(path, "our own builtin of that name is used in its place")
 
     def miss_watchdog(self) -> None:
         """Refuse policies that wait for what is not run here."""
@@ -174,10 +183,13 @@ class _Reader:
         for file in readers:
             self.faults.append(Fault(Location(file, 1, 1), NO_WATCHDOG, "it reads the watchdog, which is not run here"))
         if not readers:
-            self.warnings.append("`watchdog` is not run here, and no policy reads it")
+            self.warn(os.path.join(self.root, RULEBOOKS[0]), "`watchdog` is not run here, and no policy reads it")
 
-    def fault(self, path: str, code: str, message: str) -> None:
-        self.faults.append(Fault(Location(self.shown(path), 1, 1), code, message))
+    def fault(self, path: str, code: str, message: str, row: int = 1) -> None:
+        self.faults.append(Fault(Location(self.shown(path), row, 1), code, message))
+
+    def warn(self, path: str, message: str, row: int = 1) -> None:
+        self.warnings.append(Fault(Location(self.shown(path), row, 1), NO_MATTER, message))
 
     def files(self, folder: str) -> list[str]:
         """List the Rego files in a folder and below it, in order."""
@@ -211,18 +223,30 @@ class _Reader:
         self.fault(error.filename, UNREADABLE, f"it cannot be listed: {error.strerror}")
 
     def rulebook(self) -> tuple[rulebook.Rulebook, builtins.Enabled]:
-        for name in ("rulebook.yml", "rulebook.yaml"):
+        for name in RULEBOOKS:
             path = os.path.join(self.root, name)
             self.note(path)
             if not may_be_there(path):
                 continue
-            try:
-                book = rulebook.read(self.text(path))
-                return book, builtins.enable(book.builtins)
-            except BadRulebook as error:
-                self.fault(path, BAD_RULEBOOK, str(error))
+            text = self.text(path)
+            if text is None:
                 break
+            try:
+                book = rulebook.read(text)
+                enabled = builtins.enable(book.builtins)
+            except BadRulebook as error:
+                self.fault(path, BAD_RULEBOOK, str(error), error.row or rulebook.row_of(text, error.keys))
+                break
+            for keys, message in (*book.warnings, *enabled.warnings, *self._unknown(enabled.own)):
+                self.warn(path, message, rulebook.row_of(text, keys))
+            return book, enabled
         return rulebook.Rulebook(), builtins.Enabled()
+
+    def _unknown(self, names: frozenset[str]) -> Iterator[Warned]:
+        """Name builtins that neither we have nor the folder: whoever enabled one believes that it holds."""
+        for name in sorted(names):
+            if not glob.glob(os.path.join(glob.escape(self.root), "**", "builtins", f"{name}.rego"), recursive=True):
+                yield ("builtins", name), f"there is no builtin `{name}`, so nothing holds by it{meant(name, TABLE)}"
 
     def scripts(self) -> dict[str, Signal]:
         """Find the scripts that are signals by their mere place."""
@@ -237,6 +261,8 @@ class _Reader:
         for name in names:
             path = os.path.join(folder, name)
             if not name.startswith(".") and os.path.isfile(path):
+                if not os.access(path, os.X_OK):
+                    self.warn(path, "it is not executable, so that the signal fails")
                 found.setdefault(os.path.splitext(name)[0], Signal(os.path.splitext(name)[0], _quoted(path)))
         return found
 

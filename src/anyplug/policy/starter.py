@@ -3,6 +3,8 @@
 import os
 from typing import Final
 
+from anyplug.policy.events import OURS
+
 EVALUATE: Final = """\
 package cupcake.system
 
@@ -71,7 +73,7 @@ ask contains decision if {{
 	}}
 }}
 {more}"""
-OURS: Final = """
+TEXTS: Final = """
 # Every text among the arguments of a tool.
 texts contains value if walk(input.tool_input, [_, value])
 """
@@ -90,22 +92,30 @@ EXAMPLES: Final = """\
 """
 
 
-def files(harness: str) -> dict[str, str]:
-    """Give what is written, by path below `.cupcake`."""
-    policies = os.path.join("policies", harness)
+def files(harness: str, *, is_own: bool = False) -> dict[str, str]:
+    """Give what is written, by path below `.cupcake`, or below the folder of the person's own policies."""
+    is_flat = is_own and harness == OURS
+    policies = "" if is_flat else os.path.join("policies", harness)
+    system = os.path.join(policies if is_own else "", "system", "evaluate.rego")
     return {
         "rulebook.yml": RULEBOOK,
-        os.path.join("system", "evaluate.rego"): EVALUATE,
+        **({} if is_flat else {system: of_all_projects(EVALUATE) if is_own else EVALUATE}),
         os.path.join(policies, "publishing.rego"): _policy(harness),
         os.path.join(policies, "publishing.test.yml"): _examples(harness),
     }
 
 
-def write(root: str, harness: str) -> list[str]:
+def of_all_projects(evaluate: str) -> str:
+    """Give an evaluate.rego as it is where it gathers the person's own policies."""
+    moved = evaluate.replace("package cupcake.system", "package cupcake.global.system")
+    return moved.replace("data.cupcake.policies", "data.cupcake.global.policies")
+
+
+def write(root: str, harness: str, *, is_own: bool = False) -> list[str]:
     """Write what is not there yet; give what was written."""
     written: list[str] = []
     os.makedirs(root, mode=0o700, exist_ok=True)
-    for name, text in files(harness).items():
+    for name, text in files(harness, is_own=is_own).items():
         path = os.path.join(root, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         try:
@@ -118,8 +128,8 @@ def write(root: str, harness: str) -> list[str]:
 
 
 def _policy(harness: str) -> str:
-    if harness == "anyplug":  # tools of every plugin, whatever their arguments are called
-        guard, commands, shell, more = 'input.hook_event_name == "PreToolUse"', "texts", '"*"', OURS
+    if harness == OURS:  # tools of every plugin, whatever their arguments are called
+        guard, commands, shell, more = 'input.hook_event_name == "PreToolUse"', "texts", '"*"', TEXTS
     else:
         guard, commands, shell, more = 'input.tool_name == "Bash"', "[input.tool_input.command]", '"Bash"', ""
     return POLICY.format(harness=harness, guard=guard, commands=commands, shell=shell, more=more)

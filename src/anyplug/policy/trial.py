@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from anyplug.policy import sources
-from anyplug.policy.engine import OURS, Engine, build
+from anyplug.policy.engine import Engine, build
 from anyplug.policy.events import BadEvent, Event
 from anyplug.policy.events import read as read_event
 from anyplug.policy.inquiry import Inquiry, Kept, Loaded, Options, Outcome
@@ -15,6 +15,8 @@ from anyplug.policy.signals import Answers
 from anyplug.policy.sources import Source
 
 USUAL_SESSION: Final = "trial"
+FINAL: Final = "your own policies refused it before, and that is final"
+PROTECTED: Final = "the rule that protects policies decided before any was asked"
 
 
 class Routed(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +35,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     input: dict[str, Any]
     routed: tuple[Routed, ...]
     fired: tuple[str, ...]  # file:line of every body that held
+    unanswered: tuple[str, ...] = ()  # signals that would have run
 
 
 class Trial:
@@ -67,13 +70,27 @@ class Trial:
         fired: dict[str, None] = {}
         seen: dict[str, Any] = dict(event.document)
         for policies, _, config in inquiry.sets():
+            if inquiry.own is not None:
+                routed += [_passed_over(policy, PROTECTED) for policy in policies.policies]
+                continue
             plans = inquiry.plans(policies)
+            concerned = {policy.name for plan, _ in plans for policy in plan.matched}
+            if concerned and concerned.isdisjoint(outcome.matched):
+                routed += [_passed_over(policy, FINAL) for policy in policies.policies]
+                continue
             routed += [_routed(policy, event, [plan for plan, _ in plans]) for policy in policies.policies]
             for plan, document in plans:
                 if plan.matched:
                     seen = given = inquiry.input(document, config, answered)
                     fired.update(dict.fromkeys(f"{at.file}:{at.row}" for at in policies.fired(plan, given)))
-        return Explained(outcome=outcome, input=seen, routed=tuple(routed), fired=tuple(fired))
+        known = answered.values if answered is not None else {}
+        return Explained(
+            outcome=outcome,
+            input=seen,
+            routed=tuple(routed),
+            fired=tuple(fired),
+            unanswered=tuple(signal.name for _, signal in inquiry.signals if signal.name not in known),
+        )
 
     def _inquiry(self, event: Event, signals: dict[str, Any] | None) -> tuple[Inquiry, Answers | None]:
         inquiry = Inquiry(event, self._kept, Options(), self.protected, None)
@@ -88,7 +105,7 @@ def of_place(engine: Engine, root: str, harness: str, options: Options, *, alone
     """Give a trial of the policies that hold in a place, or of those that it has `alone`. Raises RegoErrors."""
     if alone:
         return Trial(sources.read(root, harness), harness, None, engine.protected(root))
-    whole = sources.read(engine.global_root(options, harness), harness, is_global=True, flat=harness == OURS)
+    whole = sources.read_own(engine.global_root(options, harness), harness)
     return Trial(sources.read(root, harness), harness, whole, engine.protected(root))
 
 
@@ -100,6 +117,10 @@ def completed(event: dict[str, Any], folder: str, harness: str) -> dict[str, Any
     elif made["hook_event_name"] in {"PreToolUse", "PostToolUse"}:
         made.setdefault("args", {})
     return made
+
+
+def _passed_over(policy: Policy, why: str) -> Routed:
+    return Routed(policy=policy.name, file=policy.file, asked=False, why=why)
 
 
 def _routed(policy: Policy, event: Event, plans: list[Plan]) -> Routed:

@@ -20,7 +20,10 @@ def gate(session: Session) -> int:
     """Put the plugin where OpenCode looks, take it away, or print it."""
     options = session.options
     if options.client != "opencode":
-        raise UsageError("--policy is for OpenCode", "`anyplug connect opencode --policy`")
+        hint = (
+            "`anyplug connect opencode --policy`; Claude Code asks by a hook that runs `anyplug eval --harness claude`"
+        )
+        raise UsageError("--policy is for OpenCode", hint)
     home = find_home(options.home).path
     other_home = home if home != usual_home().path else None
     project = None if options.everywhere else os.getcwd()
@@ -35,6 +38,18 @@ def gate(session: Session) -> int:
         print(SAID[one.change].format(path=one.path))
         if one.kept:
             session.note(f"what was there before is in {one.kept}")
-    if not options.remove and project is not None and not os.path.isdir(os.path.join(project, ".cupcake")):
-        session.warn("there are no policies here yet, so every tool is refused: `anyplug policy init` writes some")
+    if not options.remove and project is not None:
+        _look(session, home, project)
     return 0
+
+
+def _look(session: Session, home: str, project: str) -> None:
+    """Warn where the gate would refuse everything: there is nothing that it could decide by."""
+    from anyplug.policy.engine import Engine, NoPolicies  # only for those who connect
+
+    engine = Engine(home)
+    try:
+        engine.place("opencode", engine.root_of(project, "opencode"))
+    except NoPolicies as error:
+        session.warn(f"as it is, every tool is refused here: {error}")
+        session.note(f"hint: {error.hint}")

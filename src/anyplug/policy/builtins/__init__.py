@@ -11,12 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from anyplug.policy.events import Event
-from anyplug.policy.rulebook import BadRulebook, Signal
+from anyplug.policy.rulebook import BadRulebook, Signal, Warned, meant
 
 SHARED: Final = "shared.rego"
 CHECK_TIMEOUT_S: Final = 30.0  # test suites and linters take their time
 LARGEST_FILE: Final = 8 << 20  # bytes that are looked through to count lines
 PREFIXES: Final = ("claude_code_", "opencode_", "factory_", "anyplug_")
+KINDS: Final = {str: "a text", list: "a list", dict: "a mapping", int: "a number"}
 COMMITS: Final = frozenset({"commit", "push"})
 
 
@@ -68,6 +69,7 @@ class Enabled(msgspec.Struct, frozen=True, kw_only=True):
     texts: dict[str, str] = {}
     config: dict[str, dict[str, Any]] = {}
     own: frozenset[str] = frozenset()  # builtins that the project has files for, and we have not
+    warnings: tuple[Warned, ...] = ()
 
 
 def plain_name(name: str) -> str:
@@ -83,6 +85,7 @@ def enable(wanted: dict[str, dict[str, Any]]) -> Enabled:
     texts: dict[str, str] = {}
     config: dict[str, dict[str, Any]] = {}
     own: set[str] = set()
+    warnings: list[Warned] = []
     for given, keys in wanted.items():
         name = plain_name(given)
         builtin = TABLE.get(name)
@@ -91,18 +94,21 @@ def enable(wanted: dict[str, dict[str, Any]]) -> Enabled:
             config[given] = keys
             continue
         settings = {**builtin.defaults, **keys}
-        if builtin.required and not isinstance(settings[builtin.required], type(builtin.defaults[builtin.required])):
-            raise BadRulebook(f"`{builtin.required}` of the builtin `{given}` is of the wrong kind")
-        if builtin.required and not settings[builtin.required]:
-            raise BadRulebook(f"the builtin `{given}` is enabled without `{builtin.required}`")
+        for key in keys:
+            if key not in builtin.defaults:
+                said = f"`{key}` of the builtin `{given}` means nothing{meant(key, builtin.defaults)}"
+                warnings.append((("builtins", given, key), said))
         for key, default in builtin.defaults.items():
             if type(settings[key]) is not type(default):
-                raise BadRulebook(f"`{key}` of the builtin `{given}` is of the wrong kind")
+                said = f"`{key}` of the builtin `{given}` must be {KINDS[type(default)]}"
+                raise BadRulebook(said, "builtins", given, key)
+        if builtin.required and not settings[builtin.required]:
+            raise BadRulebook(f"the builtin `{given}` is enabled without `{builtin.required}`", "builtins", given)
         config[name] = config[given] = _completed(name, settings)
         texts[f"builtin/{name}.rego"] = _text(f"{name}.rego")
     if texts:
         texts[f"builtin/{SHARED}"] = _text(SHARED)
-    return Enabled(texts=texts, config=config, own=frozenset(own))
+    return Enabled(texts=texts, config=config, own=frozenset(own), warnings=tuple(warnings))
 
 
 def signals(config: dict[str, dict[str, Any]], event: Event) -> list[Signal]:
@@ -156,6 +162,9 @@ def _completed(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     elif name == "always_inject_on_prompt":
         texts = [entry for entry in settings["context"] if isinstance(entry, str)]
         others = [entry for entry in settings["context"] if isinstance(entry, dict)]
+        if any(not isinstance(entry, str) and not _is_read(entry) for entry in settings["context"]):
+            said = f"each entry of `context` of the builtin `{name}` must be a text, or have a command or a file"
+            raise BadRulebook(said, "builtins", name, "context")
         settings["static_contexts"] = texts
         settings["dynamic"] = [
             [kind, entry[kind]] for entry in others for kind in ("command", "file") if isinstance(entry.get(kind), str)
@@ -163,15 +172,19 @@ def _completed(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     else:
         for key, value in settings.items():
             if isinstance(value, list) and not all(isinstance(item, str) for item in value):
-                raise BadRulebook(f"`{key}` of the builtin `{name}` must be a list of texts")
+                raise BadRulebook(f"`{key}` of the builtin `{name}` must be a list of texts", "builtins", name, key)
     return settings
+
+
+def _is_read(entry: Any) -> bool:
+    return isinstance(entry, dict) and any(isinstance(entry.get(kind), str) for kind in ("command", "file"))
 
 
 def _check(name: str, entry: Any) -> dict[str, str]:
     if isinstance(entry, str):
         entry = {"command": entry}
     if not isinstance(entry, dict) or not isinstance(entry.get("command"), str):
-        raise BadRulebook(f"each check of the builtin `{name}` must have a command")
+        raise BadRulebook(f"each check of the builtin `{name}` must have a command", "builtins", name)
     message = entry.get("message")
     return {"command": entry["command"], "message": message if isinstance(message, str) else entry["command"]}
 

@@ -42,9 +42,11 @@ def read(source: Source, comments: list[Comment]) -> list[Annotation]:
             row += 1
             index += 1
         try:
-            content = yaml.load("\n".join(block))
+            content = yaml.load("\n".join(block), unique=True)
         except yaml.YamlError as error:
-            raise source.fault(comment.start, f"yaml: {error}") from None
+            first = index - len(block)
+            wrong = lines[min(first + max(error.row, 1), index) - 1][1]
+            raise source.fault(wrong.start, f"yaml: {error.message}") from None
         if not block or content is None:
             raise source.fault(comment.start, "expected METADATA block, found whitespace")
         if not isinstance(content, dict):

@@ -31,29 +31,43 @@ _NAME: Final = re.compile(r"[^\s,\[\]{}]+")
 
 
 class YamlError(ValueError):
-    """What was read is no YAML, or YAML that is not supported."""
+    """What was read is no YAML, or YAML that is not supported; `row` is 0 where that is not known."""
+
+    def __init__(self, message: str, row: int = 0) -> None:
+        super().__init__(f"line {row}: {message}" if row else message)
+        self.message = message
+        self.row = row
 
 
-def load(text: str, *, old_booleans: bool = False) -> Any:
-    """Read one document; `old_booleans` takes yes, no, on and off for booleans. Raises YamlError."""
+def load(text: str, *, old_booleans: bool = False, unique: bool = False) -> Any:
+    """Read one document; `old_booleans` takes yes, no, on and off for booleans, `unique` no key twice.
+
+    Raises YamlError.
+    """
     try:
-        return _Reader(text, old_booleans).document()
+        return _Reader(text, old_booleans, unique).document()
     except RecursionError:
         msg = "nested too deeply"
         raise YamlError(msg) from None
 
 
 class _Reader:
-    def __init__(self, text: str, old_booleans: bool) -> None:
+    def __init__(self, text: str, old_booleans: bool, unique: bool) -> None:
         self.text = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
         self.old_booleans = old_booleans
+        self.unique = unique
         self.pos = 0
         self.depth = 0
         self.anchors: dict[str, Any] = {}
         self.aliased = 0
 
     def fail(self, message: str) -> YamlError:
-        return YamlError(f"line {self.text.count(chr(10), 0, self.pos) + 1}: {message}")
+        return YamlError(message, self.text.count("\n", 0, self.pos) + 1)
+
+    def once(self, key: str, seen: set[str]) -> None:
+        if self.unique and key in seen:
+            raise self.fail(f"the key `{key}` stands here a second time")
+        seen.add(key)
 
     # Places.
 
@@ -157,6 +171,7 @@ class _Reader:
 
     def mapping(self, column: int) -> dict[str, Any]:
         made: dict[str, Any] = {}
+        seen: set[str] = set()
         while not self.document_ends() and self.col() == column:
             if self.dash("?"):
                 raise self.fail("complex keys are not supported")
@@ -165,6 +180,7 @@ class _Reader:
                     break
                 raise self.fail("could not find expected ':'")
             key = self.key()
+            self.once(key, seen)
             self.pos += 1  # the colon
             self.spaces()
             value = self.mapped(column)
@@ -472,9 +488,11 @@ class _Reader:
     def flow_map(self) -> dict[str, Any]:
         self.pos += 1
         made: dict[str, Any] = {}
+        seen: set[str] = set()
         self.blank()
         while self.peek() != "}":
             key = self.key_text(self.flow_node())
+            self.once(key, seen)
             self.blank()
             value = None
             if self.peek() == ":":

@@ -1,0 +1,184 @@
+"""`policy test`, `explain` and `replay`: policies on events that nobody waits for."""
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from anyplug.errors import FAILED, ConfigError, UsageError
+from anyplug.frontends.cli import render
+from anyplug.frontends.cli.policy_places import Place, unusable
+from anyplug.frontends.cli.session import Session
+from anyplug.policy import examples, replaying
+from anyplug.policy.events import HARNESSES, BadEvent, parse
+from anyplug.policy.recording import Recordings
+from anyplug.policy.rego import RegoErrors
+from anyplug.policy.trial import Explained, Trial
+
+GIVE_EVENT = "give a file, JSON, or - to read it from stdin"
+
+
+def test(session: Session) -> int:
+    """Run examples: those of the project, of the person where there is no project, or those in what is named."""
+    place, given = Place(session), session.options.what
+    files = _examples(place, given)
+    if not files:
+        where = given or (place.root if place.is_there else "your own policies")
+        raise UsageError(f"there are no examples in {where}", "write some into a file named like safety.test.yml")
+    trials: dict[tuple[str, bool], Trial] = {}
+    tried = []
+    for path in files:
+        is_own = place.is_own(path)
+        shown = path if is_own else os.path.relpath(path, place.folder)
+        try:
+            found = examples.read(path, shown)
+        except examples.BadExamples as error:
+            raise ConfigError(str(error), "`docs/how-to/policies.md` shows how examples are written") from error
+        for example in found:
+            harness = example.harness or place.harness(path)
+            if harness not in HARNESSES:
+                raise ConfigError(f"{shown}: events of '{harness}' are not known", f"there are {', '.join(HARNESSES)}")
+            key = (harness, is_own)
+            trial = trials.get(key) or trials.setdefault(key, place.trial_alone(harness, is_own=is_own))
+            tried.append(examples.run(example, trial))
+    failed = [one for one in tried if one.problem]
+    if session.options.json:
+        session.print_json({"passed": len(tried) - len(failed), "failed": len(failed), "examples": tried})
+        return FAILED if failed else 0
+    for one in failed:
+        print(render.plain(f"{one.file}: {one.name}: {one.problem}"))
+    print(f"{len(tried) - len(failed)} of {render.count(len(tried), 'example')} as expected.")
+    return FAILED if failed else 0
+
+
+def _examples(place: Place, given: str | None) -> list[str]:
+    if given:
+        return examples.find(os.path.abspath(given)) if os.path.isdir(given) else [os.path.abspath(given)]
+    if place.is_there:
+        return examples.find(place.root)
+    return list(dict.fromkeys(path for own in place.own.values() for path in examples.find(own.root)))
+
+
+def explain(session: Session) -> int:
+    """Decide about an event, and say how that came about."""
+    options = session.options
+    if not options.what:
+        raise UsageError("explain needs an event", GIVE_EVENT)
+    text, signals = _text_of(options.what), _signals(options.signals)
+    place = Place(session)
+    trial = place.trial_here(place.harness())
+    try:
+        explained = trial.explain(trial.read(parse(text), place.folder), signals)
+    except BadEvent as error:
+        raise UsageError(
+            f"this is no event of {trial.harness}: {error}", "`docs/reference/policies.md` shows what an event has"
+        ) from error
+    outcome, decision = explained.outcome, explained.outcome.decision
+    if options.json:
+        session.print_json(
+            {
+                "harness": trial.harness,
+                "decision": decision.verb,
+                "reason": decision.reason,
+                "answer": outcome.answer,
+                "cacheable": outcome.is_cacheable,
+                "findings": decision.findings,
+                "context": decision.context,
+                "fired": explained.fired,
+                "policies": explained.routed,
+                "signals_unanswered": explained.unanswered,
+                "input": explained.input,
+            }
+        )
+        return 0
+    _show(explained)
+    for line in outcome.said:
+        session.note(line)
+    if explained.unanswered:
+        names = ", ".join(explained.unanswered)
+        session.note(f"signals are not run here, so these have no answer: {names}; `--signals JSON` gives them one")
+    return 0
+
+
+def _show(explained: Explained) -> None:
+    decision = explained.outcome.decision
+    print(f"{decision.verb}" + (f": {render.plain(decision.reason)}" if decision.reason else ""))
+    for finding in decision.findings:
+        print(render.plain(f"  {finding.file}:{finding.row}: {finding.verb} {finding.rule_id} ({finding.severity})"))
+    for text in decision.context:
+        print(render.plain(f"  context: {text}"))
+    _list("rules that held", explained.fired)
+    _list("policies that were asked", [f"{one.file} ({one.policy})" for one in explained.routed if one.asked])
+    _list("policies that were not asked", [f"{one.file}: {one.why}" for one in explained.routed if not one.asked])
+
+
+def _list(heading: str, lines: Iterable[str]) -> None:
+    said = list(lines)
+    if said:
+        print(f"{heading}:")
+    for line in said:
+        print(render.plain(f"  {line}"))
+
+
+def replay(session: Session) -> int:
+    """Decide about recorded events with a candidate, and list what would change."""
+    options = session.options
+    if not options.what:
+        raise UsageError("replay needs a policy", "give the file of a candidate")
+    try:
+        since = replaying.moment(options.since)
+    except ValueError as error:
+        raise UsageError(f"'{options.since}' is no span of time", "write 30m, 12h, 7d or 2w") from error
+    text, path = _text_of(options.what), os.path.abspath(options.what)
+    place = Place(session)
+    harness = place.harness(path)
+    now = place.trial_here(harness)
+    try:
+        candidate = replaying.candidate(path, text, now)
+        recorded = Recordings(session.catalog.home.path, 0).since(since)
+        done = replaying.replay(recorded, candidate, now, lambda root: place.trial(harness, root))
+    except RegoErrors as error:
+        raise unusable(error) from error
+    if options.json:
+        session.print_json(done)
+        return 0
+    for change in done.changes:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(change.at))
+        print(render.line(f"{at} {change.tool}: {change.before} -> {change.after}: {change.about}"))
+        if change.reason:
+            print(f"    {render.line(change.reason)}")
+    print(f"{len(done.changes)} of {render.count(done.events, 'recorded call')} would be decided otherwise.")
+    where = "in all projects" if candidate.is_own else "in this project"
+    stands = f"in place of {', '.join(candidate.replaces)}" if candidate.replaces else "beside the others"
+    session.note(render.line(f"the candidate stood {stands}, for events of {harness} {where}"))
+    if not done.events:
+        session.note(
+            "hint: calls are recorded where policies are in force, for `record_days` of [policy] in settings.toml"
+        )
+    return 0
+
+
+def _signals(given: str | None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    try:
+        signals = parse(given)
+    except BadEvent:
+        signals = None
+    if not isinstance(signals, dict):
+        raise UsageError("--signals must be a JSON object", """write it like --signals '{"branch": "main"}'""")
+    return signals
+
+
+def _text_of(given: str) -> str:
+    if given == "-":
+        return sys.stdin.read()
+    if given.lstrip().startswith("{"):
+        return given
+    try:
+        with open(given, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"cannot read {given}: {reason}", GIVE_EVENT) from error
