@@ -77,6 +77,7 @@ class Host:
         environment: Mapping[str, str] | None = None,
         tell: Callable[[str], None] = lambda _: None,
         learning: "Learning | None" = None,
+        tally: Tally | None = None,
     ) -> None:
         """Say where plugins are.
 
@@ -84,7 +85,8 @@ class Host:
         ones; `ask` is called where a person has to agree; `tell` hears of long work. Plugins that stay up are
         started with the host, or with `eager=False` when they are first needed, except for those that watch
         or guard what happens; `greeting` tells them whose agent they work for, and in which folder. `environment`
-        is the user's, in place of this process's own. `learning` watches one plugin.
+        is the user's, in place of this process's own. `learning` watches one plugin. `tally` counts the calls, for
+        several hosts if they share it.
 
         Raises ConfigError if the settings cannot be read.
         """
@@ -107,7 +109,7 @@ class Host:
         self._audit = Audit(self._catalog.store)
         self._jobs = Jobs(self._catalog.store)
         self._secrecies = Secrecies(self._catalog.secrets)
-        self.tally = Tally()
+        self.tally = tally or Tally()
         self._snapshot = Snapshot(entries=(), owners={}, aliases={}, model_names={})
 
     async def __aenter__(self) -> Self:

@@ -11,6 +11,7 @@ import anyio.abc
 from anyplug.errors import AnyplugError, Unavailable
 from anyplug.formats.contract import Greeting
 from anyplug.host import Host
+from anyplug.tally import Tally
 
 LINGER_S = 300.0  # a project that nobody is attached to keeps its plugins up for so long
 LOOK_S = 1.0  # between two looks whether somebody left long enough ago
@@ -49,6 +50,7 @@ class Projects:
         self._kept = 0  # hosts that are up, or on their way up or down
         self._all_closed = anyio.Event()
         self.linger_s = LINGER_S
+        self.tally = Tally()  # of all hosts, also of those that are closed by now
 
     @property
     def hosts(self) -> list[Host]:
@@ -117,6 +119,7 @@ class Projects:
                 environment=environment,
                 eager=False,
                 tell=self._tell,
+                tally=self.tally,
             ) as host:
                 project.host = host
                 project.is_up.set()
