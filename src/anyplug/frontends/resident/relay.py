@@ -48,7 +48,8 @@ class Relay:
                 connection = self._attach()
             except (NotStarted, NotServed) as error:
                 self._tell_those_who_wait(f"the host that ran the plugins ended, and none could be started: {error}")
-                raise NotStarted(str(error)) from error  # what was read already, nobody else can serve
+                # What was read already, nobody else can serve.
+                raise NotStarted(str(error), getattr(error, "hint", "")) from error
 
     def _attach(self) -> socket.socket:
         """Attach to a host, started if there is none, and say to it how the conversation began."""
