@@ -322,6 +322,7 @@ class Host:
         finally:
             stop_listening()
         self._record(trail, outcome.as_result())
+        notes += [Note(trail.plugin, "warn", warning) for warning in trail.warnings]
         return msgspec.structs.replace(outcome, notes=tuple(notes))
 
     def emit(self, event: str, **fields: Any) -> None:
@@ -485,6 +486,8 @@ class Host:
         """Keep a verdict for the record; raises Denied if it is a no."""
         trail.verdict = "allowed" if verdict.allowed else "denied"
         trail.by, trail.reason = verdict.by, verdict.reason
+        if verdict.warning:
+            trail.warnings.append(verdict.warning)
         if not verdict.allowed:
             raise Denied(verdict.by, verdict.reason, verdict.hint)
 

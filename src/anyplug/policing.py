@@ -7,7 +7,7 @@ import msgspec
 from anyplug import permissions
 from anyplug.approval import Standing
 from anyplug.errors import Denied
-from anyplug.gate import Attachment, Question, refusal
+from anyplug.gate import Attachment, Question, kept, refusal
 from anyplug.model import Call, Result, Text, Verdict
 from anyplug.policy.gate import Facts, PolicyGate, Ruling
 from anyplug.schema import violations
@@ -98,13 +98,11 @@ async def _asked(gate: PolicyGate, ruling: Ruling, call: Call, standing: Standin
         return Policed(
             call=call, verdict=Verdict(allowed=False, by="person", reason=f"the person refused: {ruling.reason}")
         )
-    if answer == "always":
-        gate.answer_always(ruling.question)
+    warning = kept(lambda: gate.answer_always(ruling.question)) if answer == "always" else ""
     if answer in {"attachment", "always"}:
         attachment.allowed.add(ruling.question)
-    return Policed(
-        call=call, verdict=Verdict(allowed=True, by="person", reason=f"{answer}: {ruling.reason}"), agreed=True
-    )
+    verdict = Verdict(allowed=True, by="person", reason=f"{answer}: {ruling.reason}", warning=warning)
+    return Policed(call=call, verdict=verdict, agreed=True)
 
 
 def _refused(ruling: Ruling, reason: str, hint: str = "") -> Verdict:
