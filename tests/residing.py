@@ -23,7 +23,7 @@ def resident(*options: str, before: tuple[str, ...] = (), **others: Any) -> Iter
     """
     process = using.start(*before, "serve", *options, **others)
     try:
-        looking.until(lambda: is_up() or process.poll() is not None)
+        assert looking.until(lambda: is_up() or process.poll() is not None)
         assert process.poll() is None, using.finish(process)
         yield process
     finally:

@@ -249,7 +249,7 @@ def test_a_client_that_closes_its_end_has_its_call_cancelled(plugins):
         agent.leaves()
         assert agent.process.returncode == 0
         assert looking.until(lambda: not sleepers())
-        assert last_record()["outcome"] == "cancelled"
+        assert looking.until(lambda: last_record()["outcome"] == "cancelled")
 
 
 def test_ten_agents_share_one_set_of_processes(home):

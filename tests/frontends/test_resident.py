@@ -101,11 +101,11 @@ def test_one_in_the_background_leaves_when_nobody_needs_it():
 
 
 def test_it_stays_while_somebody_is_attached():
-    pid = ok("serve", "--detach", "--linger", "0.3", "--json").json["pid"]
-    client = Client()
-    assert not looking.until(lambda: residing.gone(pid), patience_s=1.5)
-    client.leaves()
-    assert looking.until(lambda: residing.gone(pid))
+    with resident("--linger", "2") as process:
+        client = Client()
+        assert not looking.until(lambda: residing.gone(process.pid), patience_s=3.5)
+        client.leaves()
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_whoever_asks_how_it_does_does_not_keep_it_up():
@@ -145,7 +145,7 @@ def test_a_word_of_a_killed_one_does_not_end_the_one_that_comes_up():
     stale = json.dumps({**address.read(), "pid": process.pid})
     begun = start("serve", "--detach", "--json")
     while begun.poll() is None:
-        making.write(address.word, stale)
+        os.replace(making.write(f"{address.word}.stale", stale), address.word)
     assert finish(begun).code == 0
     pid = residing.status()["pid"]
     assert not looking.until(lambda: residing.gone(pid), patience_s=1)
@@ -488,6 +488,33 @@ def test_what_a_process_has_to_say_behind_the_request_that_it_was_started_for_is
     ok("stop")
 
 
+ALONE = """
+if os.path.exists("runs"):
+    open("twice", "w").close()
+open("runs", "w").close()
+hello()
+tool("alone")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "tool_call":
+        say(frame, "here")
+time.sleep(1)
+os.unlink("runs")
+"""
+
+
+def test_a_plugin_that_is_just_ending_has_ended_before_it_is_started_again(project, zot):
+    folder = zot("alone", ALONE)
+    with resident():
+        for _ in range(3):
+            client = Client(plugins=[folder])
+            assert client.asks("call", name="alone")["result"]["is_error"] is False
+            client.leaves()
+            assert looking.until(lambda: residing.status()["projects"] == [])
+        assert looking.until(lambda: not os.path.exists(f"{folder}/runs"))
+    assert not os.path.exists(f"{folder}/twice")
+
+
 def test_an_answer_counts_for_the_one_who_gave_it(project):
     making.cyclop(os.path.join(project, "plugins"), "hello", **NETWORK)
     ok("approve", "hello", "--yes")
@@ -574,6 +601,26 @@ def test_one_that_does_not_answer_holds_nobody_up(project):
             process.send_signal(signal.SIGCONT)
 
 
+def test_clients_that_go_on_asking_while_it_ends_do_it_no_harm(bench):
+    with resident() as process:
+        asking = [Client() for _ in range(5)]
+        has_ended = threading.Event()
+
+        def asks(client):
+            with contextlib.suppress(OSError):
+                while not has_ended.is_set():
+                    client.says(do="find", id=1, name="bench.act")
+
+        threads = [threading.Thread(target=asks, args=(client,)) for client in asking]
+        for thread in threads:
+            thread.start()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0  # and there is no traceback in what it says
+        has_ended.set()
+        for thread in threads:
+            thread.join()
+
+
 def test_stopping_it_ends_calls_with_an_answer(slow):
     with resident() as process:
         begun = start("call", "slow", "--json")
@@ -632,17 +679,19 @@ def test_requests_that_nobody_understands_harm_only_themselves(bench):
 
 
 def test_many_requests_at_once_are_answered_as_they_end(project):
-    making.workbench(
-        os.path.join(project, "plugins"),
-        "bench",
-        "({ ms }) => new Promise((done) => setTimeout(() => done(String(ms)), ms))",
-    )
+    waits = """({ release }) => new Promise((done) => {
+        globalThis.waiting = [...(globalThis.waiting ?? []), done];
+        if (release !== undefined) { waiting[release]("released"); done("done"); }
+    })"""
+    making.workbench(os.path.join(project, "plugins"), "bench", waits)
     ok("approve", "bench", "--yes", "--always")
     with resident():
         client = Client()
-        for number, ms in ((1, 1000), (2, 300), (3, 0)):
-            client.says(do="call", id=number, name="bench.act", arguments={"ms": ms})
-        assert [client.hears()["id"] for _ in range(3)] == [3, 2, 1]
+        for number, given in ((1, {}), (2, {}), (3, {"release": 1})):
+            client.says(do="call", id=number, name="bench.act", arguments=given)
+        assert {client.hears()["id"], client.hears()["id"]} == {2, 3}
+        client.says(do="call", id=4, name="bench.act", arguments={"release": 0})
+        assert {client.hears()["id"], client.hears()["id"]} == {1, 4}
 
 
 def test_a_client_cannot_have_any_number_of_requests_under_way(slow):

@@ -44,7 +44,7 @@ class NoHost(AnyplugError):
 def serve(session: Session) -> int:
     """Serve one agent until it closes stdin: in the host that is up, or in one of its own."""
     options, address = session.options, Address(find_home(session.options.home).path)
-    if may_attach() and (options.resident or address.is_held()):
+    if may_attach() and (options.resident or address.is_answered()):
         try:
             relay(
                 address.home,

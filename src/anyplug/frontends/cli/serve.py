@@ -9,7 +9,7 @@ from anyplug.errors import AnyplugError, UsageError
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
-from anyplug.frontends.resident.address import CURE, LINGER_S, Address, NotStarted
+from anyplug.frontends.resident.address import CURE, LINGER_S, Address, NotStarted, credentials
 from anyplug.settings import find_home
 
 if TYPE_CHECKING:
@@ -124,12 +124,13 @@ def _detach(session: Session) -> int:
             connection = address.start(linger, _words_for_the_program(session.options), words)
         except NotStarted as error:
             raise NotUp(f"the host did not come up: {error}", error.hint or f"its log is {address.log}") from error
-    connection.close()
-    word = address.read() or {}
+    with connection:
+        peer = credentials(connection)  # whoever listens knows it best; a file may be that of another
+        pid = peer[0] if peer is not None else (address.read() or {}).get("pid")
     if session.options.json:
-        session.print_json({"up": True, "pid": word.get("pid"), "started": is_new})
+        session.print_json({"up": True, "pid": pid, "started": is_new})
     else:
-        print(f"anyplug is up (pid {word.get('pid')})" if is_new else f"a host is up already (pid {word.get('pid')})")
+        print(f"anyplug is up (pid {pid})" if is_new else f"a host is up already (pid {pid})")
     if words:
         session.note(f"`anyplug status` says where; the token is in {find_home(session.options.home).http_token}")
     return 0

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from anyplug import __version__
-from anyplug.errors import AnyplugError, Unavailable
+from anyplug.errors import AnyplugError
 from anyplug.frontends.resident import callers, protocol
 from anyplug.frontends.resident.answers import Answers
 from anyplug.frontends.resident.keeper import Keeper
@@ -66,16 +66,12 @@ class Connection:
         self.pid = 0
         self.hello: protocol.Hello | None = None
         self.attachment = Attachment("cli")
+        self.is_attached = False  # it was let in, and not only to ask how the host does
 
     @property
     def is_control(self) -> bool:
         """Whether it only asks how the host does, or ends it."""
         return self.hello is not None and self.hello.kind == "control"
-
-    @property
-    def is_attached(self) -> bool:
-        """Whether it has said that it wants to use the host."""
-        return self.hello is not None and not self.is_control
 
     async def serve(self) -> None:
         """Serve it until it leaves. What it asked for and did not wait for is cancelled."""
@@ -111,11 +107,12 @@ class Connection:
 
     def leave(self) -> None:
         """End it from our side: what is under way is cancelled, and its last answers still go out."""
+        if isinstance(self._writer.transport, asyncio.ReadTransport):  # as all that can be read from are
+            self._writer.transport.pause_reading()  # what came behind the end would be a fault
         self._reader.feed_eof()
 
     async def _serve_in(self, host: Host | None, hello: protocol.Hello) -> None:
-        if host is None:
-            self._send({"error": protocol.error_shape(Unavailable("the host is going down", "try again"))})
+        if host is None:  # it is going down; who hears nothing tries another
             return
         users = Users(hello.environment)
         if hello.kind == "mcp":
@@ -137,6 +134,7 @@ class Connection:
         raise protocol.BadFrame("a client of this kind cannot ask for that", "")
 
     def _greet(self) -> None:
+        self.is_attached = not self.is_control
         self._send({"attached": self.attachment.id, "version": __version__, "pid": self._keeper.pid})
 
     async def _answer_all(

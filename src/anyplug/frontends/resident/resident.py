@@ -88,6 +88,8 @@ class Resident:
                     with self._listening() as (path, listener):
                         async with self._serving(listener, tasks), self._over_http(web):
                             self._write_word(path)
+                            self._busy_at = time.monotonic()  # nobody could attach before
+                            tasks.start_soon(self._leave_when_alone)
                             yield
 
     @asynccontextmanager
@@ -95,9 +97,12 @@ class Resident:
         """Serve whoever attaches, inside."""
         self.projects = Projects(self.home.path, tasks, self._tell)
         tasks.start_soon(self.projects.close_those_left)
-        tasks.start_soon(self._leave_when_alone)
         tasks.start_soon(_load_mcp_ahead)
-        server = await asyncio.start_unix_server(self._attach, sock=listener, limit=protocol.LONGEST_LINE)
+
+        def attach(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            tasks.start_soon(self._attach, reader, writer)
+
+        server = await asyncio.start_unix_server(attach, sock=listener, limit=protocol.LONGEST_LINE)
         try:
             yield
         finally:
@@ -183,15 +188,18 @@ class Resident:
         try:
             if not self._is_closing:  # else it came too late, and is told so by the end of its connection
                 await connection.serve()
+        except Exception as error:  # noqa: BLE001 - a fault of ours with one client must not end the others
+            self.projects.tell_of(error)
         finally:
             self._attached.discard(connection)
             if connection.is_attached:
                 self._busy_at = time.monotonic()
             writer.close()
-            with anyio.move_on_after(LAST_S) as patience, contextlib.suppress(OSError):
-                await writer.wait_closed()
-            if patience.cancelled_caught:
-                writer.transport.abort()
+            try:
+                with anyio.move_on_after(LAST_S), contextlib.suppress(OSError):
+                    await writer.wait_closed()
+            finally:
+                writer.transport.abort()  # what they have not taken by now
 
     async def _leave_when_alone(self) -> None:
         while self._linger_s is not None:
