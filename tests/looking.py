@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable
 
-PATIENCE_S = 10.0  # what goes away by itself does so long before that
+PATIENCE_S = 30.0  # for what happens in a moment, on a machine that has much else to do
 
 
 def read(path: str) -> bytes:

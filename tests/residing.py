@@ -16,11 +16,14 @@ clients: "list[Client]" = []  # whoever is still there when the test ends is sen
 
 
 @contextlib.contextmanager
-def resident(*options: str, **others: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """Keep one up for the test's home; afterwards it is gone, whatever the test did to it."""
-    process = using.start("serve", *options, **others)
+def resident(*options: str, before: tuple[str, ...] = (), **others: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Keep one up for the test's home; afterwards it is gone, whatever the test did to it.
+
+    `before` are options of the program, which stand before the command.
+    """
+    process = using.start(*before, "serve", *options, **others)
     try:
-        looking.until(lambda: is_up() or process.poll() is not None)
+        assert looking.until(lambda: is_up() or process.poll() is not None)
         assert process.poll() is None, using.finish(process)
         yield process
     finally:
@@ -37,10 +40,7 @@ def address() -> Address:
 
 
 def is_up() -> bool:
-    connection = address().connect()
-    if connection is not None:
-        connection.close()
-    return connection is not None
+    return address().is_answered()
 
 
 def status() -> dict[str, Any]:

@@ -163,6 +163,28 @@ async def test_always_holds_for_the_next_host_too(host, cyclop, root):
         assert not (await h.call("hello")).is_error
 
 
+async def test_always_that_cannot_be_kept_counts_for_now_and_says_so(host, cyclop, root, home):
+    cyclop(**NEEDS_NETWORK)
+    questions = []
+
+    async def ask(question):
+        questions.append(question)
+        return "always"
+
+    async with host(roots=(root,), ask=ask) as h:
+        approve(h, "hello")
+        os.rename(home / "decisions", home / "before")
+        (home / "decisions").mkdir()  # a decision cannot be marked
+        result = await h.call("hello")
+        assert (result.text, result.is_error) == ("done", False)
+        (warning,) = result.metadata["warnings"]
+        assert "always could not be kept, so it counts only for now" in warning
+        assert "check the disk's space" in warning
+        assert not (await h.call("hello")).is_error
+        assert outcomes(h) == ["done", "done"]
+    assert len(questions) == 1
+
+
 async def test_tier_1_never_asks(host, cyclop, root):
     cyclop(permissions=["filesystem:read"])
     async with host(roots=(root,)) as h:

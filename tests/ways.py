@@ -82,12 +82,8 @@ class World:
     def resident(self) -> Iterator[None]:
         """Keep a resident host up, that also listens over HTTP."""
         with residing.resident("--http", "127.0.0.1:0"):
-            looking.until(lambda: bool(self._look_for_url()))
+            self.url = residing.status()["url"]
             yield
-
-    def _look_for_url(self) -> str:
-        self.url = residing.status()["url"] or ""
-        return self.url
 
     @property
     def token(self) -> str:
@@ -122,7 +118,7 @@ class World:
         before = len(self.records())
         new: list[Record] = []
         yield new
-        looking.until(lambda: len(self.records()) >= before + count)
+        assert looking.until(lambda: len(self.records()) >= before + count)
         new += self.records()[before:]
         assert len(new) == count, new
 

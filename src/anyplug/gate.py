@@ -12,7 +12,7 @@ import msgspec
 
 from anyplug import permissions
 from anyplug.approval import Approvals, Standing
-from anyplug.errors import Denied
+from anyplug.errors import Denied, StoreError
 from anyplug.model import Plugin, Verdict
 from anyplug.views import View
 
@@ -103,11 +103,22 @@ async def consent(
         return refusal(error)
     if answer == "no":
         return Verdict(allowed=False, by="person", reason=f"the person refused to run '{name}'")
-    if answer == "always":
-        approvals.always(plugin)
+    warning = kept(lambda: approvals.always(plugin)) if answer == "always" else ""
     if answer in {"attachment", "always"}:
         attachment.allowed.add(plugin.path)
-    return Verdict(allowed=True, by="person", reason=answer)
+    return Verdict(allowed=True, by="person", reason=answer, warning=warning)
+
+
+def kept(keep: Callable[[], None]) -> str:
+    """Keep an answer that is to count for always; give what the person should know if that is not possible.
+
+    They said yes all the same: the call runs, and they are asked again some other time.
+    """
+    try:
+        keep()
+    except StoreError as error:
+        return f"always could not be kept, so it counts only for now: {error.message} ({error.hint})"
+    return ""
 
 
 def refusal(error: Denied) -> Verdict:

@@ -77,6 +77,7 @@ class Host:
         environment: Mapping[str, str] | None = None,
         tell: Callable[[str], None] = lambda _: None,
         learning: "Learning | None" = None,
+        tally: Tally | None = None,
     ) -> None:
         """Say where plugins are.
 
@@ -84,7 +85,8 @@ class Host:
         ones; `ask` is called where a person has to agree; `tell` hears of long work. Plugins that stay up are
         started with the host, or with `eager=False` when they are first needed, except for those that watch
         or guard what happens; `greeting` tells them whose agent they work for, and in which folder. `environment`
-        is the user's, in place of this process's own. `learning` watches one plugin.
+        is the user's, in place of this process's own. `learning` watches one plugin. `tally` counts the calls, for
+        several hosts if they share it.
 
         Raises ConfigError if the settings cannot be read.
         """
@@ -104,7 +106,7 @@ class Host:
         self._audit = Audit(self._catalog.store)
         self._jobs = Jobs(self._catalog.store)
         self._secrecies = Secrecies(self._catalog.secrets)
-        self.tally = Tally()
+        self.tally = tally or Tally()
         self._loading = Loading(self._catalog, lambda: self._live.peers, self._tell_of_snapshot, eager=eager)
 
     async def __aenter__(self) -> Self:
@@ -317,6 +319,7 @@ class Host:
         finally:
             stop_listening()
         self._record(trail, outcome.as_result())
+        notes += [Note(trail.plugin, "warn", warning) for warning in trail.warnings]
         return msgspec.structs.replace(outcome, notes=tuple(notes))
 
     def emit(self, event: str, **fields: Any) -> None:
@@ -476,6 +479,8 @@ class Host:
         """Keep a verdict for the record; raises Denied if it is a no."""
         trail.verdict = "allowed" if verdict.allowed else "denied"
         trail.by, trail.reason = verdict.by, verdict.reason
+        if verdict.warning:
+            trail.warnings.append(verdict.warning)
         if not verdict.allowed:
             raise Denied(verdict.by, verdict.reason, verdict.hint)
 

@@ -1,5 +1,10 @@
-"""Installs, updates and removes plugins: staged, validated, then moved in place; a failure leaves nothing behind."""
+"""Installs, updates and removes plugins: staged, validated, then moved in place; a failure leaves nothing behind.
 
+What is under way has a folder of its own beside the plugins, and holds a lock on it. One that is not locked was left by
+a process that was killed: `tidy` puts back what was moved aside there, and takes the folder away.
+"""
+
+import fcntl
 import os
 import secrets
 import shutil
@@ -21,9 +26,12 @@ from anyplug.sources import Brought, Source
 CALLS_END_S = 30.0  # how long an update waits for calls that are under way
 CALLS_POLL_S = 0.1
 
+STAGING = ".staging-"
+
 # In a staging folder, beside the plugin that has its own name: no plugin's name begins with a dot.
 BEFORE = ".before"
 FAILED = ".failed"
+SWAP = ".swap.json"  # which plugin is replaced
 
 
 class Install(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +41,13 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
     commit: str = ""
     files: tuple[str, ...] = ()
     at: float = 0.0
+
+
+class _Swap(msgspec.Struct, frozen=True):
+    """An update that moves folders: the plugin's own, and when the new version's record says that it was installed."""
+
+    path: str
+    at: float
 
 
 class Installed(msgspec.Struct, frozen=True):
@@ -94,6 +109,7 @@ class Installer:
                 record = _record(before.source, brought, new)
                 self._wait_for_calls(plugin)
                 _carry_over(plugin.path, new.path, set(before.files))
+                _write_swap(staging, _Swap(plugin.path, record.at))
                 aside = os.path.join(staging, BEFORE)
                 os.rename(plugin.path, aside)
             try:
@@ -135,19 +151,62 @@ class Installer:
 
     def origin(self, plugin: Plugin) -> Install | None:
         """Say where a plugin was installed from."""
-        rows = self._store.rows("SELECT record FROM installs WHERE path = ?", plugin.path)
+        return self._origin(plugin.path)
+
+    def _origin(self, path: str) -> Install | None:
+        rows = self._store.rows("SELECT record FROM installs WHERE path = ?", path)
         return msgspec.json.decode(rows[0][0], type=Install) if rows else None
+
+    def tidy(self) -> list[str]:
+        """Take away what killed processes left, and give the paths of plugins whose version before is back in place."""
+        try:
+            names = sorted(os.listdir(self._home.plugins))
+        except OSError:
+            return []
+        left = [os.path.join(self._home.plugins, name) for name in names if name.startswith(STAGING)]
+        return [path for folder in left if (path := self._tidied(folder))]
+
+    def _tidied(self, folder: str) -> str:
+        """Take one staging folder away, unless a process works in it; give the path of what was put back."""
+        lock = _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock is None:
+            return ""
+        try:
+            path = self._put_back(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            return ""  # it stays: it may hold the only copy
+        finally:
+            os.close(lock)
+        return path
+
+    def _put_back(self, folder: str) -> str:
+        """Undo an update that was cut short; give the plugin's path, if there was one."""
+        swap, aside = _read_swap(folder), os.path.join(folder, BEFORE)
+        if swap is None or not os.path.lexists(aside):
+            return ""
+        if os.path.lexists(swap.path):
+            record = self._origin(swap.path)
+            if record is not None and record.at == swap.at:
+                return ""  # it was done, but for what was moved aside
+            os.rename(swap.path, os.path.join(folder, FAILED))
+        os.rename(aside, swap.path)
+        return swap.path
 
     @contextmanager
     def _staging(self) -> Iterator[str]:
         """Give an empty folder on the same file system, which goes away in any case."""
         os.makedirs(self._home.plugins, mode=0o755, exist_ok=True)
-        folder = os.path.join(self._home.plugins, f".staging-{secrets.token_hex(6)}")
-        os.mkdir(folder, 0o700)
+        lock = None
+        while lock is None:  # somebody who tidies up may have been faster than our lock
+            folder = os.path.join(self._home.plugins, f"{STAGING}{secrets.token_hex(6)}")
+            os.mkdir(folder, 0o700)
+            lock = _locked(folder, fcntl.LOCK_EX)
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
 
     def _validated(self, source: Source, staging: str) -> tuple[Brought, Plugin]:
         """Bring the source and read it, in a folder that has the plugin's own name."""
@@ -203,6 +262,35 @@ class Installer:
 
     def _calls_under_way(self, plugin: Plugin) -> bool:
         return any(record.plugin == plugin.name for record in Audit(self._store).under_way())
+
+
+def _locked(folder: str, how: int) -> int | None:
+    """Lock a folder; None if somebody else has it, or if it is gone."""
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, how)
+        if os.path.samestat(os.fstat(lock), os.stat(folder)):
+            return lock
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(lock)
+    return None
+
+
+def _write_swap(staging: str, swap: _Swap) -> None:
+    with open(os.path.join(staging, SWAP), "wb") as file:
+        file.write(msgspec.json.encode(swap))
+
+
+def _read_swap(staging: str) -> _Swap | None:
+    try:
+        with open(os.path.join(staging, SWAP), "rb") as file:
+            return msgspec.json.decode(file.read(), type=_Swap)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 @contextmanager

@@ -2,10 +2,17 @@
 
 import os
 
+OVER = "over"  # in place of the start of a process that has ended, and that nobody has waited for
+
 
 def this_process() -> str:
     """Name this process: its number and when it started."""
-    return f"{os.getpid()}:{_started(os.getpid())}"
+    return of(os.getpid())
+
+
+def of(pid: int) -> str:
+    """Name a process by its number."""
+    return f"{pid}:{_started(pid)}"
 
 
 def is_alive(process: str) -> bool:
@@ -17,7 +24,7 @@ def is_alive(process: str) -> bool:
         return False
     except PermissionError:
         pass
-    return started == _started(int(pid))
+    return started == _started(int(pid)) != OVER
 
 
 def _started(pid: int) -> str:
@@ -27,4 +34,4 @@ def _started(pid: int) -> str:
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return ""
-    return "over" if fields[0] in {b"Z", b"X"} else fields[19].decode()
+    return OVER if fields[0] in {b"Z", b"X"} else fields[19].decode()

@@ -219,3 +219,4 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     reason: str = ""
     hint: str = ""
+    warning: str = ""  # what the person should know although it may run

@@ -7,11 +7,11 @@ import msgspec
 from anyplug import permissions
 from anyplug.approval import Standing
 from anyplug.errors import Denied
-from anyplug.gate import Attachment, Question, refusal
+from anyplug.gate import Attachment, Question, kept, refusal
 from anyplug.model import Call, Result, Text, Verdict
 from anyplug.policy.gate import Facts, PolicyGate, Ruling
 from anyplug.schema import violations
-from anyplug.trail import Trail, failed, warned
+from anyplug.trail import Trail, failed
 
 CONTEXT = "policy_context"  # in a result's metadata
 
@@ -59,8 +59,8 @@ async def after(gate: PolicyGate, call: Call, standing: Standing, trail: Trail, 
         return failed(
             Denied("policy", f"the tool ran, and a policy withholds what it gave: {ruling.reason}", ruling.hint)
         )
-    told = list(dict.fromkeys([*trail.warnings, *ruling.notes]))
-    return warned(with_context(result, [*trail.context, *ruling.context]), told)
+    trail.warnings += [note for note in ruling.notes if note not in trail.warnings]
+    return with_context(result, [*trail.context, *ruling.context])
 
 
 def with_context(result: Result, context: list[str]) -> Result:
@@ -100,13 +100,11 @@ async def _asked(gate: PolicyGate, ruling: Ruling, call: Call, standing: Standin
         return Policed(
             call=call, verdict=Verdict(allowed=False, by="person", reason=f"the person refused: {ruling.reason}")
         )
-    if answer == "always":
-        gate.answer_always(ruling.question)
+    warning = kept(lambda: gate.answer_always(ruling.question)) if answer == "always" else ""
     if answer in {"attachment", "always"}:
         attachment.allowed.add(ruling.question)
-    return Policed(
-        call=call, verdict=Verdict(allowed=True, by="person", reason=f"{answer}: {ruling.reason}"), agreed=True
-    )
+    verdict = Verdict(allowed=True, by="person", reason=f"{answer}: {ruling.reason}", warning=warning)
+    return Policed(call=call, verdict=verdict, agreed=True)
 
 
 def _refused(ruling: Ruling, reason: str, hint: str = "") -> Verdict:

@@ -29,7 +29,7 @@ class _Counted:
 
 
 class Tally:
-    """The calls of one host since it came up."""
+    """The calls of one host, or of several that share it, since it was made."""
 
     def __init__(self) -> None:
         self.calls = 0

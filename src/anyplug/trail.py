@@ -36,8 +36,8 @@ class Trail:
         except (TypeError, ValueError, RecursionError) as error:
             self.no_json = str(error)
         self.notes: list[str] = []  # who rewrote or noted what
+        self.warnings: list[str] = []  # what the person should know of how it went
         self.context: list[str] = []  # what policies want the model to know
-        self.warnings: list[str] = []  # what policies want the person to know
         self.held_by: Receipt | None = None  # what confined what ran
         self.secrecy: Secrecy | None = None  # of the plugin, once it is known that it may run
         self._started = time.perf_counter()
@@ -48,6 +48,8 @@ class Trail:
 
     def complete(self, result: Result) -> Result:
         """Say in the result what was called and how long it took, and hide the plugin's secrets in it."""
+        if self.warnings:
+            result = warned(result, self.warnings)
         return msgspec.structs.replace(
             result if self.secrecy is None else self.secrecy.result(result),
             tool=self.tool,

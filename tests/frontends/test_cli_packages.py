@@ -1,8 +1,11 @@
 """`install`, `update` and `remove`, as a person types them. What they do with folders: tests/test_install.py."""
 
+import contextlib
+import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 
 import pytest
@@ -278,3 +281,65 @@ def test_a_repositorys_own_configuration_is_left_behind_with_a_warning(source):
     done = using.ok("install", source)
     assert "its config.json was left behind" in done.err
     assert using.listed("kit")["state"] == "new"
+
+
+# Killed in the middle of it
+
+
+@pytest.fixture
+def other(tmp_path):
+    """Give the source of another plugin."""
+    return making.cyclop(tmp_path / "source", "other")
+
+
+def killed_at_the_question(source):
+    """Update a plugin that is approved, and kill the process while it asks; give the folder that it leaves."""
+    using.ok("install", source, "--yes", "--always")
+    change(source)
+    with using.Terminal("update", "kit") as terminal:
+        terminal.sees("Approve it?")
+        terminal.signal(signal.SIGKILL)
+        terminal.end()
+    (left,) = (name for name in in_plugins() if name.startswith(".staging-"))
+    return os.path.join(using.home(), "plugins", left)
+
+
+@pytest.mark.parametrize("words", [("update", "kit", "--yes"), ("remove", "kit", "--yes"), ("install", "OTHER")])
+@pytest.mark.parametrize("moment", ["in place", "between"])
+def test_after_an_update_that_was_killed_the_version_before_comes_back(source, other, words, moment):
+    left = killed_at_the_question(source)
+    if moment == "between":
+        os.rename(os.path.join(using.home(), "plugins", "kit"), os.path.join(left, "kit"))
+    done = using.ok(*(other if word == "OTHER" else word for word in words))
+    assert "an update of kit was cut short: the version before is back in its place" in done.err
+    there = {"update": ["kit"], "remove": [], "install": ["kit", "other"]}[words[0]]
+    assert sorted(in_plugins()) == there
+    if there:
+        assert using.ok("call", "kit.act").out == ("two\n" if words[0] == "update" else "one\n")
+
+
+def test_what_a_killed_update_that_was_done_left_is_taken_away(source, other):
+    left = killed_at_the_question(source)
+    using.ok("install", other)
+    using.ok("update", "kit", "--yes")
+    with contextlib.closing(sqlite3.connect(os.path.join(using.home(), "anyplug.db"))) as store:
+        ((path, text),) = store.execute("SELECT path, record FROM installs WHERE path LIKE '%/kit'").fetchall()
+    making.write(f"{left}/.swap.json", json.dumps({"path": path, "at": json.loads(text)["at"]}))
+    making.write(f"{left}/.before/act/manifest.json", "{}")  # half of it is gone already
+    done = using.ok("remove", "other", "--yes")
+    assert "cut short" not in done.err
+    assert in_plugins() == ["kit"]
+    assert using.ok("call", "kit.act").out == "two\n"
+
+
+def test_an_update_that_is_under_way_is_left_alone(source, other):
+    using.ok("install", source, "--yes", "--always")
+    change(source)
+    with using.Terminal("update", "kit") as terminal:
+        terminal.sees("Approve it?")
+        assert "cut short" not in using.ok("install", other).err
+        terminal.types("y")
+        terminal.end()
+        assert terminal.code == 0
+    assert sorted(in_plugins()) == ["kit", "other"]
+    assert using.ok("call", "kit.act").out == "two\n"

@@ -253,6 +253,7 @@ async def test_a_client_that_does_not_read_holds_up_nobody_else_and_is_given_up(
         deaf.stop_reading()
         for number in range(300):
             deaf.send(request(number, "tools/call", {"name": "echo", "arguments": {"text": "x" * 10_000}}))
+        await until(lambda: last(up, 1))
         before = -1
         while before != (before := len(last(up, 1_000))):
             await anyio.sleep(0.3)

@@ -1,22 +1,27 @@
 """The resident host: one for each home, shared by all who attach, and gone without a trace when it goes."""
 
+import contextlib
+import fcntl
 import json
 import os
 import resource
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 
 import pytest
 
 import looking
 import making
 import residing
+from anyplug.frontends.cli.main import SIGNALLED
 from anyplug.frontends.resident.address import PLACES, Address, hello
 from anyplug.frontends.resident.connection import MOST_AT_ONCE
-from extending import heard
+from extending import extension, heard
 from making import python
 from residing import Client, resident
 from using import PATIENCE_S, Terminal, fails, finish, home, last_record, listed, ok, run, start
@@ -56,13 +61,8 @@ def test_it_is_up_until_it_is_stopped():
     assert residing.status() == {"up": False}
     with resident() as process:
         said = residing.status()
-        assert (said["up"], said["pid"], said["calls"], said["errors"], said["attached"]) == (
-            True,
-            process.pid,
-            0,
-            0,
-            1,
-        )
+        assert (said["up"], said["pid"], said["calls"], said["errors"]) == (True, process.pid, 0, 0)
+        assert (said["attached"], said["clients"]) == (0, [])  # whoever asks how it does is not attached
         assert said["home"] == home()
         assert f"pid {process.pid}" in ok("status").out
         assert ok("stop", "--json").json == {"stopped": True}
@@ -101,11 +101,16 @@ def test_one_in_the_background_leaves_when_nobody_needs_it():
 
 
 def test_it_stays_while_somebody_is_attached():
-    pid = ok("serve", "--detach", "--linger", "0.3", "--json").json["pid"]
-    client = Client()
-    assert not looking.until(lambda: residing.gone(pid), patience_s=1.5)
-    client.leaves()
-    assert looking.until(lambda: residing.gone(pid))
+    with resident("--linger", "2") as process:
+        client = Client()
+        assert not looking.until(lambda: residing.gone(process.pid), patience_s=3.5)
+        client.leaves()
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_whoever_asks_how_it_does_does_not_keep_it_up():
+    ok("serve", "--detach", "--linger", "1")
+    assert looking.until(lambda: residing.status() == {"up": False})
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -140,12 +145,61 @@ def test_a_word_of_a_killed_one_does_not_end_the_one_that_comes_up():
     stale = json.dumps({**address.read(), "pid": process.pid})
     begun = start("serve", "--detach", "--json")
     while begun.poll() is None:
-        making.write(address.word, stale)
+        os.replace(making.write(f"{address.word}.stale", stale), address.word)
     assert finish(begun).code == 0
     pid = residing.status()["pid"]
     assert not looking.until(lambda: residing.gone(pid), patience_s=1)
     ok("stop")
     assert looking.until(lambda: residing.gone(pid))
+
+
+@contextlib.contextmanager
+def holding_the_lock(*, patiently=False):
+    """Have the lock of one that comes up or ends, as soon as it is free if `patiently`."""
+    os.makedirs(residing.address().folder, exist_ok=True)
+    with open(residing.address().lock, "w") as lock:
+        taking = threading.Thread(target=fcntl.flock, args=(lock, fcntl.LOCK_EX))
+        taking.start()
+        if not patiently:
+            taking.join()
+        yield
+        taking.join()
+
+
+def test_one_that_is_just_ending_is_waited_for():
+    with holding_the_lock():
+        begun = start("serve")
+        assert not looking.until(lambda: begun.poll() is not None, patience_s=1.5)
+    assert looking.until(residing.is_up)
+    assert residing.status()["pid"] == begun.pid
+    ok("stop")
+    assert finish(begun).code == 0
+
+
+def test_whoever_waits_for_another_to_end_can_be_ended():
+    with holding_the_lock():
+        begun = start("serve")
+        assert looking.until(lambda: _hears(begun.pid, signal.SIGTERM))
+        begun.send_signal(signal.SIGTERM)
+        assert finish(begun).code in {1, SIGNALLED + signal.SIGTERM}
+
+
+def _hears(pid: int, number: signal.Signals) -> bool:
+    lines = looking.read(f"/proc/{pid}/status").splitlines()
+    return any(int(line.split()[1], 16) >> (number - 1) & 1 for line in lines if line.startswith(b"SigCgt:"))
+
+
+def test_stop_is_done_although_the_next_one_comes_up_at_once():
+    with resident() as process, holding_the_lock(patiently=True):
+        assert ok("stop", "--json").json == {"stopped": True}
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_one_that_comes_up_is_waited_for_by_those_who_ask_how_it_does():
+    with holding_the_lock():
+        asking = start("status", "--json")
+        assert not looking.until(lambda: asking.poll() is not None, patience_s=1)
+    assert finish(asking).json == {"up": False}
 
 
 @pytest.mark.parametrize("word", ["", "{", "[]", '{"socket": 7}', '{"socket": "/nowhere"}'])
@@ -173,6 +227,62 @@ def test_where_nothing_can_be_written_it_says_so():
     assert done.code == 1
     assert "File too large" in done.err
     assert "hint: check the disk's space" in done.err
+    done = finish(start("serve", "--detach", preexec_fn=nothing_fits))
+    assert done.code == 1
+    assert f"cannot write to {residing.address().log}: File too large" in done.err
+    assert "hint: check the disk's space" in done.err
+    assert os.listdir(residing.address().folder) == ["lock"]
+
+
+@pytest.mark.parametrize("words", [(), ("--detach",)])
+def test_a_store_that_cannot_be_used_is_said_to_be(project, words):
+    making.cyclop(os.path.join(project, "plugins"))
+    making.write(os.path.join(home(), "anyplug.db"), "this is no database, but a letter to somebody")
+    done = fails(1, "serve", "--http", "127.0.0.1:0", *words)
+    assert "anyplug.db failed: file is not a database" in done.err
+    assert "hint: " in done.err
+    assert residing.status() == {"up": False}
+
+
+# What is served over HTTP
+
+
+def test_once_it_is_up_it_is_up_over_http_too(project):
+    ok("serve", "--detach", "--http", "127.0.0.1:0")
+    assert residing.status()["url"].startswith("http://127.0.0.1:")
+    ok("stop")
+
+
+def test_folders_that_are_named_are_served_over_http(project, zot):
+    folder = zot("mine")
+    making.cyclop(os.path.join(project, "plugins"))
+    named = ("--plugin", os.path.relpath(folder), "--no-discover")
+    served = [{"folder": project, "attached": 1, "plugins": [folder]}]
+    with resident("--http", "127.0.0.1:0", before=named):
+        assert residing.status()["projects"] == served
+    ok(*named, "serve", "--detach", "--http", "127.0.0.1:0")
+    said = residing.status()
+    assert (said["projects"], said["plugins"]) == (served, 1)
+    ok("stop")
+
+
+@pytest.mark.parametrize("words", [(), ("--detach",)])
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        (("--plugin", "."), ()),
+        (("--no-discover",), ()),
+        ((), ("--expose",)),
+        ((), ("--tls-cert", "x")),
+        ((), ("--tls-key", "x")),
+        ((), ("--new-token",)),
+    ],
+)
+def test_what_only_http_could_use_is_not_ignored_without_it(words, before, behind):
+    said = fails(2, *before, "serve", *words, *behind).err
+    assert f"{(before or behind)[0]} says what is served over HTTP" in said
+    assert "give --http HOST:PORT, too" in said
+    assert residing.status() == {"up": False}
 
 
 # The same with it and without it
@@ -332,6 +442,79 @@ def test_a_folder_that_one_names_is_seen_by_no_other(project, zot):
         assert looking.until(lambda: len(heard(folder, "shutdown")) == 1)
 
 
+def test_calls_are_counted_over_all_projects_also_over_those_that_are_closed(tmp_path, monkeypatch, root):
+    folder = making.cyclop(root, "hello")
+    with resident():
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            monkeypatch.chdir(tmp_path / name)
+            client = Client(plugins=[folder])
+            assert client.asks("call", name="hello")["result"]["is_error"] is False
+            client.leaves()
+        assert looking.until(lambda: residing.status()["projects"] == [])
+        said = residing.status()
+        assert (said["calls"], said["errors"]) == (2, 0)
+        assert [(one["tool"], one["calls"]) for one in said["slowest"]] == [("hello", 2)]
+
+
+BROKER = """
+hello("call_tool")
+tool("broker")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "tool_call" and frame["args"]:
+        asked = frame
+        emit("call_tool", id="1", name="bundle.act", args={"text": "x"}, parent_id=frame["id"])
+    elif frame["type"] in {"tool_call", "tool_result"}:
+        say(asked if frame["type"] == "tool_result" else frame, "done")
+"""
+
+
+def test_what_a_process_has_to_say_behind_the_request_that_it_was_started_for_is_in_the_log(project, zot):
+    plugins = os.path.join(project, "plugins")
+    making.stavrobot(plugins, "bundle", tool={"async": True})
+    extension(plugins, "broker", BROKER)
+    for name in ("bundle", "broker"):
+        ok("approve", name, "--yes", "--always")
+    ok("serve", "--detach")
+    starter = Client()
+    assert starter.asks("call", name="broker")["result"]["is_error"] is False
+    with contextlib.closing(sqlite3.connect(os.path.join(home(), "anyplug.db"))) as store, store:
+        store.execute("CREATE TRIGGER full BEFORE UPDATE ON jobs BEGIN SELECT RAISE(ABORT, 'no room'); END")
+    assert Client().asks("call", name="broker", arguments={"n": 1})["result"]["is_error"] is False
+    assert looking.until(lambda: b"is not recorded" in looking.read(residing.address().log))
+    starter.says(do="find", id=2, name="broker")
+    assert starter.hears()["id"] == 2  # and nothing before it
+    ok("stop")
+
+
+ALONE = """
+if os.path.exists("runs"):
+    open("twice", "w").close()
+open("runs", "w").close()
+hello()
+tool("alone")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "tool_call":
+        say(frame, "here")
+time.sleep(1)
+os.unlink("runs")
+"""
+
+
+def test_a_plugin_that_is_just_ending_has_ended_before_it_is_started_again(project, zot):
+    folder = zot("alone", ALONE)
+    with resident():
+        for _ in range(3):
+            client = Client(plugins=[folder])
+            assert client.asks("call", name="alone")["result"]["is_error"] is False
+            client.leaves()
+            assert looking.until(lambda: residing.status()["projects"] == [])
+        assert looking.until(lambda: not os.path.exists(f"{folder}/runs"))
+    assert not os.path.exists(f"{folder}/twice")
+
+
 def test_an_answer_counts_for_the_one_who_gave_it(project):
     making.cyclop(os.path.join(project, "plugins"), "hello", **NETWORK)
     ok("approve", "hello", "--yes")
@@ -393,7 +576,7 @@ def test_when_it_is_killed_everyone_hears_of_it_and_nothing_is_left(slow, bench)
         ok("call", "bench.act")
         begun = [start("call", "slow", "--json") for _ in range(3)]
         assert looking.until(_sleeps)
-        assert looking.until(lambda: residing.status()["attached"] == 4)
+        assert looking.until(lambda: residing.status()["attached"] == 3)
         residing.kill(process)
         for one in begun:
             done = finish(one)
@@ -416,6 +599,26 @@ def test_one_that_does_not_answer_holds_nobody_up(project):
             assert ok("eval", "--harness", "opencode", stdin=json.dumps(event)).json == {"decision": "allow"}
         finally:
             process.send_signal(signal.SIGCONT)
+
+
+def test_clients_that_go_on_asking_while_it_ends_do_it_no_harm(bench):
+    with resident() as process:
+        asking = [Client() for _ in range(5)]
+        has_ended = threading.Event()
+
+        def asks(client):
+            with contextlib.suppress(OSError):
+                while not has_ended.is_set():
+                    client.says(do="find", id=1, name="bench.act")
+
+        threads = [threading.Thread(target=asks, args=(client,)) for client in asking]
+        for thread in threads:
+            thread.start()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0  # and there is no traceback in what it says
+        has_ended.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_stopping_it_ends_calls_with_an_answer(slow):
@@ -476,17 +679,19 @@ def test_requests_that_nobody_understands_harm_only_themselves(bench):
 
 
 def test_many_requests_at_once_are_answered_as_they_end(project):
-    making.workbench(
-        os.path.join(project, "plugins"),
-        "bench",
-        "({ ms }) => new Promise((done) => setTimeout(() => done(String(ms)), ms))",
-    )
+    waits = """({ release }) => new Promise((done) => {
+        globalThis.waiting = [...(globalThis.waiting ?? []), done];
+        if (release !== undefined) { waiting[release]("released"); done("done"); }
+    })"""
+    making.workbench(os.path.join(project, "plugins"), "bench", waits)
     ok("approve", "bench", "--yes", "--always")
     with resident():
         client = Client()
-        for number, ms in ((1, 1000), (2, 300), (3, 0)):
-            client.says(do="call", id=number, name="bench.act", arguments={"ms": ms})
-        assert [client.hears()["id"] for _ in range(3)] == [3, 2, 1]
+        for number, given in ((1, {}), (2, {}), (3, {"release": 1})):
+            client.says(do="call", id=number, name="bench.act", arguments=given)
+        assert {client.hears()["id"], client.hears()["id"]} == {2, 3}
+        client.says(do="call", id=4, name="bench.act", arguments={"release": 0})
+        assert {client.hears()["id"], client.hears()["id"]} == {1, 4}
 
 
 def test_a_client_cannot_have_any_number_of_requests_under_way(slow):

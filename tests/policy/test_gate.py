@@ -179,6 +179,33 @@ async def test_always_lasts_until_the_policies_change(host, cyclop, home):
         assert (await h.call("hello", attachment=Attachment("later"))).is_error
 
 
+async def test_always_that_cannot_be_kept_counts_for_now_and_says_so(host, cyclop, zot, home):
+    ours(decision("ask"))
+    (home / "policy-answers.json").mkdir()  # nothing can be put in its place
+    script = """
+hello()
+command("greet")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "command_invoked":
+        emit("command_response", id=frame["id"], action="display", display="hi")
+"""
+    async with host(cyclop(), zot("greeter", script)) as h:
+        attachment, asked = asking("always", "always")
+        result = await h.call("hello", attachment=attachment)
+        assert (result.text, result.is_error) == ("done", False)
+        (warning,) = result.metadata["warnings"]
+        assert "always could not be kept, so it counts only for now: cannot write to" in warning
+        assert "check the disk's space" in warning
+        assert "warnings" not in (await h.call("hello", attachment=attachment)).metadata
+        outcome = await h.run_command("/greet", attachment=attachment)
+        assert outcome.display == "hi"
+        assert ["always could not be kept" in note.message for note in outcome.notes] == [True]
+        assert [record.outcome for record in records(h)] == ["done"] * 3
+    assert len(asked) == 2
+    assert [name for name in os.listdir(home) if name.startswith("policy-answers")] == ["policy-answers.json"]
+
+
 async def test_where_nobody_can_be_asked_it_is_a_denial_that_says_so(host, cyclop):
     ours(decision("ask", "really?"))
     async with host(cyclop()) as h:

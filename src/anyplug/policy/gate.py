@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from anyplug.errors import StoreError
 from anyplug.policy.paths import HOME_FOLDER, find, may_be_there
 from anyplug.settings import PolicySettings
 
@@ -221,18 +222,25 @@ class PolicyGate:
             return False
 
     def answer_always(self, question: str) -> None:
-        """Keep an answer, as long as neither the policies nor what is asked about change."""
+        """Keep an answer, as long as neither the policies nor what is asked about change. Raises StoreError."""
         path = os.path.join(self._home, ANSWERS_FILE)
         try:
             with open(path, "rb") as file:
                 known = msgspec.json.decode(file.read(), type=list[str])
         except (OSError, msgspec.DecodeError):
             known = []
-        os.makedirs(self._home, mode=0o700, exist_ok=True)
         beside = f"{path}.{os.getpid()}"
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(msgspec.json.encode([*known, question]))
-        os.replace(beside, path)
+        try:
+            os.makedirs(self._home, mode=0o700, exist_ok=True)
+            with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(msgspec.json.encode([*known, question]))
+            os.replace(beside, path)
+        except OSError as error:
+            if os.path.lexists(beside):
+                os.unlink(beside)
+            raise StoreError(
+                f"cannot write to {path}: {error.strerror}", "check the disk's space and the file's permissions"
+            ) from error
 
 
 class _Answer(msgspec.Struct):

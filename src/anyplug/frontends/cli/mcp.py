@@ -44,7 +44,7 @@ class NoHost(AnyplugError):
 def serve(session: Session) -> int:
     """Serve one agent until it closes stdin: in the host that is up, or in one of its own."""
     options, address = session.options, Address(find_home(session.options.home).path)
-    if may_attach() and (options.resident or address.is_held()):
+    if may_attach() and (options.resident or address.is_answered()):
         try:
             relay(
                 address.home,
@@ -58,7 +58,7 @@ def serve(session: Session) -> int:
                 raise NoHost(str(error), "let the agent itself call the tools") from error
             session.note(f"working without the host that is up: {error}")
         except NotStarted as error:
-            raise NoHost(f"no host could be started: {error}", f"its log is {address.log}") from error
+            raise NoHost(f"no host could be started: {error}", error.hint or f"its log is {address.log}") from error
         else:
             return 0
     return _serve_alone(session)

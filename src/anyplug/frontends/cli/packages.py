@@ -43,7 +43,7 @@ COMMANDS = {"install": _install, "update": _update, "remove": _remove}
 
 def install(session: Session) -> int:
     """Install a plugin, then let the person approve it. One whose set-up fails is not installed."""
-    options, installer = session.options, Installer(session.catalog)
+    options, installer = session.options, _installer(session)
     source = Source(location=options.source, ref=options.ref, subdir=options.subdir)
     with _progress(session, f"{'fetching' if source.is_git else 'copying'} {source.shown}"):
         installed = installer.install(source)
@@ -64,12 +64,12 @@ def install(session: Session) -> int:
 
 def update(session: Session) -> int:
     """Update a plugin; if the person refuses the new version or its set-up fails, the one before comes back."""
-    options = session.options
+    options, installer = session.options, _installer(session)
     entry = session.plugin(options.name)
     before = session.catalog.approvals.of(entry.plugin)
     with ExitStack() as stack:
         with _progress(session, f"updating {entry.name}"):
-            installed = stack.enter_context(Installer(session.catalog).update(entry.plugin))
+            installed = stack.enter_context(installer.update(entry.plugin))
         fresh = _entry(session, installed)
         _describe(session, installed, fresh, "updated")
         if before is not None and before.approved and fresh.standing.digest not in {"", before.digest}:
@@ -86,9 +86,8 @@ def update(session: Session) -> int:
 
 def remove(session: Session) -> int:
     """Remove a plugin, after saying what goes."""
-    options = session.options
-    entry = session.plugin(options.name)
-    plugin, installer = entry.plugin, Installer(session.catalog)
+    options, installer = session.options, _installer(session)
+    plugin = session.plugin(options.name).plugin
     if plugin.is_file:
         raise InstallError(
             f"'{plugin.name}' belongs to another program, which keeps it in {plugin.path}",
@@ -117,6 +116,14 @@ def remove(session: Session) -> int:
     else:
         print(f"{plugin.name} is removed")
     return 0
+
+
+def _installer(session: Session) -> Installer:
+    """Give what installs and removes, with everything in its place: a process that was killed may have left it not."""
+    installer = Installer(session.catalog)
+    for path in installer.tidy():
+        session.note(f"an update of {os.path.basename(path)} was cut short: the version before is back in its place")
+    return installer
 
 
 def _secrets(session: Session, plugin: Plugin) -> list[str]:

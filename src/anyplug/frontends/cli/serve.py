@@ -2,14 +2,14 @@
 
 import os
 import time
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from anyplug.errors import AnyplugError
+from anyplug import liveness
+from anyplug.errors import AnyplugError, UsageError
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
-from anyplug.frontends.resident.address import LINGER_S, Address, NotStarted
+from anyplug.frontends.resident.address import CURE, LINGER_S, Address, NotStarted, credentials
 from anyplug.settings import find_home
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anyplug.frontends.resident.web import Web
 
 STOP_S = 30.0  # plugins are given some seconds to end in order
+SETTLE_S = 5.0  # for one that comes up or ends to be up or gone
 LOOK_S = 0.02
 
 
@@ -61,6 +62,7 @@ COMMANDS = {"serve": _serve, "stop": _stop, "status": _status}
 
 def serve(session: Session) -> int:
     """Keep a host up until it is stopped."""
+    _refuse_what_needs_http(session.options)
     if session.options.detach:
         return _detach(session)
     import anyio  # only here: a client of the resident host needs no event loop
@@ -72,18 +74,15 @@ def serve(session: Session) -> int:
     try:
         anyio.run(_stay, session, resident, web)
     except OSError as error:
-        raise NotUp(
-            f"the host cannot listen: {error.strerror}: {error.filename or ''}".rstrip(": "),
-            "check the disk's space and the permissions of your home folder",
-        ) from error
+        raise NotUp(f"the host cannot listen: {error.strerror}: {error.filename or ''}".rstrip(": "), CURE) from error
     return 0
 
 
 async def _stay(session: Session, resident: "Resident", web: "Web | None") -> None:
-    async with resident.up(), resident.over_http(web) if web is not None else nullcontext("") as url:
+    async with resident.up(web):
         session.note(f"anyplug is up (pid {os.getpid()}); `anyplug stop` or Ctrl-C ends it")
-        if url:
-            session.note(f"MCP is at {url}/mcp; the token is in {resident.home.http_token}")
+        if resident.url:
+            session.note(f"MCP is at {resident.url}/mcp; the token is in {resident.home.http_token}")
         await resident.until_stopped()
 
 
@@ -122,18 +121,44 @@ def _detach(session: Session) -> int:
     if connection is None:
         linger = LINGER_S if session.options.linger is None else session.options.linger
         try:
-            connection = address.start(linger, words)
+            connection = address.start(linger, _words_for_the_program(session.options), words)
         except NotStarted as error:
-            raise NotUp(f"the host did not come up: {error}", f"its log is {address.log}") from error
-    connection.close()
-    word = address.read() or {}
+            raise NotUp(f"the host did not come up: {error}", error.hint or f"its log is {address.log}") from error
+    with connection:
+        peer = credentials(connection)  # whoever listens knows it best; a file may be that of another
+        pid = peer[0] if peer is not None else (address.read() or {}).get("pid")
     if session.options.json:
-        session.print_json({"up": True, "pid": word.get("pid"), "started": is_new})
+        session.print_json({"up": True, "pid": pid, "started": is_new})
     else:
-        print(f"anyplug is up (pid {word.get('pid')})" if is_new else f"a host is up already (pid {word.get('pid')})")
+        print(f"anyplug is up (pid {pid})" if is_new else f"a host is up already (pid {pid})")
     if words:
         session.note(f"`anyplug status` says where; the token is in {find_home(session.options.home).http_token}")
     return 0
+
+
+def _refuse_what_needs_http(options: "Namespace") -> None:
+    """See to it that nothing that was asked for is left out in silence; raises UsageError."""
+    if options.http:
+        return
+    given = {
+        "--plugin": options.plugin,
+        "--no-discover": options.no_discover,
+        "--expose": options.expose,
+        "--tls-cert": options.tls_cert,
+        "--tls-key": options.tls_key,
+        "--new-token": options.new_token,
+    }
+    for name in (name for name, value in given.items() if value):
+        hint = "give --http HOST:PORT, too"
+        if name in {"--plugin", "--no-discover"}:
+            hint += f", or {name} to the commands and agents that attach: `anyplug {name} ... call ...`"
+        raise UsageError(f"{name} says what is served over HTTP, and this host is not to serve over it", hint)
+
+
+def _words_for_the_program(options: "Namespace") -> list[str]:
+    """Give the words that say which plugins to use, for another process."""
+    words = [word for path in options.plugin for word in ("--plugin", os.path.abspath(os.path.expanduser(path)))]
+    return [*words, "--no-discover"] if options.no_discover else words
 
 
 def _words_for_http(options: "Namespace") -> list[str]:
@@ -152,9 +177,9 @@ def stop(session: Session) -> int:
     resident = _reach(session, address)
     if resident is not None:
         with resident:
-            resident.stop()
+            host = liveness.of(resident.stop())
         until = time.monotonic() + STOP_S
-        while address.is_held():
+        while address.is_held() and liveness.is_alive(host):  # an agent may have started the next one already
             if time.monotonic() > until:
                 raise NotUp(f"the host is still there after {STOP_S:.0f} s", _how_to_kill(address))
             time.sleep(LOOK_S)
@@ -186,14 +211,16 @@ def status(session: Session) -> int:
 
 def _reach(session: Session, address: Address) -> "Attached | None":
     """Attach to the resident host, to speak about itself; None if none is up. Raises NotUp if it does not answer."""
-    resident = session.attach("control")
-    if resident is None and address.is_held():
-        raise NotUp("a host is up, but it does not answer", _how_to_kill(address))
+    until = time.monotonic() + SETTLE_S
+    while (resident := session.attach("control")) is None and address.is_held():
+        if time.monotonic() > until:
+            raise NotUp("a host is up, but it does not answer", _how_to_kill(address))
+        time.sleep(LOOK_S)
     return resident
 
 
 def _show(said: dict[str, Any]) -> None:
-    clients = [one for one in said["clients"] if one["pid"] != os.getpid()]
+    clients = said["clients"]
     render.fields(
         [
             ("up", f"{render.duration(said['uptime_s'])}, pid {said['pid']}, anyplug {said['version']}"),

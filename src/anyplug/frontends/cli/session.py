@@ -106,11 +106,12 @@ class Session:
     def attach(self, kind: str = "cli", *, yes: bool = False) -> "Attached | None":
         """Attach to the resident host, if one is up that serves us as we would be served without it.
 
-        A client of kind "control" may only ask how it does and stop it.
+        A client of kind "control" may only ask how it does and stop it; that is not to work with it.
         """
         from anyplug.frontends.resident.address import Address, may_attach  # only commands that run plugins need it
 
-        connection = Address(find_home(self.options.home).path).connect() if may_attach() else None
+        is_wanted = may_attach() or kind == "control"
+        connection = Address(find_home(self.options.home).path).connect() if is_wanted else None
         if connection is None:
             return None
         from anyplug.frontends.cli.attached import Attached  # as above

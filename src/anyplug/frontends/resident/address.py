@@ -24,6 +24,7 @@ LINGER_S = 900.0  # how long one that was started in the background stays when n
 LOOK_S = 0.02  # between two looks whether it is up
 SAID_AT_MOST = 2_000  # characters of what one that did not start had to say
 LOG = "resident.log"
+CURE = "check the disk's space and the permissions of your home folder"
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 # Whoever differs in one of these would find other plugins, or other rules, than the resident host does.
@@ -33,7 +34,11 @@ SWITCH = "ANYPLUG_RESIDENT"  # `off`: work without one
 
 
 class NotStarted(Exception):
-    """No resident host could be started; says why."""
+    """No resident host could be started; says why, and what to do if its log does not."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class NotServed(Exception):
@@ -92,14 +97,21 @@ class Address:
             return None
         return connection
 
+    def is_answered(self) -> bool:
+        """Whether a resident host is up, and lets clients in."""
+        connection = self.connect()
+        if connection is not None:
+            connection.close()
+        return connection is not None
+
     def is_held(self) -> bool:
-        """Whether a resident host is up, or coming up."""
+        """Whether a resident host is up, coming up, or ending."""
         try:
             fd = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             return False
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: others who look must not see us
         except OSError:
             return True
         else:
@@ -107,27 +119,24 @@ class Address:
         finally:
             os.close(fd)
 
-    def start(self, linger_s: float = LINGER_S, more: Sequence[str] = ()) -> socket.socket:
+    def start(self, linger_s: float = LINGER_S, options: Sequence[str] = (), more: Sequence[str] = ()) -> socket.socket:
         """Start a resident host in the background, unless one is up, and connect to it. Raises NotStarted.
 
-        `more` are further words for `serve`, which hold for the folder that we are in.
+        `options` are further words for the program, and `more` for `serve`; they hold for the folder that we are in.
         """
+        words = [sys.executable, "-m", "anyplug", *options, "--home", self.home, "serve", "--linger", str(linger_s)]
+        log, begins = self._open_log()
         try:
-            os.makedirs(os.path.dirname(self.log), mode=0o700, exist_ok=True)
-            log = open(self.log, "ab")  # noqa: SIM115 - closed below, and by whoever inherits it
-        except OSError as error:
-            raise NotStarted(f"cannot write to {self.log}: {error.strerror}") from error
-        words = [sys.executable, "-m", "anyplug", "--home", self.home, "serve", "--linger", str(linger_s), *more]
-        with log:
-            begins = log.tell()
             child = subprocess.Popen(
-                words,
+                [*words, *more],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=None if more else "/",
+                cwd=None if options or more else "/",
                 start_new_session=True,
             )
+        finally:
+            os.close(log)
         until = time.monotonic() + START_S
         while time.monotonic() < until:
             if (connection := self.connect()) is not None:
@@ -136,9 +145,31 @@ class Address:
                     child.terminate()  # another one was faster; ours would come up when that one leaves
                 return connection
             if child.poll() is not None and not self.is_held():  # else another one was faster, and comes up
-                raise NotStarted(self._said(begins) or f"it ended with {child.returncode}")
+                if said := self._said(begins):
+                    raise NotStarted(said)
+                raise NotStarted(
+                    f"it ended with {child.returncode} and could not say why", f"`anyplug serve` may; {CURE}"
+                )
             time.sleep(LOOK_S)
         raise NotStarted(f"it is not up after {START_S:.0f} s; see {self.log}")
+
+    def _open_log(self) -> tuple[int, int]:
+        """Open the log, with a first line in it, and give where it goes on from there. Raises NotStarted.
+
+        On a disk that is full we notice it here; whoever we start could not write that it is.
+        """
+        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} starting a host\n"
+        try:
+            os.makedirs(os.path.dirname(self.log), mode=0o700, exist_ok=True)
+            log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(log, line.encode())
+                return log, os.lseek(log, 0, os.SEEK_CUR)
+            except OSError:
+                os.close(log)
+                raise
+        except OSError as error:
+            raise NotStarted(f"cannot write to {self.log}: {error.strerror}", CURE) from error
 
     def _said(self, begins: int) -> str:
         """Give what it wrote to its log before it ended."""

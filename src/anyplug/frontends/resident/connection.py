@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from anyplug import __version__
-from anyplug.errors import AnyplugError, Unavailable
+from anyplug.errors import AnyplugError
 from anyplug.frontends.resident import callers, protocol
 from anyplug.frontends.resident.answers import Answers
 from anyplug.frontends.resident.keeper import Keeper
@@ -26,8 +26,30 @@ HELLO_S = 10.0  # for the first line
 MOST_AT_ONCE = 100  # requests of one client; a command has one, an agent's gate some
 COME_BACK_S = 1  # what a client is told to wait that has too many
 
-#: Who hears of long work that is done for the request under way.
-teller: ContextVar[Callable[[str], None]] = ContextVar("teller")
+
+class Hearer:
+    """Who hears of long work that is done for a request, until the request is over.
+
+    Processes that are started for a request go on behind it, in its context: what they have to say then is not for it.
+    """
+
+    def __init__(self, send: Callable[[Any], None]) -> None:
+        self._send: Callable[[Any], None] | None = send
+
+    def hears(self, text: str) -> bool:
+        """Tell them, if they still want to know; whether they do."""
+        if self._send is None:
+            return False
+        self._send({"note": text})
+        return True
+
+    def leaves(self) -> None:
+        """Hear no more: the request is over."""
+        self._send = None
+
+
+#: Who hears of what is done for the request under way.
+hearing: ContextVar[Hearer] = ContextVar("hearing")
 
 
 class Connection:
@@ -44,6 +66,12 @@ class Connection:
         self.pid = 0
         self.hello: protocol.Hello | None = None
         self.attachment = Attachment("cli")
+        self.is_attached = False  # it was let in, and not only to ask how the host does
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it only asks how the host does, or ends it."""
+        return self.hello is not None and self.hello.kind == "control"
 
     async def serve(self) -> None:
         """Serve it until it leaves. What it asked for and did not wait for is cancelled."""
@@ -79,11 +107,12 @@ class Connection:
 
     def leave(self) -> None:
         """End it from our side: what is under way is cancelled, and its last answers still go out."""
+        if isinstance(self._writer.transport, asyncio.ReadTransport):  # as all that can be read from are
+            self._writer.transport.pause_reading()  # what came behind the end would be a fault
         self._reader.feed_eof()
 
     async def _serve_in(self, host: Host | None, hello: protocol.Hello) -> None:
-        if host is None:
-            self._send({"error": protocol.error_shape(Unavailable("the host is going down", "try again"))})
+        if host is None:  # it is going down; who hears nothing tries another
             return
         users = Users(hello.environment)
         if hello.kind == "mcp":
@@ -105,6 +134,7 @@ class Connection:
         raise protocol.BadFrame("a client of this kind cannot ask for that", "")
 
     def _greet(self) -> None:
+        self.is_attached = not self.is_control
         self._send({"attached": self.attachment.id, "version": __version__, "pid": self._keeper.pid})
 
     async def _answer_all(
@@ -115,7 +145,6 @@ class Connection:
         While it does not take its answers, nothing more is read, so that they cannot pile up.
         """
         self._greet()
-        teller.set(lambda text: self._send({"note": text}))
         async with anyio.create_task_group() as tasks:
             with contextlib.suppress(ConnectionError, ValueError):  # it left, or sent a line without end
                 while line := await self._reader.readline():
@@ -140,10 +169,14 @@ class Connection:
             tasks.cancel_scope.cancel()
 
     async def _see_to(self, number: int, answer: Callable[[Any], Awaitable[Any]], request: Any) -> None:
+        hearer = Hearer(self._send)
+        hearing.set(hearer)
         try:
             given = {"id": number, "result": await answer(request)}
         except AnyplugError as error:
             given = {"id": number, "error": protocol.error_shape(error)}
+        finally:
+            hearer.leaves()
         try:
             self._send(given)
             await self._writer.drain()

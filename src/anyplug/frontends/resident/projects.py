@@ -11,6 +11,7 @@ import anyio.abc
 from anyplug.errors import AnyplugError, Unavailable
 from anyplug.formats.contract import Greeting
 from anyplug.host import Host
+from anyplug.tally import Tally
 
 LINGER_S = 300.0  # a project that nobody is attached to keeps its plugins up for so long
 LOOK_S = 1.0  # between two looks whether somebody left long enough ago
@@ -33,6 +34,7 @@ class Project:
         self.left = time.monotonic()  # when the last one did
         self.is_up = anyio.Event()
         self.closing = anyio.Event()
+        self.over = anyio.Event()  # its processes are gone
         self.host: Host | None = None
         self.failure: AnyplugError | None = None
 
@@ -46,9 +48,11 @@ class Projects:
         self._tasks = tasks
         self._tell = tell
         self._open: dict[Key, Project] = {}
+        self._ending: dict[Key, Project] = {}  # the last one of each that is being closed
         self._kept = 0  # hosts that are up, or on their way up or down
         self._all_closed = anyio.Event()
         self.linger_s = LINGER_S
+        self.tally = Tally()  # of all hosts, also of those that are closed by now
 
     @property
     def hosts(self) -> list[Host]:
@@ -65,7 +69,8 @@ class Projects:
         project = self._open.get(key)
         if project is None:
             project = self._open[key] = Project(key)
-            self._tasks.start_soon(self._keep, project, environment)
+            self._kept += 1
+            self._tasks.start_soon(self._keep, project, environment, self._ending.get(key))
         project.users += 1
         try:
             await project.is_up.wait()
@@ -103,12 +108,17 @@ class Projects:
     def _close(self, project: Project) -> None:
         if self._open.get(project.key) is project:
             del self._open[project.key]
+            self._ending[project.key] = project
         project.closing.set()
 
-    async def _keep(self, project: Project, environment: Mapping[str, str]) -> None:
-        """Hold a host open: it has tasks of its own, so the task that opens it has to close it."""
-        self._kept += 1
+    async def _keep(self, project: Project, environment: Mapping[str, str], before: Project | None) -> None:
+        """Hold a host open: it has tasks of its own, so the task that opens it has to close it.
+
+        `before` is the one in the same place that is just ending: no plugin shall run twice.
+        """
         try:
+            if before is not None:
+                await before.over.wait()
             async with Host(
                 project.key.plugins,
                 roots=None if project.key.discover else [],
@@ -117,6 +127,7 @@ class Projects:
                 environment=environment,
                 eager=False,
                 tell=self._tell,
+                tally=self.tally,
             ) as host:
                 project.host = host
                 project.is_up.set()
@@ -128,16 +139,20 @@ class Projects:
                 f"the host of {project.key.folder} failed: {error!r}",
                 f"see the log in {os.path.join(self._home, 'logs')}",
             )
-            self._tell_of(error)
+            self.tell_of(error)
         finally:
             project.host = None
             self._close(project)
+            if self._ending.get(project.key) is project:
+                del self._ending[project.key]
+            project.over.set()
             project.is_up.set()
             self._kept -= 1
             if not self._kept:
                 self._all_closed.set()
 
-    def _tell_of(self, error: Exception) -> None:
+    def tell_of(self, error: Exception) -> None:
+        """Say all that is known of a fault of ours."""
         import traceback  # only where something failed
 
         self._tell("".join(traceback.format_exception(error)))

@@ -48,23 +48,30 @@ class Relay:
                 connection = self._attach()
             except (NotStarted, NotServed) as error:
                 self._tell_those_who_wait(f"the host that ran the plugins ended, and none could be started: {error}")
-                raise NotStarted(str(error)) from error  # what was read already, nobody else can serve
+                # What was read already, nobody else can serve.
+                raise NotStarted(str(error), getattr(error, "hint", "")) from error
 
     def _attach(self) -> socket.socket:
         """Attach to a host, started if there is none, and say to it how the conversation began."""
-        connection, answer = self._greet()
-        if "attached" not in answer:
-            connection.close()
-            failure = answer.get("error", {})
-            said = f"{failure.get('message', 'the host ended')} ({failure.get('hint', '')})"
-            raise NotServed(failure.get("code", "unavailable"), said)
-        with self._lock:
-            for line in self._beginning:
-                connection.sendall(line)
-            self._swallowed = _word(self._beginning[0]).get("id") if self._beginning else None
-            self._connection = connection
-            self._lock.notify_all()
-        return connection
+        while True:
+            connection, answer = self._greet()
+            if "attached" not in answer:
+                connection.close()
+                failure = answer.get("error", {})
+                said = f"{failure.get('message', 'the host ended')} ({failure.get('hint', '')})"
+                raise NotServed(failure.get("code", "unavailable"), said)
+            with self._lock:
+                try:
+                    connection.sendall(b"".join(self._beginning))
+                except OSError:  # it has ended again, and another one has to be found
+                    connection.close()
+                    continue
+                self._swallowed = _word(self._beginning[0]).get("id") if self._beginning else None
+                self._connection = connection
+                self._lock.notify_all()
+                if self._is_over:  # meanwhile nobody reads any longer
+                    _shut(connection)
+            return connection
 
     def _greet(self) -> tuple[socket.socket, dict[str, Any]]:
         """Find a host that answers: one that is just ending may still let us in, and says nothing then."""

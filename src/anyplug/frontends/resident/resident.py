@@ -9,10 +9,11 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.abc
 import anyio.to_thread
 import msgspec
 
@@ -21,7 +22,7 @@ from anyplug.errors import AnyplugError
 from anyplug.formats.mcp import sdk
 from anyplug.frontends.resident import processes, protocol
 from anyplug.frontends.resident.address import PLACES, PLACES_OF_POLICIES, Address
-from anyplug.frontends.resident.connection import Connection, teller
+from anyplug.frontends.resident.connection import Connection, hearing
 from anyplug.frontends.resident.decisions import Decisions
 from anyplug.frontends.resident.projects import Projects
 from anyplug.gate import Attachment
@@ -40,6 +41,8 @@ SLOWEST = 10  # tools in the status
 LEAVE_S = 5.0  # for clients to hear the last answers
 LEAVE_STEP_S = 0.01
 LAST_S = 60.0  # for a client that left to take what it is owed; people put programs to sleep
+FREE_S = 30.0  # for the one before to end: its plugins are given some seconds to end in order
+FREE_STEP_S = 0.02
 
 
 class AlreadyUp(AnyplugError):
@@ -58,6 +61,7 @@ class Resident:
         self._linger_s = linger_s
         self._stopping = anyio.Event()
         self._attached: set[Connection] = set()
+        self._is_closing = False
         self._busy_at = time.monotonic()  # when somebody was last attached
         self._started = time.time()
         self._decisions = Decisions(home)
@@ -70,28 +74,47 @@ class Resident:
         self._stopping.set()
 
     @asynccontextmanager
-    async def up(self) -> AsyncIterator[None]:
-        """Be up inside. Raises AlreadyUp, and OSError if it cannot listen."""
+    async def up(self, web: "Web | None" = None) -> AsyncIterator[None]:
+        """Be up inside, also over HTTP if that is wanted. Clients find it once all of it is.
+
+        Raises AlreadyUp, OSError if it cannot listen, and AnyplugError if there is no host for HTTP.
+        """
         # Signals first: whoever sees that it is up may end it at once. nohup ignores SIGHUP, and so do we then.
         heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
-        with anyio.open_signal_receiver(*heard) as signals, self._locked(), self._listening() as listener:
-            async with anyio.create_task_group() as tasks:
+        with anyio.open_signal_receiver(*heard) as signals:
+            async with _tasks() as tasks:
                 tasks.start_soon(self._stop_by, signals)
-                self.projects = Projects(self.home.path, tasks, self._tell)
-                tasks.start_soon(self.projects.close_those_left)
-                tasks.start_soon(self._leave_when_alone)
-                tasks.start_soon(_load_mcp_ahead)
-                server = await asyncio.start_unix_server(self._attach, sock=listener, limit=protocol.LONGEST_LINE)
-                try:
-                    yield
-                finally:
-                    with anyio.CancelScope(shield=True):
-                        await self._close(server)
-                    tasks.cancel_scope.cancel()
+                async with self._locked():
+                    with self._listening() as (path, listener):
+                        async with self._serving(listener, tasks), self._over_http(web):
+                            self._write_word(path)
+                            self._busy_at = time.monotonic()  # nobody could attach before
+                            tasks.start_soon(self._leave_when_alone)
+                            yield
 
     @asynccontextmanager
-    async def over_http(self, web: "Web") -> AsyncIterator[str]:
-        """Serve over HTTP, too, inside; gives the address."""
+    async def _serving(self, listener: socket.socket, tasks: anyio.abc.TaskGroup) -> AsyncIterator[None]:
+        """Serve whoever attaches, inside."""
+        self.projects = Projects(self.home.path, tasks, self._tell)
+        tasks.start_soon(self.projects.close_those_left)
+        tasks.start_soon(_load_mcp_ahead)
+
+        def attach(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            tasks.start_soon(self._attach, reader, writer)
+
+        server = await asyncio.start_unix_server(attach, sock=listener, limit=protocol.LONGEST_LINE)
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._close(server)
+
+    def _over_http(self, web: "Web | None") -> AbstractAsyncContextManager[None]:
+        return nullcontext() if web is None else self._serving_http(web)
+
+    @asynccontextmanager
+    async def _serving_http(self, web: "Web") -> AsyncIterator[None]:
+        """Serve over HTTP, too, inside; `url` says where."""
         await anyio.to_thread.run_sync(sdk.load)
         from anyplug.frontends.resident.web import serve  # with the SDK and uvicorn, for those who want it
 
@@ -99,10 +122,9 @@ class Resident:
         try:
             assert project.host is not None
             project.host.warm_up()
-            async with anyio.create_task_group() as tasks:
+            async with _tasks() as tasks:
                 self.url = await tasks.start(serve, web, project.host, self.home)
-                yield self.url
-                tasks.cancel_scope.cancel()
+                yield
         finally:
             self.projects.leave(project)
 
@@ -136,7 +158,8 @@ class Resident:
         """Say how it does."""
         hosts = self.projects.hosts
         children = processes.descendants(self.pid)
-        paces = sorted((pace for host in hosts for pace in host.tally.paces()), key=lambda pace: -pace.median_ms)
+        tally = self.projects.tally
+        clients = [connection for connection in self._attached if connection.is_attached]
         return {
             "up": True,
             "pid": self.pid,
@@ -144,8 +167,8 @@ class Resident:
             "home": self.home.path,
             "url": self.url or None,
             "uptime_s": round(time.time() - self._started, 1),
-            "attached": len(self._attached),
-            "clients": [_client_shape(connection) for connection in self._attached],
+            "attached": len(clients),
+            "clients": [_client_shape(connection) for connection in clients],
             "projects": [
                 {"folder": project.key.folder, "attached": project.users, "plugins": list(project.key.plugins)}
                 for project in self.projects.all
@@ -154,29 +177,35 @@ class Resident:
             "running": sum(len(host.peers.up) for host in hosts),
             "processes": len(children),
             "memory_bytes": sum(map(processes.memory, [self.pid, *children])),
-            "calls": sum(host.tally.calls for host in hosts),
-            "errors": sum(host.tally.errors for host in hosts),
-            "slowest": [msgspec.to_builtins(pace) for pace in paces[:SLOWEST]],
+            "calls": tally.calls,
+            "errors": tally.errors,
+            "slowest": [msgspec.to_builtins(pace) for pace in tally.paces()[:SLOWEST]],
         }
 
     async def _attach(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(self, reader, writer)
         self._attached.add(connection)
         try:
-            await connection.serve()
+            if not self._is_closing:  # else it came too late, and is told so by the end of its connection
+                await connection.serve()
+        except Exception as error:  # noqa: BLE001 - a fault of ours with one client must not end the others
+            self.projects.tell_of(error)
         finally:
             self._attached.discard(connection)
-            self._busy_at = time.monotonic()
+            if connection.is_attached:
+                self._busy_at = time.monotonic()
             writer.close()
-            with anyio.move_on_after(LAST_S) as patience, contextlib.suppress(OSError):
-                await writer.wait_closed()
-            if patience.cancelled_caught:
-                writer.transport.abort()
+            try:
+                with anyio.move_on_after(LAST_S), contextlib.suppress(OSError):
+                    await writer.wait_closed()
+            finally:
+                writer.transport.abort()  # what they have not taken by now
 
     async def _leave_when_alone(self) -> None:
         while self._linger_s is not None:
             await anyio.sleep(min(LOOK_S, self._linger_s))
-            if self._attached or any(host.has_jobs for host in self.projects.hosts):
+            is_needed = any(not connection.is_control for connection in self._attached)
+            if is_needed or any(host.has_jobs for host in self.projects.hosts):
                 self._busy_at = time.monotonic()
             elif time.monotonic() - self._busy_at > self._linger_s:
                 self.stop()
@@ -187,6 +216,7 @@ class Resident:
 
     async def _close(self, server: asyncio.Server) -> None:
         """Let nobody in any more, end what is under way, and close every host."""
+        self._is_closing = True
         server.close()
         for connection in list(self._attached):
             connection.leave()
@@ -196,63 +226,90 @@ class Resident:
         await self.projects.close()
         await anyio.to_thread.run_sync(self._decisions.close)
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def _locked(self) -> AsyncIterator[None]:
+        """Be the only one for this home, inside; one that is just ending is waited for. Raises AlreadyUp."""
         os.makedirs(self._address.folder, mode=0o700, exist_ok=True)
         fd = os.open(self._address.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                word = self._address.read() or {}
-                raise AlreadyUp(
-                    f"a host is up for {self.home.path} (pid {word.get('pid', '?')})",
-                    "`anyplug status` says more; `anyplug stop` ends it",
-                ) from None
+            until = time.monotonic() + FREE_S
+            while not _is_locked(fd):
+                # Whoever has the lock and is not to be reached comes up, ends, or only looks whether it is free.
+                if self._address.is_answered() or self._stopping.is_set() or time.monotonic() > until:
+                    word = self._address.read() or {}
+                    raise AlreadyUp(
+                        f"a host is up for {self.home.path} (pid {word.get('pid', '?')})",
+                        "`anyplug status` says more; `anyplug stop` ends it",
+                    )
+                await anyio.sleep(FREE_STEP_S)
             yield
         finally:
             os.close(fd)
 
     @contextlib.contextmanager
-    def _listening(self) -> Iterator[socket.socket]:
-        """Listen, and say where. Whoever has the lock knows that a socket that lies there is left over."""
+    def _listening(self) -> Iterator[tuple[str, socket.socket]]:
+        """Listen, inside; gives where. Whoever has the lock knows that what lies there is left over."""
         path = self._address.socket_path()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+        self._take_away(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o177)
         try:
-            listener.bind(path)
-        finally:
-            os.umask(before)
-        try:
+            before = os.umask(0o177)
+            try:
+                listener.bind(path)
+            finally:
+                os.umask(before)
             listener.listen(BACKLOG)
-            self._write_word(path)
-            yield listener
+            yield path, listener
         finally:
             listener.close()
-            for left in (path, self._address.word):
-                with contextlib.suppress(OSError):
-                    os.unlink(left)
+            self._take_away(path)
+
+    def _take_away(self, path: str) -> None:
+        for left in (self._address.word, path):
+            with contextlib.suppress(OSError):
+                os.unlink(left)
 
     def _write_word(self, path: str) -> None:
+        """Say where we are: from here on we are found."""
         word = {"pid": self.pid, "socket": path, "version": __version__, "started": self._started}
         written = f"{self._address.word}.{self.pid}"
-        fd = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, msgspec.json.encode(word))
-        finally:
-            os.close(fd)
-        os.replace(written, self._address.word)
+            fd = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with open(fd, "wb") as file:
+                file.write(msgspec.json.encode(word))
+            os.replace(written, self._address.word)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(written)
+            raise
 
     @staticmethod
     def _tell(text: str) -> None:
         """Tell whoever asked for what is done just now; what nobody asked for goes to the log."""
-        heard = teller.get(None)
-        if heard is not None:
-            heard(text)
-        else:
+        hearer = hearing.get(None)
+        if hearer is None or not hearer.hears(text):
             print(text, file=sys.stderr, flush=True)
+
+
+@asynccontextmanager
+async def _tasks() -> AsyncIterator[anyio.abc.TaskGroup]:
+    """Give tasks that are ended with the block."""
+    tasks = await anyio.create_task_group().__aenter__()
+    try:
+        yield tasks
+    finally:
+        tasks.cancel_scope.cancel()
+        # The block's own error is not the tasks': handed to them, it would come back inside a group.
+        await tasks.__aexit__(None, None, None)
+
+
+def _is_locked(fd: int) -> bool:
+    """Lock a file, if nobody else has."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 async def _load_mcp_ahead() -> None:
@@ -275,11 +332,11 @@ class Elsewhere(AnyplugError):
 
 
 def _client_shape(connection: Connection) -> dict[str, Any]:
-    hello = connection.hello
+    assert connection.hello is not None
     return {
         "id": connection.attachment.id,
-        "kind": hello.kind if hello else "",
+        "kind": connection.hello.kind,
         "pid": connection.pid,
-        "folder": hello.cwd if hello else "",
+        "folder": connection.hello.cwd,
         "since": connection.since,
     }
