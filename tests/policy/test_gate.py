@@ -363,7 +363,8 @@ async def test_decisions_that_hide_in_values_are_found_without_an_evaluate_too(h
 def test_a_person_at_a_terminal_sees_who_asks_and_why(root):
     ours(decision("ask", "this sends mail", rule="ASK-MAIL"))
     plugin = making.cyclop(root)
-    with using.Terminal("--plugin", plugin, "call", "hello") as person:
+    with using.Terminal("--plugin", plugin, "call", "hello", "text=to all") as person:
+        person.sees('with: {"text":"to all"}')
         person.sees("this sends mail (asked by policy:ASK-MAIL .cupcake/policies/anyplug/p.rego:8)")
         person.sees("[N]o:")
         person.types("y")
