@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # brings an event loop along, and clients of a host need none
 Answer = Literal["once", "attachment", "always", "no"]
 
 HARMLESS_TIER = 1
+LONGEST_GIVEN = 600  # characters of arguments that a person is shown
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +37,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     asker: str = ""  # the policy that wants it, if it is one
     digest: str = ""  # of the plugin that would run
     chain: tuple[str, ...] = ()  # the tools that led here: while they run, nothing can be asked by ending them
+
+    @property
+    def given(self) -> str:
+        """What the tool would be given, as far as a person is shown it."""
+        text = msgspec.json.encode(self.arguments).decode()
+        return text if len(text) <= LONGEST_GIVEN else f"{text[:LONGEST_GIVEN]}… ({len(text)} characters)"
 
 
 Ask = Callable[[Question], Awaitable[Answer]]

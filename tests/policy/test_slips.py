@@ -157,3 +157,35 @@ def test_explain_names_no_policy_as_asked_where_self_protection_decided():
     assert "ANYPLUG-SELF-PROTECTION" in done
     assert "policies that were asked" not in done
     assert "p.rego: the rule that protects policies decided before any was asked" in done
+
+
+@pytest.mark.parametrize("call", ['regex.match("(?<=a)b", "ab")', 'regex.replace("x", `[`, "") == ""'])
+def test_a_pattern_that_is_none_is_an_error_and_explained(call):
+    (found,) = [row for row in said(decision("deny", when=call)).splitlines() if "bad_pattern" in row]
+    assert "p.rego:8: error: " in found
+    done = using.ok("policy", "explain", '{"tool": "bash"}').out
+    assert "calls that failed, and so have no value:\n  .cupcake/policies/opencode/p.rego:8: " in done
+
+
+def test_a_verb_that_is_an_object_is_named_and_its_finding_has_a_place():
+    assert "p.rego:8: warning: this makes `deny` an object" in said('deny[reason] if { reason := "no" }\n')
+    assert "no_decision" not in using.ok("policy", "validate").out
+    done = using.ok("policy", "explain", '{"tool": "bash"}').out
+    assert "  .cupcake/policies/opencode/p.rego:8: deny P (HIGH)" in done
+
+
+def test_explain_shows_what_policies_print():
+    said(decision("deny", when='print("looked at", input.tool_name, input.nothing)'))
+    done = using.ok("policy", "explain", '{"tool": "bash"}').out
+    assert "printed:\n  looked at Bash <undefined>\n" in done
+    assert using.ok("policy", "explain", '{"tool": "bash"}', "--json").json["printed"] == ["looked at Bash <undefined>"]
+
+
+def test_what_is_no_event_or_no_policy_is_said_with_the_cure_that_helps():
+    project({"p": policy("opencode.p", NO_VERIFY)})
+    event = '{"tool_name": "Bash", "tool_input": {}}'
+    assert "`--harness claude` takes events of Claude Code" in using.fails(2, "policy", "explain", event).err
+    making.write("./candidate.rego", "package")
+    done = using.fails(1, "policy", "replay", "candidate.rego")
+    assert "the candidate cannot be used:\ncandidate.rego:1" in done.err
+    assert "validate" not in done.err

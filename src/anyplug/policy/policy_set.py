@@ -15,7 +15,7 @@ import msgspec
 from anyplug.policy import gathering, routing
 from anyplug.policy.decisions import CONTEXT, EXPLAINED, FAILED_RULE, KEYS, Finding, is_malformed
 from anyplug.policy.decisions import read as read_finding
-from anyplug.policy.reach import Part, is_plain, parts, read_keys, rule_rows
+from anyplug.policy.reach import Part, is_plain, parts, read_keys, rule_rows, verb_of
 from anyplug.policy.rego import EvalError, Fault, Location, Policies, Prepared, RegoErrors
 from anyplug.policy.rego import compile as compile_rego
 from anyplug.policy.rego.parser import parse_module
@@ -63,6 +63,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """How policies came to what they gave."""
+
+    fired: tuple[Location, ...] = ()  # where the bodies that held begin
+    printed: tuple[str, ...] = ()  # by `print`
+    failures: tuple[str, ...] = ()  # of Rego's builtins: what called them is undefined
+
+
 NOTHING: Final = Found()
 
 
@@ -99,6 +107,7 @@ class PolicySet:
         keys = [read_keys(module) for module in modules.values()]
         self._reads = None if None in keys else frozenset[str]().union(*(some for some in keys if some))
         self._origins = _origins(self.policies, modules)
+        self._hidden = _hidden(self.policies, modules)
         ours = [module for file, module in modules.items() if file in policies]
         is_usual = gathering.is_usual(texts, modules, entry, root)
         astray = [module for module in ours if module.package[: len(root)] != root and parts(module)]
@@ -201,18 +210,23 @@ class PolicySet:
             for part in policy.parts:
                 if part.verb == verb and rule in part.rule_ids:
                     return _short(policy.name), policy.file, part.row
-        return "", "", 0
+        return self._hidden.get(f"rule {rule}") or self._hidden.get(f"verb {verb}") or ("", "", 0)
 
-    def fired(self, plan: Plan, document: dict[str, Any]) -> list[Location]:
-        """Say which bodies held: for people who ask, since it compiles everything once more."""
+    def trace(self, plan: Plan, document: dict[str, Any]) -> Trace:
+        """Say how it goes: for people who ask, since it compiles everything once more."""
         refs = [part.ref for part in plan.asked] if plan.prepared is not None else [self._system]
-        found: dict[Location, None] = {}
+        fired: dict[Location, None] = {}
+        printed: list[str] = []
+        failures: dict[str, None] = {}
         for ref in refs:
             try:
-                found.update(dict.fromkeys(self.compiled.explain(ref, document, seconds=SECONDS, steps=STEPS).fired))
+                seen = self.compiled.explain(ref, document, seconds=SECONDS, steps=STEPS)
             except EvalError:
-                continue
-        return list(found)
+                continue  # a finding says it
+            fired.update(dict.fromkeys(seen.fired))
+            printed += seen.printed
+            failures.update(dict.fromkeys(f"{one.where.file}:{one.where.row}: {one.message}" for one in seen.failures))
+        return Trace(fired=tuple(fired), printed=tuple(printed), failures=tuple(failures))
 
     def reads(self, key: str) -> bool:
         """Whether some policy could read a key of the input."""
@@ -271,6 +285,19 @@ def _origins(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str
             if count[part.ref] > 1 and not part.rule_ids:  # which of them it was is not known
                 for rule, row in rule_rows(modules[policy.file]).items():
                     found[part.ref].places.setdefault(rule, (part.file, row))
+    return found
+
+
+def _hidden(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str, tuple[str, str, int]]:
+    """Say where decisions stand that are no members of a verb's set: by their rule's id, else by the verb."""
+    found: dict[str, tuple[str, str, int]] = {}
+    for policy in policies:
+        module = modules[policy.file]
+        for rule, row in rule_rows(module).items():
+            found.setdefault(f"rule {rule}", (_short(policy.name), policy.file, row))
+        for each in module.rules:
+            if verb := verb_of(each):
+                found.setdefault(f"verb {verb}", (_short(policy.name), policy.file, each.at.row))
     return found
 
 

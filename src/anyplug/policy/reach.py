@@ -69,6 +69,12 @@ def parts(module: Module) -> list[Part]:
     return found
 
 
+def verb_of(rule: Rule) -> str:
+    """Give the verb that a rule's name begins with, as that of `deny[reason]` does; empty if it is none."""
+    name = text_of(rule.path[0]) if rule.path and rule.args is None else ""
+    return name if name in VERBS else ""
+
+
 def rule_rows(module: Module) -> dict[str, int]:
     """Say where each rule id of a module first stands, in whichever rule."""
     found: dict[str, int] = {}

@@ -8,8 +8,10 @@ import msgspec
 from anyplug.policy import routing
 from anyplug.policy.decisions import CONTEXT, HIGH, MEDIUM, VERBS
 from anyplug.policy.events import OURS, TOOL_NAMES
-from anyplug.policy.reach import parts, text_of
-from anyplug.policy.rego.syntax import Module, ObjectLiteral, Ref, Rule, Scalar, Term, Unify, Var
+from anyplug.policy.reach import parts, text_of, verb_of
+from anyplug.policy.rego.builtins import regexes
+from anyplug.policy.rego.errors import BuiltinError
+from anyplug.policy.rego.syntax import Call, Module, ObjectLiteral, Ref, Rule, Scalar, Term, Unify, Var
 from anyplug.policy.rego.walk import of_rule
 from anyplug.policy.routing import LISTS, Route
 from anyplug.policy.rulebook import meant
@@ -26,6 +28,9 @@ KEYS: Final = (  # of the input, whichever event it is
     "resolved_file_path", "result", "session_id", "signals", "tier", "tool", "tool_input", "tool_name",
     "tool_response", "tool_use_id", "transcript_path",
 )  # fmt: skip
+PATTERNS: Final = {  # which argument is one
+    "regex.match": 0, "regex.find_n": 0, "regex.find_all_string_submatch_n": 0, "regex.split": 0, "regex.replace": 1,
+}  # fmt: skip
 CLOSE: Final = 0.8  # how alike two names are if one is probably a slip of the other
 
 Say = Callable[[str, int, str, str], "Remark"]
@@ -52,13 +57,18 @@ def find(file: str, module: Module, harness: str) -> Iterator[Remark]:
 
     notes, route = routing.read(module)
     verbs = [rule for rule in module.rules if _name(rule) in VERBS]
+    odd = [(rule, verb) for rule in module.rules if rule not in verbs and (verb := verb_of(rule))]
+    for rule, name in odd:
+        message = f"this makes `{name}` an object, and no set: write `{name} contains decision if …`"
+        yield say("warning", rule.at.row, "not_a_set", message)
     yield from _without_verb(module, say)
-    if not verbs:
+    if not verbs and not odd:
         message = f"it has no rule named after a verb ({', '.join(VERBS)}), and so decides nothing"
         yield say("warning", module.at.row, "no_decision", message)
     if isinstance(route, Route):
         yield from _routing(module, notes, route, harness, say)
     yield from _input(module, route, say)
+    yield from _patterns(module, say)
     for rule in verbs:
         yield from _of_rule(rule, route, say)
 
@@ -108,6 +118,19 @@ def _input(module: Module, route: Any, say: Say) -> Iterator[Remark]:
         if first == "signals" and second and not second.startswith("__builtin_") and second not in required:
             message = f"it reads the signal `{second}`, which runs only for those who have it in required_signals"
             yield say("warning", term.at.row, "signal_not_required", message)
+
+
+def _patterns(module: Module, say: Say) -> Iterator[Remark]:
+    """Find patterns that are none: what they are looked for in has no value, so that no rule with it holds."""
+    for term in (term for rule in module.rules for term in of_rule(rule)):
+        at = PATTERNS.get(".".join(term.name)) if isinstance(term, Call) else None
+        if at is None or not isinstance(term, Call) or len(term.args) <= at or not (pattern := text_of(term.args[at])):
+            continue
+        try:
+            regexes.compiled(pattern)
+        except BuiltinError as error:
+            message = f"`{pattern}` is no pattern of RE2, so this never has a value: {error}"
+            yield say("error", term.at.row, "bad_pattern", message)
 
 
 def _of_rule(rule: Rule, route: Any, say: Say) -> Iterator[Remark]:

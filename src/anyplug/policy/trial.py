@@ -35,6 +35,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     input: dict[str, Any]
     routed: tuple[Routed, ...]
     fired: tuple[str, ...]  # file:line of every body that held
+    printed: tuple[str, ...] = ()  # by `print`
+    failures: tuple[str, ...] = ()  # of Rego's builtins: what called them is undefined
     unanswered: tuple[str, ...] = ()  # signals that would have run
 
 
@@ -68,6 +70,8 @@ class Trial:
         outcome = inquiry.decided(answered)
         routed: list[Routed] = []
         fired: dict[str, None] = {}
+        printed: list[str] = []
+        failures: dict[str, None] = {}
         seen: dict[str, Any] = dict(event.document)
         for policies, _, config in inquiry.sets():
             if inquiry.own is not None:
@@ -82,13 +86,18 @@ class Trial:
             for plan, document in plans:
                 if plan.matched:
                     seen = given = inquiry.input(document, config, answered)
-                    fired.update(dict.fromkeys(f"{at.file}:{at.row}" for at in policies.fired(plan, given)))
+                    trace = policies.trace(plan, given)
+                    fired.update(dict.fromkeys(f"{at.file}:{at.row}" for at in trace.fired))
+                    printed += trace.printed
+                    failures.update(dict.fromkeys(trace.failures))
         known = answered.values if answered is not None else {}
         return Explained(
             outcome=outcome,
             input=seen,
             routed=tuple(routed),
             fired=tuple(fired),
+            printed=tuple(printed),
+            failures=tuple(failures),
             unanswered=tuple(signal.name for _, signal in inquiry.signals if signal.name not in known),
         )
 

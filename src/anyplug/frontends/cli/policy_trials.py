@@ -8,7 +8,7 @@ from typing import Any
 
 from anyplug.errors import FAILED, ConfigError, UsageError
 from anyplug.frontends.cli import render
-from anyplug.frontends.cli.policy_places import Place, unusable
+from anyplug.frontends.cli.policy_places import Place
 from anyplug.frontends.cli.session import Session
 from anyplug.policy import examples, replaying
 from anyplug.policy.events import HARNESSES, BadEvent, parse
@@ -71,9 +71,10 @@ def explain(session: Session) -> int:
     try:
         explained = trial.explain(trial.read(parse(text), place.folder), signals)
     except BadEvent as error:
-        raise UsageError(
-            f"this is no event of {trial.harness}: {error}", "`docs/reference/policies.md` shows what an event has"
-        ) from error
+        hint = "`docs/reference/policies.md` shows what an event has"
+        if trial.harness != "claude" and '"tool_name"' in text:
+            hint = "`--harness claude` takes events of Claude Code, which have a tool_name"
+        raise UsageError(f"this is no event of {trial.harness}: {error}", hint) from error
     outcome, decision = explained.outcome, explained.outcome.decision
     if options.json:
         session.print_json(
@@ -86,6 +87,8 @@ def explain(session: Session) -> int:
                 "findings": decision.findings,
                 "context": decision.context,
                 "fired": explained.fired,
+                "printed": explained.printed,
+                "failures": explained.failures,
                 "policies": explained.routed,
                 "signals_unanswered": explained.unanswered,
                 "input": explained.input,
@@ -105,9 +108,12 @@ def _show(explained: Explained) -> None:
     decision = explained.outcome.decision
     print(f"{decision.verb}" + (f": {render.plain(decision.reason)}" if decision.reason else ""))
     for finding in decision.findings:
-        print(render.plain(f"  {finding.file}:{finding.row}: {finding.verb} {finding.rule_id} ({finding.severity})"))
+        place = f"{finding.file}:{finding.row}: " if finding.file else ""
+        print(render.plain(f"  {place}{finding.verb} {finding.rule_id} ({finding.severity})"))
     for text in decision.context:
         print(render.plain(f"  context: {text}"))
+    _list("printed", explained.printed)
+    _list("calls that failed, and so have no value", explained.failures)
     _list("rules that held", explained.fired)
     _list("policies that were asked", [f"{one.file} ({one.policy})" for one in explained.routed if one.asked])
     _list("policies that were not asked", [f"{one.file}: {one.why}" for one in explained.routed if not one.asked])
@@ -139,7 +145,7 @@ def replay(session: Session) -> int:
         recorded = Recordings(session.catalog.home.path, 0).since(since)
         done = replaying.replay(recorded, candidate, now, lambda root: place.trial(harness, root))
     except RegoErrors as error:
-        raise unusable(error) from error
+        raise ConfigError(f"the candidate cannot be used:\n{error}", "mend it and try again") from error
     if options.json:
         session.print_json(done)
         return 0

@@ -2,12 +2,9 @@
 
 import sys
 
-import msgspec
-
 from anyplug.frontends.cli import render, terminal
 from anyplug.gate import Answer, Question
 
-LONGEST_ARGUMENTS = 500  # characters that are shown of what a tool would be given
 ANSWERS: dict[str, Answer] = {"y": "once", "yes": "once", "r": "attachment", "a": "always"}
 
 
@@ -30,9 +27,7 @@ def _put(question: Question) -> None:
     may_use = render.line(", ".join(question.permissions)) or "nothing"
     terminal.say(f"{question.plugin} wants to run {question.tool}. It may use: {may_use}")
     if question.asker:  # a policy asks about this very call, which it or a guard may have changed
-        given = msgspec.json.encode(question.arguments).decode()
-        shown = given if len(given) <= LONGEST_ARGUMENTS else f"{given[:LONGEST_ARGUMENTS]}… ({len(given)} characters)"
-        terminal.say(f"with: {render.line(shown)}")
+        terminal.say(f"with: {render.line(question.given)}")
     if question.warning:
         terminal.say(f"warning: {question.warning}")
     terminal.put("Allow? [y]es, once; for this [r]un; [a]lways; [N]o:")

@@ -18,7 +18,6 @@ from anyplug.gate import Answer, Ask, Question
 ANSWER_S = 50.0  # clients give a call up after 60 s; this ends before, so that they hear why
 KEPT_S = 600.0  # how long an answer may take where no request waits for it
 MOST_KEPT = 1_000  # questions; the oldest is forgotten, and asked again
-LONGEST_ARGUMENTS = 600  # characters that a person is shown
 FIELD, KEY = "answer", "approval"  # of the form; of the request for input
 Elicit = Callable[[str, dict[str, Any]], Awaitable[tuple[str, Any]]]  # a text and a form; gives action and content
 
@@ -118,10 +117,8 @@ def by_ending(open_question: Callable[[Question], None], kept: Kept | None, answ
 
 def text(question: Question) -> str:
     """Say to the person what would run, with what, and what it may do."""
-    given = msgspec.json.encode(question.arguments).decode()
-    shown = given if len(given) <= LONGEST_ARGUMENTS else f"{given[:LONGEST_ARGUMENTS]}… ({len(given)} characters)"
     may = "; ".join(permissions.describe(permission) for permission in question.permissions) or "nothing special"
-    lines = [f"May plugin '{question.plugin}' run '{question.tool}'?", f"With: {shown}", f"It may: {may}."]
+    lines = [f"May plugin '{question.plugin}' run '{question.tool}'?", f"With: {question.given}", f"It may: {may}."]
     return "\n".join([*lines, f"Warning: {question.warning}"] if question.warning else lines)
 
 

@@ -4,7 +4,7 @@ import ipaddress
 from typing import Any, Final
 
 from anyplug.policy.rego.builtins.registry import ANY, STRING, builtin
-from anyplug.policy.rego.errors import BuiltinError, OperandError
+from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
 from anyplug.policy.rego.values import FALSE, TRUE, Object, Set, boolean, type_name
 
 MAX_ADDRESSES: Final = 1 << 20  # of a network that is written out
@@ -111,7 +111,7 @@ def cidr_expand(context: Any, text: Any) -> Any:
     network = _network(text)
     if network.num_addresses > MAX_ADDRESSES:
         msg = f"a network of more than {MAX_ADDRESSES} addresses"
-        raise BuiltinError(msg)
+        raise NotSupported(msg)
     context.spend(network.num_addresses)
     return Set(str(address) for address in network)
 

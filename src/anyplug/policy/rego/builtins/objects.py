@@ -330,10 +330,10 @@ def _no_constant(name: str) -> Any:
 
 
 def read_json(text: str) -> Any:
-    """Read a JSON document. Raises BuiltinError."""
+    """Read a JSON document. Raises BuiltinError for what is none."""
     if len(text) > MAX_TEXT:
         msg = f"a document of more than {MAX_TEXT} characters"
-        raise BuiltinError(msg)
+        raise NotSupported(msg)
     try:
         return from_json(
             json.loads(text, parse_float=numbers.parse, parse_int=numbers.parse, parse_constant=_no_constant)

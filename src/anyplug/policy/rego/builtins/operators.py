@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from anyplug.policy.rego import numbers, runtime
 from anyplug.policy.rego.builtins.registry import ANY, ARRAY, LIST, NUMBER, SET, builtin, need_integer, wrong
-from anyplug.policy.rego.errors import BuiltinError, OperandError
+from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
 from anyplug.policy.rego.values import FALSE, NULL, TRUE, Object, Set, boolean, compare, ordered, type_name
 
 NUMERIC: Final[frozenset[Any]] = frozenset({int, Decimal})
@@ -166,7 +166,7 @@ def number_range_step(context: Any, first: Any, last: Any, step: Any) -> Any:
 def _range(context: Any, first: int, last: int, step: int) -> tuple[int, ...]:
     if abs(last - first) // step > MAX_RANGE:
         msg = f"a range of more than {MAX_RANGE} numbers"
-        raise BuiltinError(msg)
+        raise NotSupported(msg)
     found = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
     context.spend(len(found))
     return tuple(found)
@@ -206,7 +206,7 @@ def _shift(value: Any, by: Any) -> tuple[int, int]:
         raise OperandError(msg)
     if distance > MAX_SHIFT:
         msg = f"a shift of more than {MAX_SHIFT} bits"
-        raise BuiltinError(msg)
+        raise NotSupported(msg)
     return number, distance
 
 

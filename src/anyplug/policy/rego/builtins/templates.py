@@ -44,7 +44,7 @@ class _Run:
         self.context.spend(1 + len(text) // 8)
         if self.size > MAX_SIZE:
             msg = f"a text of more than {MAX_SIZE} characters"
-            raise BuiltinError(msg)
+            raise NotSupported(msg)
         self.out.append(text)
 
 
@@ -188,7 +188,10 @@ def _range(condition: "_Pipeline", body: list[Part], otherwise: list[Part]) -> P
     def act(run: _Run, dot: Any, scope: Scope) -> None:
         value = condition.value(dot, scope)
         if value.__class__ is int:
-            pairs: Any = [(index, index) for index in range(min(value, MAX_SIZE))]
+            if value > MAX_SIZE:
+                msg = f"a range of more than {MAX_SIZE} numbers"
+                raise NotSupported(msg)
+            pairs: Any = [(index, index) for index in range(value)]
         elif value.__class__ is Object:
             pairs = value.pairs()
         elif value.__class__ in {tuple, Set}:

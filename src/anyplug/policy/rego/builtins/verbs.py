@@ -5,7 +5,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, Final
 
 from anyplug.policy.rego import numbers
-from anyplug.policy.rego.errors import BuiltinError
+from anyplug.policy.rego.errors import NotSupported
 from anyplug.policy.rego.texts import rego_string, rego_text
 
 MAX_WIDTH: Final = 10_000  # of one verb
@@ -52,7 +52,7 @@ def sprintf(form: str, args: tuple[Any, ...]) -> str:  # noqa: C901 - the parts 
             prec = int(precision or 0)
         if (size or 0) > MAX_WIDTH or (prec or 0) > MAX_WIDTH:
             msg = f"width of more than {MAX_WIDTH}"
-            raise BuiltinError(msg)
+            raise NotSupported(msg)
         if not 0 <= used < len(args):
             out.append(f"%!{verb}(BADINDEX)" if reordered else f"%!{verb}(MISSING)")
             continue
