@@ -272,7 +272,7 @@ async def test_drops_of_bytes_win_no_time():
 
 
 async def test_a_slow_body_behind_a_whole_request_is_not_forgotten():
-    async with serving(Inner(), receive_s=0.3) as up, await anyio.connect_tcp("127.0.0.1", up.port) as stream:
+    async with serving(Inner(), receive_s=1) as up, await anyio.connect_tcp("127.0.0.1", up.port) as stream:
         await stream.send(up.request("GET", "/healthz") + up.request("POST", "/mcp", content_length="9"))
         first = await read(stream)
         assert first.status == 200
@@ -282,7 +282,7 @@ async def test_a_slow_body_behind_a_whole_request_is_not_forgotten():
 
 async def test_a_call_may_take_longer_than_a_request_may_take_to_arrive():
     inner = Inner()
-    async with serving(inner, receive_s=0.2) as up, anyio.create_task_group() as group:
+    async with serving(inner, receive_s=1) as up, anyio.create_task_group() as group:
         session = await begin(up)
         statuses = []
 
@@ -291,7 +291,7 @@ async def test_a_call_may_take_longer_than_a_request_may_take_to_arrive():
 
         group.start_soon(slow)
         await inner.begun.wait()
-        await anyio.sleep(0.5)
+        await anyio.sleep(1.5)
         inner.go_on.set()
     assert statuses == [200]
 

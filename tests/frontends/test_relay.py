@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -227,6 +229,37 @@ def test_a_host_that_takes_its_time_to_end_is_followed_by_another(plugins, home,
         assert agent.insists("hello") == "done"
     agent.leaves()
     ok("stop")
+
+
+def test_a_host_that_ends_as_soon_as_it_has_let_us_in_is_followed_by_another(plugins):
+    address = residing.address()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.settimeout(PATIENCE_S)
+        listener.bind(address.socket_path())
+        listener.listen()
+        making.write(address.word, json.dumps({"socket": address.socket_path()}))
+        standing_in = threading.Thread(target=_let_in_and_end, args=(listener,))
+        standing_in.start()
+        agent = Relay()
+        standing_in.join()
+        os.unlink(address.word)
+    assert agent.insists("hello") == "done"
+    agent.leaves()
+    ok("stop")
+
+
+def _let_in_and_end(listener):
+    """Be a host that begins a conversation and ends; then one that ends before it hears anything; several times."""
+    for number in range(5):
+        connection, _ = listener.accept()
+        connection.settimeout(PATIENCE_S)
+        with connection, connection.makefile("rb") as lines:
+            lines.readline()
+            connection.sendall(b'{"attached": "x"}\n')
+            if number == 0:
+                lines.readline()
+                connection.sendall(b'{"jsonrpc": "2.0", "id": "hello", "result": {}}\n')
+                lines.readline()
 
 
 def test_a_client_that_vanishes_has_its_call_cancelled_and_recorded(plugins, era):

@@ -234,6 +234,30 @@ def test_where_nothing_can_be_written_it_says_so():
     assert os.listdir(residing.address().folder) == ["lock"]
 
 
+def test_while_the_disk_is_full_calls_are_refused_and_afterwards_all_is_well(project, zot):
+    making.cyclop(os.path.join(project, "plugins"))
+    extension(os.path.join(project, "plugins"), "stays")
+    for name in ("hello", "stays"):
+        ok("approve", name, "--yes", "--always")
+    with resident() as process:
+        client = Client()
+        for name in ("hello", "stays"):
+            assert client.asks("call", name=name)["result"]["is_error"] is False
+        usual = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, usual[1]))
+        for name in ("hello", "stays", "nothing"):
+            error = client.asks("call", name=name)["result"]["error"]
+            assert error["code"] == "denied"
+            assert "cannot be recorded" in error["message"]
+            assert error["hint"]
+        assert residing.status()["errors"] == 3
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, usual)
+        for name in ("hello", "stays"):
+            assert client.asks("call", name=name)["result"]["is_error"] is False
+    assert ok("audit", "--verify").code == 0
+    assert [record["outcome"] for record in ok("audit", "--json").json].count("done") == 4
+
+
 @pytest.mark.parametrize("words", [(), ("--detach",)])
 def test_a_store_that_cannot_be_used_is_said_to_be(project, words):
     making.cyclop(os.path.join(project, "plugins"))

@@ -209,6 +209,7 @@ class Resident:
                 self._busy_at = time.monotonic()
             elif time.monotonic() - self._busy_at > self._linger_s:
                 self.stop()
+                return
 
     async def _stop_by(self, signals: AsyncIterator[signal.Signals]) -> None:
         async for _ in signals:
@@ -288,7 +289,8 @@ class Resident:
         """Tell whoever asked for what is done just now; what nobody asked for goes to the log."""
         hearer = hearing.get(None)
         if hearer is None or not hearer.hears(text):
-            print(text, file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # a disk that is full must not end what goes on
+                print(text, file=sys.stderr, flush=True)
 
 
 @asynccontextmanager
