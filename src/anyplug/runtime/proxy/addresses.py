@@ -12,6 +12,7 @@ from anyplug.permissions import Destination
 
 LOCALHOST = "localhost"
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # IPv4 addresses, as networks without IPv4 write them
+UNICAST = ipaddress.IPv6Network("2000::/3")  # all that is given out of IPv6
 IPV4_BITS = 0xFFFFFFFF
 
 
@@ -50,5 +51,7 @@ def is_public(text: str) -> bool:
         inner = address.ipv4_mapped or address.sixtofour
         if address in NAT64:
             inner = ipaddress.IPv4Address(int(address) & IPV4_BITS)
-        address = inner or address
+        if inner is None:
+            return address in UNICAST and address.is_global
+        address = inner
     return address.is_global and not address.is_multicast and not address.is_reserved

@@ -118,12 +118,26 @@ class Proxy:
             while True:
                 await self._places.acquire()
                 try:
-                    client, _ = await self._loop.sock_accept(self._listener)
-                except OSError:
+                    client = await self._accept()
+                except OSError:  # no descriptor is left, or whoever connected has gone
                     self._places.release()
                     await asyncio.sleep(BREATH_S)
                     continue
                 connections.create_task(self._attend(client)).add_done_callback(lambda _: self._places.release())
+
+    async def _accept(self) -> socket.socket:
+        """Take the next connection. The loop's own `sock_accept` loses one if it is cancelled in the same turn."""
+        while True:
+            try:
+                return self._listener.accept()[0]
+            except BlockingIOError:
+                pass
+            waiting = asyncio.Event()
+            self._loop.add_reader(self._listener, waiting.set)
+            try:
+                await waiting.wait()
+            finally:
+                self._loop.remove_reader(self._listener)
 
     async def _attend(self, client: socket.socket) -> None:
         """Serve one connection to its end."""
