@@ -272,6 +272,17 @@ def test_a_name_that_cannot_be_looked_up_is_said_to_be(proxy, trouble, status):
     assert answer.startswith(f"HTTP/1.1 {status} a.test cannot be reached: ".encode())
 
 
+@pytest.mark.parametrize("found", [[], ["0.0.0.0"], ["::"]])  # as files write that keep advertisements away
+def test_a_name_that_leads_nowhere_is_said_to(proxy, found):
+    answer = asked(proxy("network:a.test:80", resolve=lambda *_: found), "GET http://a.test/ HTTP/1.1")
+    assert answer.startswith(b"HTTP/1.1 502 a.test cannot be reached: it has no address")
+
+
+def test_an_address_is_granted_however_the_resolver_writes_it(proxy, site):
+    one = proxy(f"network:nas.test:{site}", f"network:127.0.0.1:{site}", resolve=lambda *_: ["::ffff:127.0.0.1"])
+    assert asked(one, f"GET http://nas.test:{site}/ HTTP/1.1").startswith(b"HTTP/1.1 200 ")
+
+
 def test_a_host_that_does_not_answer_is_said_to(proxy):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]

@@ -13,7 +13,7 @@ PROXY = "proxy"  # held by the host itself, for those who were granted hosts
 MEANINGS = {
     "mounts": "a mount namespace of its own: what it shall not see is covered, and /tmp is private",
     "pids": "a pid namespace of its own: it sees and signals nobody else, and nothing outlives the host",
-    "network": "a network namespace of its own, with nothing in it",
+    "network": "a network namespace of its own, with nothing in it but the way to a proxy for granted hosts",
     "read-only": "everything is read-only but its own folders, its /tmp and what was granted",
     "limits": "limits on memory, processes, open files, CPU, file size and disk",
     "capabilities": "no capability, also for root",

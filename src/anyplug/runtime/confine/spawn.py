@@ -186,8 +186,8 @@ class ConfinedSpawn:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the spawner still runs."""
-        return self._process.poll() is None
+        """Whether the spawner still runs, and the proxy if there is one."""
+        return self._process.poll() is None and (self._proxy is None or self._proxy.is_alive)
 
     def send(self, request: dict[str, int]) -> None:
         """Send a request without descriptors; if nobody is there, there is nothing to signal either."""
@@ -247,6 +247,7 @@ class ConfinedSpawn:
         except OSError as error:
             return Word((), {}, f"the spawner cannot be reached: {error.strerror}")
         for fd in doorways:
+            os.set_inheritable(fd, False)
             self._doorway = socket.socket(fileno=fd)
         return msgspec.json.decode(packet, type=Word) if packet else Word((), {}, "the spawner ended at once")
 

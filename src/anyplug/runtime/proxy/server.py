@@ -8,6 +8,7 @@ socket that listens already. Closing it ends every connection.
 
 import asyncio
 import contextlib
+import errno
 import re
 import socket
 import threading
@@ -140,22 +141,27 @@ class Proxy:
                 self._loop.remove_reader(self._listener)
 
     async def _attend(self, client: socket.socket) -> None:
-        """Serve one connection to its end."""
-        async with _opened(client) as program:
-            try:
-                async with asyncio.timeout(self._bounds.head_s):
-                    head = await program[0].readuntil(requests.END)
-                request = requests.read(head)
-                peer = await self._reach(request)
-            except asyncio.LimitOverrunError:
-                await self._refuse(program, Refusal(431, "the head is too large"))
-            except Refusal as refusal:
-                await self._refuse(program, refusal)
-            except (OSError, EOFError):  # it went away, or said nothing in time
-                return
-            else:
-                async with _opened(peer) as far:
-                    await self._converse(request, program, far)
+        """Serve one connection to its end. Raises nothing for what a program or a host does."""
+        with contextlib.suppress(OSError):
+            async with _opened(client) as program:
+                await self._answer(program)
+
+    async def _answer(self, program: Stream) -> None:
+        """Read what a program asks for, and do it, or say why not."""
+        try:
+            async with asyncio.timeout(self._bounds.head_s):
+                head = await program[0].readuntil(requests.END)
+            request = requests.read(head)
+            peer = await self._reach(request)
+        except asyncio.LimitOverrunError:
+            await self._refuse(program, Refusal(431, "the head is too large"))
+        except Refusal as refusal:
+            await self._refuse(program, refusal)
+        except (OSError, EOFError):  # it went away, or said nothing in time
+            return
+        else:
+            async with _opened(peer) as far:
+                await self._converse(request, program, far)
 
     async def _refuse(self, program: Stream, refusal: Refusal) -> None:
         """Say no, and hear the rest of what it sends: else the kernel may take our answer back."""
@@ -178,7 +184,7 @@ class Proxy:
             raise refusal
         try:
             async with asyncio.timeout(self._bounds.connect_s):
-                found = [host] if addresses.is_address(host) else await self._look_up(host, port)
+                found = [host] if addresses.is_address(host) else _spelled(await self._look_up(host, port))
                 usable = addresses.usable(self._granted, host, port, found, is_own)
                 if not usable:
                     refusal = requests.not_public(self._owner, host, port, found)
@@ -226,7 +232,10 @@ class Proxy:
                 with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                     self._loop.call_soon_threadsafe(settle, found)
 
-            threading.Thread(target=work, name="anyplug-proxy-names", daemon=True).start()
+            try:
+                threading.Thread(target=work, name="anyplug-proxy-names", daemon=True).start()
+            except RuntimeError as error:
+                raise OSError(errno.EAGAIN, str(error)) from error
             return await answer
 
     async def _converse(self, request: Request, program: Stream, far: Stream) -> None:
@@ -262,6 +271,14 @@ class Proxy:
         if asked not in self._told and len(self._told) < MOST_SAID:
             self._told.add(asked)
             self._tell(asked)
+
+
+def _spelled(found: list[str]) -> list[str]:
+    """Give the addresses in the one spelling of each; raises OSError if there is none."""
+    spelled = [name for address in found if (name := permissions.host_name(address))]
+    if not spelled:
+        raise OSError(errno.EADDRNOTAVAIL, "it has no address")
+    return spelled
 
 
 def is_own(address: str) -> bool:
