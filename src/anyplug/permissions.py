@@ -34,8 +34,8 @@ REALLY = {
 }
 HOSTS = "`network:api.example.com:443`, `network:192.0.2.1:443` or `network:[2001:db8::1]:443`"
 BY_PROXY = (
-    "is held by a proxy of the host's: programs must use HTTP_PROXY and HTTPS_PROXY, which are set for them. Whatever "
-    "does not, is refused: other connections, UDP, looking names up"
+    "is held by a proxy: programs must use HTTP_PROXY and HTTPS_PROXY, which are set for them. All else is refused: "
+    "other connections, UDP, looking names up"
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -87,7 +87,7 @@ def test_a_person_is_told_how_hosts_are_held():
     making.cyclop("plugins", "hello", permissions=["network:example.org:443"])
     approved = using.ok("approve", "hello", "--yes").err
     assert "network:example.org:443: talk to example.org, port 443, by a proxy" in approved
-    assert "note: network:example.org:443 is held by a proxy of the host's: programs must use HTTP_PROXY" in approved
+    assert "note: network:example.org:443 is held by a proxy: programs must use HTTP_PROXY" in approved
     shown = using.ok("show", "hello").out
     assert "opens     network:example.org:443 is held by a proxy" in shown
     assert "seccomp, proxy\n" in shown
