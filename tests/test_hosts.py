@@ -232,6 +232,17 @@ def test_grants_take_effect_with_the_next_call_and_the_wider_one_counts(home):
         assert "not permitted" in fetched(port)
 
 
+@pytest.mark.parametrize("namespaces", ["true", "false"])
+def test_allowed_unconfined_it_is_held_to_hosts_where_it_can_be(namespaces, home, settings):
+    settings(f"namespaces = {namespaces}\n")
+    making.cyclop(str(home / "plugins"), "fetch", FETCH, permissions=["network:example.org:443"], tools=URL)
+    using.ok("approve", "fetch", "--yes", "--allow-unconfined")
+    with reaching.site() as port:
+        said = using.ok("call", "fetch", f"url=http://127.0.0.1:{port}/", "--yes").out.strip()
+    assert said == ("403" if namespaces == "true" else "hello 127.0.0.1")
+    assert ("hosts" in using.last_record()["held_by"]) is (namespaces == "true")
+
+
 @pytest.mark.anyio
 async def test_each_plugin_has_its_own_proxy_and_they_end_with_the_host(host, root):
     with reaching.site() as one, reaching.site() as other:

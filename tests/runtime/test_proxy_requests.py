@@ -137,6 +137,11 @@ def test_a_refusal_names_the_grant_and_the_command():
     assert shlex.quote("network:[::1]:80") in requests.not_granted("hello", "::1", 80).cure
 
 
+def test_a_refusal_stays_one_response_whatever_it_tells():
+    answer = Refusal(502, "it said:\r\n\r\nHTTP/1.1 200 OK ü").answer()
+    assert answer.startswith(b"HTTP/1.1 502 it said:????HTTP/1.1 200 OK ?\r\nContent-Type: ")
+
+
 # The environment.
 
 

@@ -24,9 +24,8 @@ from anyplug.runtime.confine.watch import LARGEST_MARK
 from anyplug.runtime.guard import Guard
 from anyplug.runtime.program import Finished, Program, Receipt
 
-if TYPE_CHECKING:  # only who learns has one
+if TYPE_CHECKING:  # only who learns has the first, and only who was granted hosts the others
     from anyplug.runtime.confine.record import Recorder
-if TYPE_CHECKING:  # only who was granted hosts has one
     from anyplug.runtime.proxy.server import Asked, Proxy
 
 PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))

@@ -30,6 +30,7 @@ NOT_PASSED_ON = frozenset(
 _START = re.compile(r"([A-Z]{1,32}) ([^\x00-\x20\x7f]+) (HTTP/1\.[01])")
 _TARGET = re.compile(r"(?i:http)://([^/?#]+)([^#]*)(?:#.*)?")
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:@\[\]]+)(?::([0-9]{1,5}))?")
+_NOT_SHOWN = re.compile(r"[^ -~]")  # in the first line of a response
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*)")
 
@@ -60,7 +61,7 @@ class Refusal(Exception):
     def answer(self) -> bytes:
         """Write it as a response; many programs show only its first line."""
         body = f"anyplug: {self}\n" + (f"{self.cure}\n" if self.cure else "")
-        reason = str(self).encode("ascii", "replace").decode()
+        reason = _NOT_SHOWN.sub("?", str(self))
         return (
             f"HTTP/1.1 {self.status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
             f"Content-Length: {len(body.encode())}\r\nConnection: close\r\n\r\n{body}"
