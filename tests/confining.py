@@ -34,7 +34,6 @@ OPENED = {
     ("network",): INTERNET,
     ("network:*:{port}",): {"TCP", "TCP over IPv6", "netlink"},
     ("network:127.0.0.1:{port}",): {"TCP over IPv6", "netlink"},  # sockets that lead nowhere but to the proxy
-    ("network:localhost", "network:unix"): {"TCP over IPv6", "netlink", *NAMED_SOCKETS} - {"an abstract socket"},
     ("network:unix",): NAMED_SOCKETS,
     ("shell:exec",): {*GIT, "run curl"},
     ("shell:exec:git",): GIT,

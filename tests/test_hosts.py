@@ -131,6 +131,23 @@ async def test_the_empty_network_alone_holds_where_landlock_knows_no_ports():
     assert finished.stdout.decode() == "Connection refused\nNetwork is unreachable\n"
 
 
+@pytest.mark.anyio
+async def test_beside_sockets_of_this_machine_those_with_a_path_are_reached_and_no_others():
+    guard = Guard()
+    with escapes.scene() as scene:
+        spawn = ConfinedSpawn(guard, scene.profile("network:localhost", "network:unix"))
+        try:
+            attempts = await escapes.attempt_all(spawn, scene.facts, scene.place.data)
+        finally:
+            spawn.close()
+            guard.close()
+    blocked = {attempt.name: attempt.blocked for attempt in attempts}
+    assert not blocked["a socket with a path"]
+    assert blocked["an abstract socket"]
+    assert blocked["TCP"]
+    assert blocked["UDP"]
+
+
 # Node's own ways
 
 FETCHES = """
