@@ -8,6 +8,8 @@ import socket
 import threading
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import looking
 from anyplug.runtime.proxy import requests
@@ -339,6 +341,29 @@ def test_a_body_that_is_none_ends_its_own_connection(proxy, site, body):
         client.sendall(f"POST http://127.0.0.1:{site}/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + body)
         assert b" 200 " not in everything(client)
     assert asked(one, f"GET http://127.0.0.1:{site}/ HTTP/1.1").startswith(b"HTTP/1.1 200 ")
+
+
+PIECES = st.sampled_from(
+    [b"CONNECT 127.0.0.1:%(port)d HTTP/1.1", b"POST http://127.0.0.1:%(port)d/ HTTP/1.1", b"\r\n", b"\r\n\r\n",
+     b"5\r\n", b"Transfer-Encoding: chunked", b"Content-Length: 5", b"hello",
+     b"0\r\n\r\n", b"\0\xff", b"GET / HTTP/1.1\r\n\r\n"]
+)  # fmt: skip
+
+
+def test_whatever_programs_send_the_proxy_serves_the_next(site):
+    with contextlib.closing(Proxy(socket.create_server(("127.0.0.1", 0)), ("network:127.0.0.1",), owner="x")) as one:
+
+        @settings(max_examples=100, deadline=None)
+        @given(st.lists(PIECES | st.binary(max_size=20).map(lambda data: data.replace(b"%", b"")), max_size=10))
+        def send(pieces):
+            with connected(one) as client, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                client.sendall(b"".join(pieces) % {b"port": site})
+                client.shutdown(socket.SHUT_WR)
+                everything(client)
+            assert one.is_alive
+
+        send()
+        assert asked(one, f"GET http://127.0.0.1:{site}/ HTTP/1.1").startswith(b"HTTP/1.1 200 ")
 
 
 def test_who_says_nothing_is_let_go(proxy):
