@@ -33,6 +33,7 @@ OPENED = {
     ("filesystem:write:{bashrc}",): CHANGES - FILES,
     ("network",): INTERNET,
     ("network:*:{port}",): {"TCP", "TCP over IPv6", "netlink"},
+    ("network:127.0.0.1:{port}",): {"TCP over IPv6", "netlink"},  # sockets that lead nowhere but to the proxy
     ("network:unix",): NAMED_SOCKETS,
     ("shell:exec",): {*GIT, "run curl"},
     ("shell:exec:git",): GIT,

@@ -128,12 +128,12 @@ for line in sys.stdin:
 FACTS = {"facts": {"type": "object", "description": "What there is to get."}}
 
 
-def write(format: str, root: str, probe: str) -> tuple[str, str]:
+def write(format: str, root: str, probe: str, tries: str = TRIES, index: str = IN_NODE) -> tuple[str, str]:
     """Write the plugin that tries; give the name of its tool and the path of its code."""
     folder = os.path.join(root, NAME)
     with open(probe, encoding="utf-8") as file:
         making.write(os.path.join(folder, "probe.py"), file.read())
-    making.write(os.path.join(folder, "tries.py"), TRIES)
+    making.write(os.path.join(folder, "tries.py"), tries)
     if format == "cyclop":
         making.cyclop(root, NAME, ONCE.format(folder=folder, body=ONCE_CYCLOP))
         return NAME, os.path.join(folder, "run")
@@ -149,7 +149,7 @@ def write(format: str, root: str, probe: str) -> tuple[str, str]:
         making.write(os.path.join(folder, "mcp.json"), json.dumps({"mcpServers": servers}))
         return f"mcp.{NAME}.escape", os.path.join(folder, "server.py")
     making.write(os.path.join(folder, "package.json"), '{"type": "commonjs"}')
-    making.write(os.path.join(folder, "index.js"), IN_NODE)
+    making.write(os.path.join(folder, "index.js"), index)
     return "escape.all", os.path.join(folder, "index.js")
 
 

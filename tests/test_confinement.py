@@ -273,7 +273,7 @@ async def test_a_session_that_is_up_has_the_rights_that_it_was_given_last(zot, h
         h.catalog.approvals.regrant(plugin, h.catalog.approvals.of(plugin), ("shell:exec",))
         assert (await h.call("connect", {"port": ports[0]})).text == "Operation not permitted"
         assert h.peers.up[0].session.pid != pid
-        h.catalog.approvals.regrant(plugin, h.catalog.approvals.of(plugin), ("network:example.com:1",))
+        h.catalog.approvals.regrant(plugin, h.catalog.approvals.of(plugin), ("network:a.org:1", "network:*:2"))
         assert (await h.call("connect", {"port": ports[0]})).error.code == "not_enforceable"
 
 
@@ -283,7 +283,8 @@ def _audited():
 
 
 def test_a_grant_that_nothing_can_hold_is_refused_with_the_cure(installed, ports):
-    making.cyclop(installed, "connect", CONNECT, permissions=["network:api.example.com:443"], tools=PORT)
+    beside = ["network:api.example.com:443", "network:*:1"]
+    making.cyclop(installed, "connect", CONNECT, permissions=beside, tools=PORT)
     using.ok("approve", "connect", "--yes")
     done = using.fails(3, "call", "connect", "--yes")
     assert "network:api.example.com:443: the kernel knows ports and no hosts" in done.err
@@ -691,7 +692,7 @@ async def test_a_refused_grant_that_is_taken_back_works_again(host, cyclop, root
         plugin = h.snapshot.plugin("hello").plugin
         await h.approve(plugin, granted=(), always=True)
         assert not (await h.call("hello")).is_error
-        for granted, code in ((("network:example.com:1",), "not_enforceable"), ((), "")):
+        for granted, code in ((("network:a.org:1", "network:*:2"), "not_enforceable"), ((), "")):
             h.catalog.approvals.regrant(plugin, h.catalog.approvals.of(plugin), granted)
             result = await h.call("hello")
             assert (result.error.code if result.error else "") == code

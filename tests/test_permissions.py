@@ -27,6 +27,9 @@ def test_what_means_something_is_accepted(written):
         ("network:*", "names no port", "`network` for every port"),
         ("network:*:*", "is every port", "write `network`"),
         ("network:example.org:*", "is every port", "`network:example.org`"),
+        ("network:https://example.org", "is no port", "from 1 to 65535"),
+        ("network:*.example.org:443", "'*.example.org' in", "there are no patterns"),
+        ("network:::1", "no machine's name or address", "`network:[2001:db8::1]:443`"),
         ("clipboard:x", "'clipboard' has no scope", "write `clipboard`"),
         ("filesystem:read:~ada/notes", "another user's folder", "the whole path"),
         ("env:MY-TOKEN", "no name of an environment variable", "env:NAME"),
@@ -38,10 +41,63 @@ def test_what_means_nothing_is_refused_with_what_was_meant(written, said, cure):
     assert cure in hint
 
 
-def test_only_machines_by_name_cannot_be_held():
+def test_machines_are_told_from_everything_else():
     by_host = ["network:example.org", "network:example.org:443", "network:[::1]:80", "network:10.0.0.1:22"]
     others = ["network", "network:unix", "network:*:443", "network:443", "filesystem:read:/x", "shell:exec:git"]
     assert [name for name in by_host + others if permissions.is_by_host(name)] == by_host
+
+
+@pytest.mark.parametrize(
+    ("written", "host"),
+    [
+        ("example.org", "example.org"),
+        ("Example.ORG.", "example.org"),
+        ("_sip.a-b.example", "_sip.a-b.example"),
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("BÜCHER.example", "xn--bcher-kva.example"),
+        ("192.0.2.1", "192.0.2.1"),
+        ("2001:DB8:0:0::1", "2001:db8::1"),
+        ("::ffff:127.0.0.1", "127.0.0.1"),
+    ],
+)
+def test_a_machine_has_one_spelling(written, host):
+    assert permissions.host_name(written) == host
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", ".", "a..b", "-a.b", "a b", "a/b", "a@b", "*.example.org", "127.1", "0x7f.0.0.1", "0x7f000001", "2130706433",
+     "127.0.0.01", "0.0.0.0", "::", "fe80::1%eth0", "1.2.3.4.5", "a" * 64, "a." * 127 + "ab", "straße.example",
+     "\uff11\uff12\uff17.0.0.1", "a\nb", "a\0"],
+)  # fmt: skip
+def test_what_is_no_machine_has_no_spelling(written):
+    assert permissions.host_name(written) == ""
+
+
+@pytest.mark.parametrize(
+    ("permission", "where"),
+    [
+        ("network:Example.org:443", ("example.org", 443)),
+        ("network:example.org", ("example.org", 0)),
+        ("network:[::1]:80", ("::1", 80)),
+        ("network:[::1]", ("::1", 0)),
+        ("network:*:80", None),
+        ("network:80", None),
+        ("network:unix", None),
+        ("network", None),
+        ("network:a b:80", None),
+        ("network:a:99999", None),
+        ("filesystem:read:example.org", None),
+    ],
+)
+def test_a_permission_names_a_machine_and_a_port(permission, where):
+    assert permissions.destination(permission) == where
+
+
+@pytest.mark.parametrize("host", ["example.org", "192.0.2.1", "2001:db8::1"])
+@pytest.mark.parametrize("port", [0, 443])
+def test_a_permission_for_a_machine_reads_as_it_was_written(host, port):
+    assert permissions.destination(permissions.to(host, port)) == (host, port)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +106,7 @@ def test_only_machines_by_name_cannot_be_held():
         ("network", "talk to other machines"),
         ("network:*:443", "port 443 of any machine"),
         ("network:unix", "programs on this machine"),
-        ("network:example.org:443", "talk to example.org, port 443"),
+        ("network:example.org:443", "talk to example.org, port 443, by a proxy"),
         ("filesystem:read:~/notes", "read files on this machine: ~/notes"),
         ("telepathy", "unknown"),
     ],
@@ -63,4 +119,5 @@ def test_what_a_name_promises_and_no_grant_gives_is_said():
     assert "opens nothing by itself" in permissions.really("clipboard")
     assert "notify-send" in permissions.really("notifications")
     assert "Docker" in permissions.really("network:unix")
+    assert "HTTP_PROXY" in permissions.really("network:example.org:443")
     assert [name for name in ("network", "network:*:443", "filesystem:read", "env:X") if permissions.really(name)] == []

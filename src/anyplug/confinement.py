@@ -8,7 +8,7 @@ import asyncio
 import functools
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import anyio
@@ -76,11 +76,12 @@ class Confinement:
         project: str,
         learning: "Learning | None" = None,
         variables: Mapping[str, str] = os.environ,
+        tell: Callable[[Plugin, str], None] = lambda *_: None,
     ) -> None:
         """Make no room yet.
 
         `direct` starts programs where confinement is switched off. `learning` watches a plugin. `variables` are the
-        user's: programs are looked for on that PATH.
+        user's: programs are looked for on that PATH. `tell` hears which hosts a plugin was refused.
         """
         self._home = home
         self._settings = settings
@@ -89,6 +90,7 @@ class Confinement:
         self._project = project
         self._learning = learning
         self._variables = variables
+        self._tell = tell
         self._rooms: dict[tuple[str, Purpose], Room] = {}  # who was used last comes last
         self._receipts: dict[str, Receipt] = {}  # of the rooms in which plugins ran last
         self._making: dict[tuple[str, Purpose], anyio.Lock] = {}
@@ -160,9 +162,7 @@ class Confinement:
         find = functools.partial(system.program_files, search_path=search_path)
         drawn = profiles.draw(granted, place, found, find, self._limits(plugin))
         if standing.unconfined and any(grant.startswith("network:") for grant in drawn.unheld):
-            # The person said that it may run although nothing holds it to these hosts.
-            wider = profiles.draw((*granted, "network"), place, found, find, self._limits(plugin))
-            drawn = msgspec.structs.replace(wider, unheld=drawn.unheld)
+            drawn = profiles.widened(drawn)
         own = (*format.readable(plugin), *filter(None, map(self._variables.get, CERTIFICATES)))
         scripts = _scripts(plugin) if purpose == "resolve" else ()
         return msgspec.structs.replace(
@@ -199,20 +199,30 @@ class Confinement:
         from anyplug.runtime.confine.enforcement import NotEnforceable as NotHeld
 
         recorder = learning.recorder() if learning else None
-        make = functools.partial(self._spawner, profile, tolerant=standing.unconfined, recorder=recorder)
+        tell = functools.partial(_call_soon, asyncio.get_running_loop(), self._tell, plugin)
+        make = functools.partial(self._spawner, plugin, profile, standing.unconfined, recorder, tell)
         try:
             confined = await anyio.to_thread.run_sync(make)
         except NotHeld as refusal:
             raise NotEnforceable(plugin.name, str(refusal), refusal.cure) from refusal
         return Room(confined, basis, confined)
 
-    def _spawner(self, profile: Profile, *, tolerant: bool, recorder: "Recorder | None") -> "ConfinedSpawn":
+    def _spawner(
+        self,
+        plugin: Plugin,
+        profile: Profile,
+        tolerant: bool,
+        recorder: "Recorder | None",
+        tell: Callable[[str], None],
+    ) -> "ConfinedSpawn":
         # As above.
         from anyplug.runtime.confine.enforcement import LAYERS
         from anyplug.runtime.confine.spawn import ConfinedSpawn
 
         layers = tuple(layer for layer in LAYERS if self._settings.namespaces or layer not in NAMESPACES)
-        return ConfinedSpawn(self._guard, profile, layers=layers, tolerant=tolerant, recorder=recorder)
+        return ConfinedSpawn(
+            self._guard, profile, layers=layers, tolerant=tolerant, recorder=recorder, owner=plugin.name, tell=tell
+        )
 
     def _limits(self, plugin: Plugin) -> profiles.Limits:
         given = self._settings.of(plugin.name).limits
@@ -258,6 +268,14 @@ class Confinement:
         idle = [key for key, room in self._rooms.items() if not room.users and room.confined is not None]
         for key in idle[: max(0, len(idle) - MOST_IDLE)]:
             self._put_away(self._rooms.pop(key))
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, tell: Callable[[Plugin, str], None], plugin: Plugin, text: str) -> None:
+    """Tell in the host's own thread."""
+    try:
+        loop.call_soon_threadsafe(tell, plugin, text)
+    except RuntimeError:  # it has ended, and nobody is there to be told
+        pass
 
 
 @functools.lru_cache(maxsize=8)

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from anyplug import audit, policing
+from anyplug import audit, logs, policing
 from anyplug.approval import Approvals, Standing
 from anyplug.audit import Audit
 from anyplug.catalog import Catalog
@@ -121,6 +121,7 @@ class Host:
             self._greeting.cwd or os.getcwd(),
             self._learning,
             self._users.variables,
+            self._note_refusal,
         )
         self._cwd = self._greeting.cwd or os.getcwd()
         self._policies = PolicyGate(self._catalog.home.path, self._catalog.settings.policy, self._runner)
@@ -542,6 +543,12 @@ class Host:
     async def look_again(self) -> None:
         """Read everything again, now and not when somebody sees that it changed."""
         await self._loading.again()
+
+    def _note_refusal(self, plugin: Plugin, text: str) -> None:
+        """Keep in the plugin's log which host it was refused; names can be made of secrets."""
+        logs.append(
+            self._catalog.home.log(plugin.name), "the proxy refused a host", self._secrecies.of(plugin).text(text)
+        )
 
     def _tell_of_snapshot(self) -> None:
         self._live.notice(SnapshotChanged())

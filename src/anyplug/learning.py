@@ -232,7 +232,9 @@ def _network(events: list[Event]) -> tuple[Need, ...]:
     because: dict[str, list[str]] = {}
     refused: set[str] = set()
     for event in events:
-        permission, reason = {"unix": _local, "internet": _internet}.get(event.family, _no_network)(event)
+        permission, reason = {"unix": _local, "internet": _internet, "host": _host}.get(event.family, _no_network)(
+            event
+        )
         if permission:
             because.setdefault(permission, []).append(reason)
             if event.refused:
@@ -257,6 +259,11 @@ def _local(event: Event) -> tuple[str, str]:
     return ("network:unix", f"{event.kind} {event.address}") if is_there else ("", "")
 
 
+def _host(event: Event) -> tuple[str, str]:
+    where = f"{event.address} port {event.port}"
+    return permissions.to(event.address, event.port), f"connect to {where} through the proxy"
+
+
 def _internet(event: Event) -> tuple[str, str]:
     where = f"{event.address} port {event.port}" if event.port else event.address
     if event.kind == "connect" and event.is_tcp:
@@ -278,6 +285,9 @@ def _covers(grant: str, need: str, around: Around) -> bool:
         return False
     if kind == "shell:exec" == permissions.kind(need):
         return bool(set(around.find(wanted)) & set(around.find(scope)))
+    if (where := permissions.destination(grant)) is not None:
+        needed = permissions.destination(need)
+        return needed is not None and needed.host == where.host and where.port in {0, needed.port}
     reads = permissions.kind(need) == "filesystem:read" and kind.startswith("filesystem:")
     if reads or (kind == permissions.kind(need) == "filesystem:write"):
         return _within(_path(wanted, around), (_path(scope, around),))

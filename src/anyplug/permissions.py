@@ -5,6 +5,7 @@ is not absolute is one in the project, the folder in which the host runs.
 """
 
 import re
+from typing import NamedTuple
 
 KINDS: dict[str, str] = {
     "filesystem:read": "read files on this machine",
@@ -31,7 +32,23 @@ REALLY = {
     "network:unix": "reaches every program that listens on this machine: the session bus, key agents, Docker. "
     "Through some of these it can do whatever you can",
 }
+HOSTS = "`network:api.example.com:443`, `network:192.0.2.1:443` or `network:[2001:db8::1]:443`"
+BY_PROXY = (
+    "is held by a proxy: programs must use HTTP_PROXY and HTTPS_PROXY, which are set for them. All else is refused: "
+    "other connections, UDP, looking names up"
+)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # as the last part of a name: programs then read all of it as an address
+
+
+class Destination(NamedTuple):
+    """A machine that may be talked to."""
+
+    host: str  # in its one spelling
+    port: int  # 0 for every port
 
 
 def kind(permission: str) -> str:
@@ -76,11 +93,13 @@ def describe(permission: str) -> str:
     host, port = _address(scope)
     if host in {"", "*"}:
         return f"talk to port {port} of any machine, over TCP; names are not looked up"
-    return f"talk to {host}" + (f", port {port}" if port else "")
+    return f"talk to {host}" + (f", port {port}" if port else "") + ", by a proxy"
 
 
 def really(permission: str) -> str:
     """Say what a permission opens, where that is another than its name makes one think; else empty."""
+    if is_by_host(permission):
+        return BY_PROXY
     return REALLY.get(permission) or REALLY.get(kind(permission) if not scope_of(permission) else "", "")
 
 
@@ -93,6 +112,34 @@ def is_by_host(permission: str) -> bool:
     """Whether it names machines, which no kernel can hold a program to."""
     scope = scope_of(permission)
     return kind(permission) == "network" and scope not in {"", LOCAL} and _address(scope)[0] not in {"", "*"}
+
+
+def destination(permission: str) -> Destination | None:
+    """Give the machine that a permission names; None if it names none, or in a way that means nothing."""
+    if not is_by_host(permission) or fault(permission)[0]:
+        return None
+    host, port = _address(scope_of(permission))
+    return Destination(host_name(host), int(port or 0))
+
+
+def to(host: str, port: int) -> str:
+    """Give the permission to talk to a machine."""
+    return f"network:{written(host, port)}"
+
+
+def written(host: str, port: int) -> str:
+    """Write a machine and its port as addresses are written; without the port if that is 0."""
+    return (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
+
+
+def host_name(text: str) -> str:
+    """Give the one spelling of a machine's name or address; empty if it is neither."""
+    if ":" in text or text.replace(".", "").isdigit():
+        return _ip_address(text)
+    name = text.removesuffix(".").lower()
+    if not name.isascii():
+        name = _in_ascii(name)
+    return name if _NAME.fullmatch(name) and not _NUMBER.fullmatch(name.rpartition(".")[2]) else ""
 
 
 def fault(permission: str) -> tuple[str, str]:
@@ -123,6 +170,11 @@ def _fault_of_address(permission: str, scope: str) -> tuple[str, str]:
         return f"'{permission}' is every port", f"write `network`{'' if host in {'', '*'} else f' or `network:{host}`'}"
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) <= LARGEST_PORT):
         return f"'{port}' in '{permission}' is no port", f"a port is a number from 1 to {LARGEST_PORT}"
+    if host not in {"", "*"} and not host_name(host):
+        return (
+            f"'{host}' in '{permission}' is no machine's name or address",
+            f"write {HOSTS}; letters beyond ASCII as `xn--…`; there are no patterns",
+        )
     return "", ""
 
 
@@ -133,3 +185,23 @@ def _address(scope: str) -> tuple[str, str]:
         return host, port.removeprefix(":")
     host, colon, port = scope.rpartition(":")
     return (host, port) if colon or scope.isdigit() else (scope, "")
+
+
+def _ip_address(text: str) -> str:
+    import ipaddress  # 5 ms, and few permissions have one
+
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    address = getattr(address, "ipv4_mapped", None) or address
+    return "" if address.is_unspecified or "%" in text else str(address)
+
+
+def _in_ascii(name: str) -> str:
+    """Write a name as resolvers know it; empty where two standards differ about which name that is."""
+    try:
+        encoded = name.encode("idna")
+        return encoded.decode("ascii") if encoded.decode("idna") == name else ""
+    except UnicodeError:
+        return ""

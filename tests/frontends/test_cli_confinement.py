@@ -34,7 +34,7 @@ def test_show_says_what_a_grant_really_opens():
 
 
 def test_show_says_that_it_does_not_run_here_and_what_would_help():
-    making.cyclop("plugins", "hello", permissions=["network:example.org:443"])
+    making.cyclop("plugins", "hello", permissions=["network:example.org:443", "network:*:80"])
     using.ok("approve", "hello", "--yes")
     shown = using.ok("show", "hello", "--json").json["confinement"]
     assert shown["state"] == "refused"
@@ -73,7 +73,7 @@ def test_a_broken_plugin_is_held_by_nothing_because_it_does_not_run():
 
 
 def test_a_person_is_warned_of_what_cannot_be_held_before_they_approve_it():
-    making.cyclop("plugins", "hello", permissions=["network:example.org:443", "notifications"])
+    making.cyclop("plugins", "hello", permissions=["network:example.org:443", "network:*:80", "notifications"])
     seen = using.at_terminal("approve", "hello", answers=[("Approve it?", "n")]).seen
     before = seen[: seen.index("Approve it?")]
     assert "network:example.org:443: talk to example.org, port 443" in before
@@ -83,6 +83,31 @@ def test_a_person_is_warned_of_what_cannot_be_held_before_they_approve_it():
     assert "warning: so it will not run; --allow-unconfined lets it" in before
 
 
+def test_a_person_is_told_how_hosts_are_held():
+    making.cyclop("plugins", "hello", permissions=["network:example.org:443"])
+    approved = using.ok("approve", "hello", "--yes").err
+    assert "network:example.org:443: talk to example.org, port 443, by a proxy" in approved
+    assert "note: network:example.org:443 is held by a proxy: programs must use HTTP_PROXY" in approved
+    shown = using.ok("show", "hello").out
+    assert "opens     network:example.org:443 is held by a proxy" in shown
+    assert "seccomp, proxy\n" in shown
+    assert using.ok("show", "hello", "--json").json["confinement"]["state"] == "confined"
+
+
+def test_without_namespaces_hosts_are_not_held_and_show_and_doctor_say_so(settings):
+    settings("namespaces = false\n")
+    making.cyclop("plugins", "hello", permissions=["network:example.org:443"])
+    using.ok("approve", "hello", "--yes")
+    shown = using.ok("show", "hello").out
+    assert "it does not run here" in shown
+    assert "nothing holds network:example.org:443: the proxy that would needs a network namespace" in shown
+    assert "hello does not run, because its permissions cannot be enforced" in using.run("doctor").out
+    assert "needs a network namespace" in using.fails(3, "call", "hello", "--yes").err
+    using.ok("approve", "hello", "--yes", "--allow-unconfined")
+    using.ok("call", "hello", "--yes")
+    assert "only in part" in using.ok("show", "hello").out
+
+
 def test_a_grant_says_what_it_means_where_its_words_do_not():
     making.cyclop("plugins", "hello")
     using.ok("approve", "hello", "--yes")
@@ -90,7 +115,7 @@ def test_a_grant_says_what_it_means_where_its_words_do_not():
     assert "filesystem:read:notes is a path in the folder in which anyplug runs: now " in said
     assert "there is no program 'no-such-program' on your PATH" in said
     assert "note: network:unix reaches every program" in said
-    assert "network:example.org:80 cannot be enforced" in using.ok("grant", "hello", "network:example.org:80").err
+    assert "network:example.org:80 is held by a proxy" in using.ok("grant", "hello", "network:example.org:80").err
     assert using.ok("grant", "hello", "filesystem:read:~/notes", "network").err == ""
 
 

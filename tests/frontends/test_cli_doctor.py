@@ -67,7 +67,7 @@ def test_without_namespaces_it_says_what_stays_open_and_how_to_get_them_back(set
 
 
 def test_a_plugin_that_cannot_be_held_is_named_with_the_cure():
-    making.cyclop("plugins", "far", permissions=["network:example.org:443"])
+    making.cyclop("plugins", "far", permissions=["network:example.org:443", "network:*:80"])
     using.ok("approve", "far", "--yes")
     done = using.run("doctor")
     assert done.code == 1

@@ -233,7 +233,7 @@ def test_while_confinement_is_off_nothing_can_be_learned(monkeypatch):
 
 
 def test_a_call_that_is_refused_says_so_and_teaches_nothing():
-    making.cyclop("plugins", "far", permissions=["network:example.org:443"])
+    making.cyclop("plugins", "far", permissions=["network:example.org:443", "network:*:80"])
     using.ok("approve", "far", "--yes")
     done = using.run("learn", "far", "--yes")
     assert done.code == 3

@@ -535,15 +535,22 @@ def test_a_profile_that_cannot_be_held_is_refused_with_a_cure(missing):
         guard.close()
 
 
-def test_a_grant_for_one_host_is_not_held_and_says_what_would_be():
+def test_without_a_network_namespace_a_grant_for_one_host_is_not_held_and_says_what_would_be():
     guard = Guard()
+    without = tuple(layer for layer in LAYERS if layer != "network")
     with escapes.scene() as scene:
+        wanted = scene.profile("network:api.example.com:443")
         try:
-            with pytest.raises(NotEnforceable, match="the kernel knows ports and no hosts") as raised:
-                ConfinedSpawn(guard, scene.profile("network:api.example.com:443"))
+            with pytest.raises(NotEnforceable, match="the proxy that would needs a network namespace") as raised:
+                ConfinedSpawn(guard, wanted, layers=without)
+            tolerant = ConfinedSpawn(guard, wanted, layers=without, tolerant=True)
+            tolerant.close()
         finally:
             guard.close()
+    assert "allow user namespaces" in raised.value.cure
     assert "network:*:443" in raised.value.cure
+    assert tolerant.profile.network == "all"
+    assert (tolerant.receipt.hosts, "proxy" in tolerant.receipt.layers) == ((), False)
 
 
 def test_what_this_machine_holds_is_found_by_doing():

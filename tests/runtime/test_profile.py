@@ -80,20 +80,46 @@ def test_what_is_ours_cannot_be_granted(scope):
 @pytest.mark.parametrize(
     ("granted", "expected"),
     [
-        (("network",), ("all", (), False, ())),
-        (("network:*:443", "network::80"), ("ports", (443, 80), False, ())),
-        (("network:unix",), ("none", (), True, ())),
-        (("network", "network:unix"), ("all", (), True, ())),
-        (("network:api.example.com:443",), ("none", (), False, ("network:api.example.com:443",))),
-        (("network", "network:api.example.com:443"), ("all", (), False, ())),
-        (("network:*:99999",), ("none", (), False, ("network:*:99999",))),
-        (("network:*:0",), ("none", (), False, ("network:*:0",))),
-        (("network:nonsense",), ("none", (), False, ("network:nonsense",))),
+        (("network",), ("all", (), (), False, ())),
+        (("network:*:443", "network::80"), ("ports", (443, 80), (), False, ())),
+        (("network:unix",), ("none", (), (), True, ())),
+        (("network", "network:unix"), ("all", (), (), True, ())),
+        (
+            ("network:example.com:443", "network:[::1]"),
+            ("hosts", (), ("network:example.com:443", "network:[::1]"), False, ()),
+        ),
+        (("network:example.com:443", "network:unix"), ("hosts", (), ("network:example.com:443",), True, ())),
+        (("network", "network:example.com:443"), ("all", (), (), False, ())),
+        (("network:example.com:443", "network:*:443"), ("ports", (443,), (), False, ())),
+        (("network:example.com:80", "network:*:443"), ("ports", (443,), (), False, ("network:example.com:80",))),
+        (("network:example.com", "network:*:443"), ("ports", (443,), (), False, ("network:example.com",))),
+        (("network:*:99999",), ("none", (), (), False, ("network:*:99999",))),
+        (("network:*:0",), ("none", (), (), False, ("network:*:0",))),
+        (("network:*.example.com:443",), ("none", (), (), False, ("network:*.example.com:443",))),
+        (("network:no name",), ("none", (), (), False, ("network:no name",))),
     ],
 )
 def test_networks(granted, expected):
     drawn = profile(*granted)
-    assert (drawn.network, drawn.ports, drawn.unix, drawn.unheld) == expected
+    assert (drawn.network, drawn.ports, drawn.hosts, drawn.unix, drawn.unheld) == expected
+
+
+def test_hosts_say_that_a_proxy_holds_them():
+    (note,) = profile("network:example.com:443", "network:localhost").notes
+    assert note.startswith("network:example.com:443, network:localhost is held by a proxy")
+
+
+@pytest.mark.parametrize(
+    ("granted", "why", "cure"),
+    [
+        (("network:example.com:80", "network:*:443"), "cannot hold it beside network:*:443", "grant `network:*:80`"),
+        (("network:no name:80",), "is no machine's name or address", "write `network:api.example.com:443`"),
+    ],
+)
+def test_hosts_that_cannot_be_held_say_why_and_what_would_be(granted, why, cure):
+    (shortfall,) = FULL.shortfalls(profile(*granted))
+    assert why in shortfall.why
+    assert cure in shortfall.cure
 
 
 def test_programs():

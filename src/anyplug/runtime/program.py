@@ -35,13 +35,14 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""  # the same in words
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was in force when a program ran; for the audit."""
 
     layers: tuple[str, ...]
     landlock: int  # its version; 0 if it is not in force
     filter: str  # sha256 of the seccomp program; empty if there is none
     limits: dict[str, int]
+    hosts: tuple[str, ...] = ()  # the grants that a proxy held it to
 
 
 class PrivateTmp(msgspec.Struct, frozen=True):

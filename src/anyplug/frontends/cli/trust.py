@@ -282,23 +282,12 @@ def _say_what_it_means(session: Session, granted: tuple[str, ...]) -> None:
         scope = permissions.scope_of(permission)
         if text := permissions.really(permission):
             session.note(f"note: {permission} {text}")
-        if permissions.is_by_host(permission):
-            session.warn(_by_host(permission))
         if permissions.kind(permission).startswith("filesystem:") and scope and scope[0] not in "/~":
             session.note(
                 f"note: {permission} is a path in the folder in which anyplug runs: now {os.path.abspath(scope)}"
             )
         if permission.startswith("shell:exec:") and shutil.which(os.path.expanduser(scope)) is None:
             session.warn(f"there is no program '{scope}' on your PATH: {permission} opens nothing until there is one")
-
-
-def _by_host(permission: str) -> str:
-    port = permission.rpartition(":")[2]
-    wider = f"`network:*:{port}` (that port of any machine) or `network`" if port.isdigit() else "`network`"
-    return (
-        f"{permission} cannot be enforced, because the kernel knows ports and no hosts: "
-        f"a plugin that has it does not run. Grant {wider} in its place"
-    )
 
 
 def _name(parser: Parser) -> None:

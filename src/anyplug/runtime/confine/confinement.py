@@ -5,6 +5,7 @@ Part of the spawner, and of nothing else: the standard library only.
 
 import os
 import resource
+import socket
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 from anyplug.runtime.confine import kernel, landlock, room, seccomp
 
 FRESH_RULES = 64  # starts with folders of their own, until the rules of the first ones are forgotten
+BACKLOG = 128  # connections that wait for the proxy
 DEVICES = ("null", "zero", "full", "random", "urandom")
 SEEN_IN_SYS = ("devices/system/cpu", "devices/system/node", "fs/cgroup", "kernel/mm/transparent_hugepage")
 
@@ -47,6 +49,7 @@ class Confinement:
         self._filter = b""
         self._rules: landlock.Ruleset | None = None
         self._added = 0
+        self.doorway: socket.socket | None = None  # for the host's proxy, where there is to be one
 
     def leave(self) -> None:
         """Leave the machine's namespaces, as many as we are let."""
@@ -70,6 +73,8 @@ class Confinement:
 
     def take(self) -> None:
         """Take the other layers; raises OSError where one that was wanted breaks half-way."""
+        if self.order.network == "hosts" and "network" in self.held:
+            self._open_doorway()
         if "mounts" in self.held:
             room.keep_to_itself()
             os.close(kernel.clone_tree("/proc"))  # a kernel without this call holds no mounts of ours
@@ -162,6 +167,17 @@ class Confinement:
         if "read-only" in self.held:
             kernel.set_tree_writable(tree)
         return tree
+
+    def _open_doorway(self) -> None:
+        """Listen in the empty network: a socket stays in the one where it was made, whoever serves it."""
+        try:
+            room.bring_up_loopback()
+            self.doorway = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
+        except OSError as error:
+            self.held.remove("network")
+            self.refused["network"] = str(error.strerror or error)
+        else:
+            self.order = self.order._replace(ports=(self.doorway.getsockname()[1],))
 
     def _limit(self) -> None:
         limits = self.order.limits

@@ -2,27 +2,33 @@
 
 import msgspec
 
+from anyplug import permissions
 from anyplug.runtime.confine import landlock, seccomp
 from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.program import Receipt
 
 # In the order in which they are taken. Tests leave some out.
 LAYERS = ("mounts", "pids", "network", "read-only", "limits", "capabilities", "landlock", "seccomp")
+PROXY = "proxy"  # held by the host itself, for those who were granted hosts
 MEANINGS = {
     "mounts": "a mount namespace of its own: what it shall not see is covered, and /tmp is private",
     "pids": "a pid namespace of its own: it sees and signals nobody else, and nothing outlives the host",
-    "network": "a network namespace of its own, with nothing in it",
+    "network": "a network namespace of its own, with nothing in it but the way to a proxy for granted hosts",
     "read-only": "everything is read-only but its own folders, its /tmp and what was granted",
     "limits": "limits on memory, processes, open files, CPU, file size and disk",
     "capabilities": "no capability, also for root",
     "landlock": "files and TCP ports by name; signals and abstract sockets",
     "seccomp": "no sockets but granted ones, and no dangerous system calls",
 }
+_USER_NAMESPACES = (
+    "allow user namespaces (`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, "
+    "`sysctl user.max_user_namespaces=10000`; a container must not hide parts of /proc)"
+)
 CURES = {
     "landlock": "Linux 6.2 or newer with Landlock among its security modules (boot with `lsm=landlock,…`)",
     "seccomp": "a kernel with seccomp filters, on x86-64 or 64-bit ARM",
-    "pids": "allow user namespaces (`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, "
-    "`sysctl user.max_user_namespaces=10000`; a container must not hide parts of /proc), or use Linux 6.12 or newer",
+    "pids": f"{_USER_NAMESPACES}, or use Linux 6.12 or newer",
+    "network": _USER_NAMESPACES,
     "capabilities": "do not run as root, or let root have CAP_SETPCAP",
     "limits": "let the host set its own limits",
 }
@@ -53,7 +59,11 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
 
     def shortfalls(self, profile: Profile) -> tuple[Shortfall, ...]:
         """Say what cannot be held; empty if everything can."""
-        found = [Shortfall(grant, *_unheld(grant)) for grant in profile.unheld]
+        found = [Shortfall(grant, *_unheld(grant, profile)) for grant in profile.unheld]
+        if "network" not in self.held:
+            refused = self.refused.get("network", "switched off, or refused here")
+            why = f"the proxy that would needs a network namespace ({refused})"
+            found += [Shortfall(grant, why, f"{CURES['network']}; or {_wider(grant)}") for grant in profile.hosts]
         version = self.landlock if "landlock" in self.held else 0
         if version < landlock.SINCE_TRUNCATE and not (version and "read-only" in self.held):
             found.append(self._missing("which files it reads, writes and executes", "landlock"))
@@ -82,18 +92,26 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
             landlock=self.landlock if "landlock" in self.held else 0,
             filter=seccomp.digest(program) if program else "",
             limits=msgspec.structs.asdict(profile.limits) if "limits" in self.held else {},
+            hosts=profile.hosts if PROXY in self.held else (),
         )
 
     def _missing(self, what: str, layer: str) -> Shortfall:
         return Shortfall(what, self.refused.get(layer, f"{layer} is too old here or switched off"), CURES[layer])
 
 
-def _unheld(grant: str) -> tuple[str, str]:
+def _unheld(grant: str, profile: Profile) -> tuple[str, str]:
     if grant.startswith("network:"):
-        port = grant.rpartition(":")[2]
-        wider = f"network:*:{port}` (that port of any machine) or `network" if port.isdigit() else "network"
-        return "the kernel knows ports and no hosts", f"grant `{wider}`"
+        if permissions.destination(grant) is None:
+            return permissions.fault(grant)
+        ports = ", ".join(f"network:*:{port}" for port in profile.ports)
+        return f"the kernel knows ports and no hosts, and a proxy cannot hold it beside {ports}", _wider(grant)
     return "it lies in the host's own folder", "grant a path outside of it"
+
+
+def _wider(grant: str) -> str:
+    where = permissions.destination(grant)
+    port = where.port if where is not None else 0
+    return "grant `network`" if not port else f"grant `network:*:{port}` (that port of any machine) or `network`"
 
 
 class NotEnforceable(Exception):

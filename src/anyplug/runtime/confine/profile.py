@@ -7,7 +7,7 @@ A grant is a permission with or without a scope:
     network                    TCP and UDP to anywhere, and names
     network:*:PORT             TCP to this port of any machine; names only from /etc/hosts
     network:unix               sockets that have a path or a name on this machine
-    network:HOST:PORT          the kernel knows no hosts: `unheld`
+    network:HOST[:PORT]        TCP to this machine, by way of the host's proxy; together with ports: `unheld`
     shell:exec[:PROGRAM]       every program of the system, or this one
     clipboard, notifications   open nothing: the kernel knows neither
 """
@@ -20,7 +20,7 @@ import msgspec
 
 from anyplug import permissions
 
-Network = Literal["none", "ports", "all"]
+Network = Literal["none", "ports", "hosts", "all"]
 FindProgram = Callable[[str], tuple[str, ...]]
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -64,6 +64,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     private_tmp: bool = True
     network: Network = "none"
     ports: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()  # the grants that a proxy holds; the network is then an empty one, and its only way out
     unix: bool = False
     limits: Limits = Limits()
     unheld: tuple[str, ...] = ()  # grants that no layer can hold to their scope
@@ -103,7 +104,7 @@ def draw(
     writes, writes_all, refused_writes = _paths(scopes, "filesystem:write", place)
     programs = scopes.get("shell:exec", ())
     everything = (*SYSTEM_PROGRAMS, *system.search_path) if "" in programs else ()
-    network, ports, unix, unheld = _network(scopes.get("network", ()))
+    network, ports, hosts, unheld = _network(scopes.get("network", ()))
     return Profile(
         readable=_unique(system.readable, reads, users if reads_all else ()),
         writable=_unique(own, writes, (*users, *SHARED_TMP) if writes_all else ()),
@@ -119,11 +120,17 @@ def draw(
         private_tmp=not writes_all,
         network=network,
         ports=ports,
-        unix=unix,
+        hosts=hosts,
+        unix="unix" in scopes.get("network", ()),
         limits=limits or Limits(),
         unheld=(*refused_reads, *refused_writes, *unheld),
-        notes=_notes(granted, scopes),
+        notes=_notes(granted, scopes, hosts),
     )
+
+
+def widened(profile: Profile) -> Profile:
+    """Open the whole network to who was granted hosts, where nothing holds it to them and a person said that it may."""
+    return msgspec.structs.replace(profile, network="all", ports=(), hosts=(), unheld=(*profile.unheld, *profile.hosts))
 
 
 def _by_kind(granted: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -154,24 +161,36 @@ def _paths(
     return tuple(paths), "" in given, tuple(ours)
 
 
-def _network(scopes: tuple[str, ...]) -> tuple[Network, tuple[int, ...], bool, tuple[str, ...]]:
+def _network(scopes: tuple[str, ...]) -> tuple[Network, tuple[int, ...], tuple[str, ...], tuple[str, ...]]:
+    """Give the kind of network, the ports or the hosts of it, and the grants that nothing holds.
+
+    Ports of any machine need the machine's own network, in which nothing keeps a program to the proxy.
+    """
     ports, unheld = [], []
-    unix = "unix" in scopes
+    hosts: dict[str, int] = {}  # the port of each grant; 0 for every port
     for scope in scopes:
         host, _, port = scope.rpartition(":")
         if scope in {"", "unix"}:
             continue
         if host in {"", "*"} and port.isdigit() and 0 < int(port) < 1 << 16:
             ports.append(int(port))
+        elif (where := permissions.destination(f"network:{scope}")) is not None:
+            hosts[f"network:{scope}"] = where.port
         else:
             unheld.append(f"network:{scope}")
     if "" in scopes:
-        return "all", (), unix, ()
-    return ("ports" if ports else "none"), tuple(ports), unix, tuple(unheld)
+        return "all", (), (), ()
+    if not ports:
+        return ("hosts" if hosts else "none"), (), tuple(hosts), tuple(unheld)
+    beside = (grant for grant, port_of_host in hosts.items() if port_of_host not in ports)  # else the wider one counts
+    return "ports", tuple(ports), (), (*unheld, *beside)
 
 
-def _notes(granted: tuple[str, ...], scopes: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    notes = [f"{name} {text}" for name in granted if (text := permissions.really(name))]
+def _notes(granted: tuple[str, ...], scopes: dict[str, tuple[str, ...]], hosts: tuple[str, ...]) -> tuple[str, ...]:
+    opening = (name for name in granted if not permissions.is_by_host(name))
+    notes = [f"{name} {text}" for name in opening if (text := permissions.really(name))]
+    if hosts:
+        notes.append(f"{', '.join(hosts)} {permissions.BY_PROXY}")
     if "" in scopes.get("filesystem:read", ()) and "shell:exec" not in scopes:
         notes.append("filesystem:read lets it run programs that lie among the user's files, by way of the loader")
     return tuple(notes)

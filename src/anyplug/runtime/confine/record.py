@@ -34,6 +34,7 @@ MOST_EVENTS = 20_000  # that differ; a program that opens more has made its poin
 LONGEST_LINE = 256  # of the kernel's reading of `#!`
 SYS_PIDFD_GETFD = 438
 DNS = 53
+LOOPBACK = "127.0.0.1"
 AT_FDCWD = -100
 NOT_ABOUT_FILES = ("/proc", "/sys", "/dev")  # what can be had of these is the same for all
 GOODBYE_S = 5.0  # until the thread has gone; it answers within microseconds
@@ -46,7 +47,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""  # real, absolute
     address: str = ""  # of a machine; or the name of a socket on this one
     port: int = 0
-    family: Literal["internet", "unix", "other", ""] = ""
+    family: Literal["internet", "host", "unix", "other", ""] = ""  # `host`: by name, through the proxy
     is_tcp: bool = False
     refused: bool = False  # by the filter; what Landlock and mounts say, nobody tells us
 
@@ -57,6 +58,7 @@ class Recorder:
     def __init__(self) -> None:
         self._events: dict[Event, None] = {}
         self._filter = b""
+        self._proxy_port = 0
         self._poll = select.poll()
         self._requests: socket.socket | None = None
         self._listeners: set[int] = set()
@@ -68,9 +70,17 @@ class Recorder:
         """What was tried so far, each once, in order."""
         return tuple(self._events)
 
-    def attach(self, requests: socket.socket, plain_filter: bytes) -> None:
-        """Begin: listeners come on this socket. `plain_filter` decides, as it would without us."""
+    def hear(self, host: str, port: int, *, refused: bool) -> None:
+        """Write down where a program went through the proxy, or was not let. From any thread."""
+        self._note(Event(kind="connect", family="host", address=host, port=port, is_tcp=True, refused=refused))
+
+    def attach(self, requests: socket.socket, plain_filter: bytes, proxy_port: int = 0) -> None:
+        """Begin: listeners come on this socket. `plain_filter` decides, as it would without us.
+
+        What connects to `proxy_port` of its own network goes to the proxy, which says more than that.
+        """
         self._filter = plain_filter
+        self._proxy_port = proxy_port
         self._requests = requests.dup()
         self._woken, self._wake = os.pipe()
         self._poll.register(self._requests, select.POLLIN)
@@ -133,8 +143,12 @@ class Recorder:
 
     def _record(self, call: "Call", *, refused: bool) -> None:
         for event in events_of(call, refused=refused):
-            if len(self._events) < MOST_EVENTS:
-                self._events.setdefault(event)
+            if not self._proxy_port or (event.address, event.port) != (LOOPBACK, self._proxy_port):
+                self._note(event)
+
+    def _note(self, event: Event) -> None:
+        if len(self._events) < MOST_EVENTS:
+            self._events.setdefault(event)
 
 
 class Call:

@@ -5,8 +5,11 @@ what shall not be seen, gives a /tmp and a /dev/shm of its own, and makes everyt
 granted, which also closes what Landlock leaves open: changing modes, times and attributes of others' files.
 """
 
+import fcntl
 import os
 import re
+import socket
+import struct
 from collections.abc import Sequence
 
 from anyplug.runtime.confine import kernel
@@ -16,6 +19,7 @@ Paths = tuple[str, ...]
 TMP, SHM = "/tmp", "/dev/shm"
 SHM_BYTES = 64 << 20  # for semaphores and small shared memory, as multiprocessing wants them
 COVER_BYTES = 1 << 16  # what covers a hidden folder holds nothing but mount points
+SET_FLAGS, INTERFACE_UP = 0x8914, 1  # of a network interface
 KERNELS = ("/proc", "/sys")
 PID_MAX = "/proc/sys/kernel/pid_max"
 PID_MAX_SINCE = (6, 14)  # the first Linux with one for each pid namespace
@@ -42,6 +46,12 @@ def enter(flags: int) -> bool:
 def keep_to_itself() -> None:
     """Let no mount made here be seen outside."""
     kernel.mount("", "/", kernel.MS_REC | kernel.MS_PRIVATE)
+
+
+def bring_up_loopback() -> None:
+    """Let programs of a new network namespace reach themselves."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SET_FLAGS, struct.pack("16sH22x", b"lo", INTERFACE_UP))
 
 
 def see_own_processes_only() -> None:

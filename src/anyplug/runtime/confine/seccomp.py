@@ -11,7 +11,7 @@ from typing import Literal
 
 from anyplug.runtime.confine import kernel
 
-Network = Literal["none", "ports", "all"]
+Network = Literal["none", "ports", "hosts", "all"]
 
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -173,7 +173,7 @@ def _of_sockets(network: Network, *, unix: bool) -> dict[str, list[Instruction]]
     # libc and Node ask the kernel for the machine's addresses by netlink.
     netlink: list[Instruction] = [(EQUAL, 0, 4, AF_NETLINK), argument(2), (EQUAL, 0, 1, NETLINK_ROUTE), ALLOW, REFUSE]
     internet: list[Instruction] = [(EQUAL, 2, 0, AF_INET), (EQUAL, 1, 0, AF_INET6), REFUSE]
-    if network == "ports":  # Landlock's ports are TCP's: no other protocol that comes as a stream
+    if network != "all":  # Landlock's ports are TCP's: no other protocol that comes as a stream
         internet += [argument(2), (EQUAL, 2, 0, 0), (EQUAL, 1, 0, IPPROTO_TCP), REFUSE]
         for name, index in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
             bodies[name] = [argument(index), (ANY_BIT, 0, 1, MSG_FASTOPEN), REFUSE, ALLOW]

@@ -1,7 +1,8 @@
 """The host's side of the spawner: the same `Spawn` as the direct one, for programs that are confined.
 
 One `ConfinedSpawn` is one spawner process, for one profile; without a profile it gives programs a /tmp of their
-own and holds nothing else. A profile names inodes: after an update of the plugin, make a new one.
+own and holds nothing else. A profile names inodes: after an update of the plugin, make a new one. Where the profile
+has hosts, the proxy for them is here, too, and programs are told of it by their environment.
 """
 
 import errno
@@ -11,19 +12,21 @@ import secrets
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from anyplug.runtime.confine import landlock, seccomp
-from anyplug.runtime.confine.enforcement import LAYERS, Enforcement, NotEnforceable, Shortfall
-from anyplug.runtime.confine.profile import Profile
+from anyplug.runtime.confine.enforcement import LAYERS, PROXY, Enforcement, NotEnforceable, Shortfall
+from anyplug.runtime.confine.profile import Profile, widened
 from anyplug.runtime.confine.watch import LARGEST_MARK
 from anyplug.runtime.guard import Guard
 from anyplug.runtime.program import Finished, Program, Receipt
 
-if TYPE_CHECKING:  # only who learns has one
+if TYPE_CHECKING:  # only who learns has the first, and only who was granted hosts the others
     from anyplug.runtime.confine.record import Recorder
+    from anyplug.runtime.proxy.server import Asked, Proxy
 
 PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 BOOT = "import sys; sys.path.append(sys.argv.pop()); from anyplug.runtime.confine.spawner import main; main()"
@@ -98,10 +101,13 @@ class ConfinedSpawn:
         layers: tuple[str, ...] = LAYERS,
         tolerant: bool = False,
         recorder: "Recorder | None" = None,
+        owner: str = "NAME",
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Start the spawner and wait for its word. Blocks for some 50 ms: call it in a thread.
 
-        A recorder hears what the programs do, and is closed with this.
+        A recorder hears what the programs do, and is closed with this. `owner` is whose programs they are; `tell`
+        hears, in another thread, which hosts they were refused.
 
         Raises NotEnforceable if the profile cannot be held, unless `tolerant` (a person said so): then what can
         be held is, and it raises only if there is no spawner at all. Without a profile raises NamespacesRefused.
@@ -112,6 +118,10 @@ class ConfinedSpawn:
         self._guard = guard
         self._is_recorded = recorder is not None
         self._recorder: Recorder | None = None  # once it listens
+        self._proxy: Proxy | None = None
+        self._doorway: socket.socket | None = None  # until the proxy has it
+        self._owner = owner
+        self._tell = tell
         # Marks are made of them, and without a pid namespace a spawner meets those of all others.
         self._numbers = itertools.count(secrets.randbits(NUMBER_BITS))
         wanted = PLAIN if profile is None else _layers(profile, layers)
@@ -122,17 +132,25 @@ class ConfinedSpawn:
                 self.close()
                 refused |= {layer: word.failure for layer in given_up if layer in wanted and layer not in refused}
                 word = self._open(tuple(layer for layer in wanted if layer not in refused))
+        if tolerant and profile is not None and profile.hosts and "network" not in word.held and not word.failure:
+            # The person said that it may run although nothing holds it to these hosts.
+            self.close()
+            refused |= word.refused
+            self.profile = profile = widened(profile)
+            word = self._open(tuple(layer for layer in _layers(profile, layers) if layer not in refused))
         word = msgspec.structs.replace(word, refused=word.refused | refused)
         self.enforcement = Enforcement(
             held=word.held, refused=word.refused, landlock=landlock.version(), is_root=os.getuid() == 0
         )
         try:
             self._judge(word, tolerant=tolerant)
+            self._serve_hosts(recorder)
         except BaseException:
             self.close()
             raise
         if recorder is not None and profile is not None:
-            recorder.attach(self._requests, seccomp.build(profile.network, unix=profile.unix))
+            proxy_port = self._proxy.port if self._proxy is not None else 0
+            recorder.attach(self._requests, seccomp.build(profile.network, unix=profile.unix), proxy_port)
             self._recorder = recorder
 
     @property
@@ -147,7 +165,7 @@ class ConfinedSpawn:
         request = {
             "start": number,
             "argv": (_found(program), *program.argv[1:]),
-            "env": program.env,
+            "env": program.env if self._proxy is None else self._told_of_proxy(program.env),
             "cwd": program.cwd,
             "tmp": program.tmp,
             "visible": program.visible,
@@ -167,8 +185,8 @@ class ConfinedSpawn:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the spawner still runs."""
-        return self._process.poll() is None
+        """Whether the spawner still runs, and the proxy if there is one."""
+        return self._process.poll() is None and (self._proxy is None or self._proxy.is_alive)
 
     def send(self, request: dict[str, int]) -> None:
         """Send a request without descriptors; if nobody is there, there is nothing to signal either."""
@@ -192,6 +210,12 @@ class ConfinedSpawn:
         if self._recorder is not None:
             self._recorder.close()
             self._recorder = None
+        if self._proxy is not None:
+            self._proxy.close()
+            self._proxy = None
+        if self._doorway is not None:
+            self._doorway.close()
+            self._doorway = None
         self._requests.close()
         try:
             self._process.wait(START_S)
@@ -216,12 +240,37 @@ class ConfinedSpawn:
         self._requests.settimeout(START_S)
         try:
             self._requests.send(_encode(_order(layers, self.profile) | {"recorded": self._is_recorded}))
-            packet = self._requests.recv(ANSWER_LIMIT)
+            packet, doorways, _, _ = socket.recv_fds(self._requests, ANSWER_LIMIT, 1)
         except TimeoutError:
             return Word((), {}, f"the spawner did not answer within {START_S:.0f}s")
         except OSError as error:
             return Word((), {}, f"the spawner cannot be reached: {error.strerror}")
+        for fd in doorways:
+            os.set_inheritable(fd, False)
+            self._doorway = socket.socket(fileno=fd)
         return msgspec.json.decode(packet, type=Word) if packet else Word((), {}, "the spawner ended at once")
+
+    def _serve_hosts(self, recorder: "Recorder | None") -> None:
+        """Let a proxy serve what was opened for it, if anything was; it closes that, too."""
+        if self._doorway is None or self.profile is None:
+            return
+        from anyplug.runtime.proxy.server import Proxy  # brings asyncio and ipaddress along
+
+        def heard(asked: "Asked") -> None:
+            if recorder is not None:
+                recorder.hear(asked.host, asked.port, refused=bool(asked.refusal))
+            if asked.refusal:
+                self._tell(asked.refusal)
+
+        self._proxy = Proxy(self._doorway, self.profile.hosts, owner=self._owner, tell=heard)
+        self._doorway = None
+        self.enforcement = msgspec.structs.replace(self.enforcement, held=(*self.enforcement.held, PROXY))
+
+    def _told_of_proxy(self, variables: dict[str, str]) -> dict[str, str]:
+        from anyplug.runtime.proxy.requests import environment  # here already, with the proxy
+
+        assert self._proxy is not None
+        return environment(variables, self._proxy.port)
 
     def _judge(self, word: Word, *, tolerant: bool) -> None:
         if self.profile is None:
@@ -258,8 +307,8 @@ def probe(guard: Guard) -> Enforcement:
 
 
 def _layers(profile: Profile, wanted: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out a network namespace for those who may use the network."""
-    has_network = profile.network != "none" or profile.unix
+    """Leave out a network namespace for those who may use the network; abstract sockets belong to one, too."""
+    has_network = profile.network in {"ports", "all"} or (profile.unix and profile.network != "hosts")
     return tuple(layer for layer in LAYERS if layer in wanted and not (layer == "network" and has_network))
 
 
@@ -267,7 +316,7 @@ def _order(layers: tuple[str, ...], profile: Profile | None) -> dict[str, Any]:
     if profile is None:
         return {"layers": layers}
     fields = msgspec.structs.asdict(profile)
-    for only_for_us in ("unheld", "notes"):
+    for only_for_us in ("hosts", "unheld", "notes"):
         del fields[only_for_us]
     return fields | {"layers": layers}
 

@@ -3,7 +3,8 @@
     python -I -S -c '...; spawner.main()' SOCKET_FD
 
 The first packet on the socket is its order: an `Order` in JSON. It takes the order's layers one by one and
-answers with a `Word`: what it holds, and what was refused and why. Then each request is one packet of JSON; four
+answers with a `Word`: what it holds, and what was refused and why; for an order of `hosts` a listening socket comes
+with it, the only way out of the empty network. Then each request is one packet of JSON; four
 file descriptors come with a start: stdin, stdout, stderr, and a pipe on which it answers how that program ended.
 
     {"start": ID, "argv": [...], "env": {...}, "cwd": "...", "tmp": "...", "visible": [...], "writable": [...],
@@ -347,7 +348,10 @@ def main() -> None:
     except OSError as error:
         failure = str(error.strerror or error)
     word = {"held": confinement.held, "refused": confinement.refused, "failure": failure}
-    requests.send(json.dumps(word).encode())
+    doorway = confinement.doorway
+    socket.send_fds(requests, [json.dumps(word).encode()], [doorway.fileno()] if doorway is not None else [])
+    if doorway is not None:  # the host has it now, and closes it
+        doorway.close()
     if failure:
         return
     spawner = Spawner(requests, confinement)
