@@ -281,6 +281,26 @@ async def test_who_may_write_everywhere_still_turns_no_switch_of_the_kernel_and_
     assert finished.stderr.count(b"\n") == 3, finished.stderr
 
 
+@pytest.mark.parametrize("layers", [LAYERS, WITHOUT_NAMESPACES], ids=["namespaces", "without"])
+async def test_the_root_folder_is_files_and_neither_devices_nor_the_kernels_own_switches(confined, layers):
+    one = confined("filesystem:write:/", layers=layers)
+    tries = (
+        "import json, os\n"
+        "def tried(path):\n"
+        "    try: os.close(os.open(path, os.O_WRONLY))\n"
+        "    except OSError as error: return error.strerror\n"
+        "paths = ['/dev/tty', '/proc/sys/kernel/core_pattern', '/proc/self/mem', '/dev/null']\n"
+        "print(json.dumps({path: tried(path) for path in paths} | {'/dev': len(os.listdir('/dev')) > 3}))\n"
+    )
+    finished = await one.python(tries)
+    tried = json.loads(finished.stdout)
+    assert tried.pop("/dev/null") is None
+    assert tried.pop("/dev")
+    assert set(tried.values()) <= {"Permission denied", "Read-only file system"}, tried
+    assert tried["/dev/tty"] == "Permission denied"  # else that there is none
+    assert (await one.sh(f"echo x >> {one.scene.facts['bashrc']}")).exit_code == 0
+
+
 async def test_a_plugin_whose_processes_are_all_used_up_says_so_and_comes_back(confined):
     one = confined(limits=Limits(processes=310, open_files=64))
     async with anyio.create_task_group() as tasks:

@@ -13,6 +13,9 @@ from anyplug.runtime.confine import kernel, landlock, room, seccomp
 
 FRESH_RULES = 64  # starts with folders of their own, until the rules of the first ones are forgotten
 DEVICES = ("null", "zero", "full", "random", "urandom")
+# A grant of the root folder is about files. What the kernel itself shows there has to be named: the whole disk can be
+# read through its device, and root's switches in /proc and /sys ask for no capability.
+NO_FILES = ("/dev", "/proc", "/sys")
 SEEN_IN_SYS = ("devices/system/cpu", "devices/system/node", "fs/cgroup", "kernel/mm/transparent_hugepage")
 
 
@@ -214,7 +217,8 @@ class Confinement:
             (order.writable, landlock.WRITE, (*order.hidden, *kept)),
         ):
             for path in paths:
-                for part, of_part in ((path, rights),) if covered else around(path, rights, left_out):
+                beside = (*(() if covered else left_out), *(NO_FILES if path == "/" else ()))
+                for part, of_part in around(path, rights, beside):
                     rules.allow(part, of_part)
         for name in DEVICES:
             rules.allow(f"/dev/{name}", landlock.DEVICE)
