@@ -115,6 +115,12 @@ class Confinement:
                 self._rules.allow(path, landlock.WRITE)
         return trees
 
+    def outer_path(self, path: str) -> str:
+        """Give where we find a folder of the machine's, which may lie in the /tmp that is covered here."""
+        if self._outer_tmp >= 0 and room.is_below(path, room.TMP):
+            return f"/proc/self/fd/{self._outer_tmp}/{os.path.relpath(path, room.TMP)}"
+        return path
+
     def arrange(self, trees: list[tuple[int, str]]) -> None:
         """Give the thread that calls this a working folder of its own, and the mounts that it brought."""
         kernel.unshare(kernel.CLONE_NEWNS if trees else kernel.CLONE_FS)
@@ -158,10 +164,8 @@ class Confinement:
         )
 
     def _outer(self, path: str) -> int:
-        """Copy a folder for a program's /tmp. It may lie in the machine's own /tmp, which is covered."""
-        if self._outer_tmp >= 0 and room.is_below(path, room.TMP):
-            path = f"/proc/self/fd/{self._outer_tmp}/{os.path.relpath(path, room.TMP)}"
-        tree = kernel.clone_tree(path)
+        """Copy a folder for a program's /tmp."""
+        tree = kernel.clone_tree(self.outer_path(path))
         if "read-only" in self.held:
             kernel.set_tree_writable(tree)
         return tree

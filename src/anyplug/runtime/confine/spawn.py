@@ -18,7 +18,7 @@ import msgspec
 from anyplug.runtime.confine import landlock, seccomp
 from anyplug.runtime.confine.enforcement import LAYERS, Enforcement, NotEnforceable, Shortfall
 from anyplug.runtime.confine.profile import Profile
-from anyplug.runtime.confine.watch import LARGEST_MARK
+from anyplug.runtime.confine.watch import mark_of
 from anyplug.runtime.guard import Guard
 from anyplug.runtime.program import Finished, Program, Receipt
 
@@ -35,6 +35,7 @@ PLAIN = ("mounts",)  # the layers without a profile
 # its /proc lets us mount no other.
 FRAGILE = ("pids",)
 NAMESPACES = ("mounts", "pids", "network", "read-only")
+TRY_AGAIN = "try again when the machine has less to do; `anyplug doctor` shows what it holds"
 ELSEWHERE = "only Linux has namespaces, Landlock and seccomp"
 NOT_LINUX = Shortfall("anything", ELSEWHERE, "use Linux, or let the plugin run unconfined")
 
@@ -112,6 +113,7 @@ class ConfinedSpawn:
         self._guard = guard
         self._is_recorded = recorder is not None
         self._recorder: Recorder | None = None  # once it listens
+        self._process: subprocess.Popen[bytes] | None = None
         # Marks are made of them, and without a pid namespace a spawner meets those of all others.
         self._numbers = itertools.count(secrets.randbits(NUMBER_BITS))
         wanted = PLAIN if profile is None else _layers(profile, layers)
@@ -168,7 +170,7 @@ class ConfinedSpawn:
     @property
     def is_alive(self) -> bool:
         """Whether the spawner still runs."""
-        return self._process.poll() is None
+        return self._process is not None and self._process.poll() is None
 
     def send(self, request: dict[str, int]) -> None:
         """Send a request without descriptors; if nobody is there, there is nothing to signal either."""
@@ -179,7 +181,9 @@ class ConfinedSpawn:
 
     def find(self, number: int) -> int | None:
         """Find the process of a start by its mark, among the children of the spawner."""
-        mark = b" %d " % (LARGEST_MARK - number)
+        if self._process is None:
+            return None
+        mark = b" %d " % mark_of(number)
         spawner = self._process.pid
         for parent in (spawner, *_children(spawner)):
             for pid in _children(parent):
@@ -193,6 +197,8 @@ class ConfinedSpawn:
             self._recorder.close()
             self._recorder = None
         self._requests.close()
+        if self._process is None:
+            return
         try:
             self._process.wait(START_S)
         except subprocess.TimeoutExpired:
@@ -202,16 +208,19 @@ class ConfinedSpawn:
     def _open(self, layers: tuple[str, ...]) -> Word:
         """Start the process, give it its order, and hear its word."""
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, self._guard:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", BOOT, str(theirs.fileno()), PACKAGES],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env=self._guard.environment,
-                cwd="/",
-                start_new_session=True,
-            )
+        try:
+            with theirs, self._guard:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", BOOT, str(theirs.fileno()), PACKAGES],
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    env=self._guard.environment,
+                    cwd="/",
+                    start_new_session=True,
+                )
+        except OSError as error:  # the machine has no process left to give
+            return Word((), {}, f"the spawner cannot be started: {error.strerror}")
         # Also for what is sent later: many starts at once fill the socket, and the spawner empties it in no time.
         self._requests.settimeout(START_S)
         try:
@@ -229,9 +238,7 @@ class ConfinedSpawn:
                 raise NamespacesRefused(word.failure or word.refused.get("mounts", "refused"))
             return
         if word.failure:
-            raise NotEnforceable(
-                (Shortfall("anything", word.failure, "`anyplug doctor` shows what this machine holds"),)
-            )
+            raise NotEnforceable((Shortfall("anything", word.failure, TRY_AGAIN),))
         shortfalls = self.enforcement.shortfalls(self.profile)
         if shortfalls and not tolerant:
             raise NotEnforceable(shortfalls)
