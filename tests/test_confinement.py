@@ -16,7 +16,7 @@ import escaping
 import looking
 import making
 import using
-from anyplug import confinement
+from anyplug import confinement, trees
 from anyplug.gate import Attachment
 from anyplug.runtime.confine.enforcement import LAYERS
 from anyplug.runtime.guard import TOKEN_VARIABLE
@@ -187,6 +187,35 @@ async def test_a_full_data_folder_ends_it_with_the_reason(host, cyclop, settings
     result = await limited(host, cyclop, settings, "disk = 104857600", body)
     assert result.error.code == "crashed"
     assert "holds more than 100 MiB" in result.error.message
+
+
+DEEP = (
+    "os.makedirs({0!r}, exist_ok=True); os.chdir({0!r})\n"
+    "for _ in range(1200):\n    os.mkdir({1!r}); os.chdir({1!r})\nprint('done')"
+)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["f", "folder"])  # the whole path can be said, or it cannot
+@pytest.mark.parametrize("where", ["its /tmp", "its folder", "its data"])
+async def test_folders_without_an_end_are_its_own_trouble_only(where, name, host, stavrobot, cyclop, home):
+    folder = stavrobot("deep")
+    place = {"its /tmp": "/tmp/deep", "its folder": folder, "its data": str(home / "data" / "deep")}[where]
+    stavrobot("deep", making.python(DEEP.format(place, name)))
+    other = cyclop("other")
+    try:
+        async with host(folder, other) as h:
+            first = await h.call("deep.act", {"text": ""})
+            again = await h.call("deep.act", {"text": ""})
+            assert first.text == "done\n"
+            assert again.is_error == (where != "its /tmp")
+            assert len(again.text) < 2000
+            assert (await h.call("other")).text == "done"
+        async with host(folder, other) as h:
+            assert (await h.call("other")).text == "done"
+    finally:
+        if where != "its /tmp":
+            trees.remove(place)  # pytest could not
 
 
 @pytest.mark.anyio

@@ -5,7 +5,9 @@ import hashlib
 import os
 import re
 import sys
+from contextlib import suppress
 
+from anyplug import trees
 from anyplug.runtime.diagnosis import has_shebang_or_is_binary
 from anyplug.runtime.program import Program
 from anyplug.settings import Home
@@ -48,12 +50,11 @@ def resolution(script: str, environment: dict[str, str], notes: str) -> Program 
 
 def forget(environment: dict[str, str], notes: str) -> None:
     """Remove all that was fetched: the plugin could write there, and resolving has the network. Blocks."""
-    import shutil  # 3 ms, and few plugins have dependencies
-
     for folder in (environment["UV_CACHE_DIR"], environment["UV_PYTHON_INSTALL_DIR"], notes):
         if os.path.islink(folder):
             os.unlink(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            trees.remove(folder)
 
 
 def remember(script: str, notes: str) -> None:
