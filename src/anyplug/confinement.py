@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from anyplug import config, permissions
+from anyplug import digest, permissions
 from anyplug.approval import Standing
 from anyplug.errors import NotEnforceable
 from anyplug.formats import oneshot, table
@@ -140,17 +140,17 @@ class Confinement:
         """Draw what a plugin's programs may do."""
         format, home = table.BY_NAME[plugin.format], self._home
         # Who builds dependencies has the network, and so none of the plugin's data.
-        data = format.data(plugin, home) if purpose != "resolve" else home.cache(plugin.name)
+        data = format.data(plugin, home) if purpose != "resolve" else home.cache(plugin)
         place = profiles.Place(
             plugin=self._own_place(plugin, purpose),
             data=data,
-            cache=home.cache(plugin.name),
+            cache=home.cache(plugin),
             home=home.path,
             user=os.path.expanduser("~"),
             others=_others(self._project),
             project=self._project if self._project != "/" else "",  # services run there: it is nobody's project
             writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
-            code=() if purpose == "init" else _code(plugin, standing),
+            code=() if purpose == "init" else _code(plugin, standing.files),
         )
         granted = ("network",) if purpose == "resolve" else standing.granted
         if not place.project:
@@ -231,7 +231,7 @@ class Confinement:
             return ()
         data = table.BY_NAME[plugin.format].data(plugin, self._home)
         found = [_identity(plugin.path)]
-        for folder in (data, self._home.cache(plugin.name)):
+        for folder in (data, self._home.cache(plugin)):
             oneshot.make_folder(folder)
             found.append(_identity(folder))
         scopes = (_scope(grant) for grant in standing.granted if grant.startswith("filesystem:"))
@@ -314,15 +314,16 @@ def _others(project: str) -> tuple[str, ...]:
     )
 
 
-def _scripts(plugin: Plugin) -> list[str]:
-    """Give what lies in a plugin's folder, except for its configuration."""
-    return [os.path.join(plugin.path, name) for name in os.listdir(plugin.path) if name != config.FILE]
+def _scripts(plugin: Plugin) -> tuple[str, ...]:
+    """Give what of a plugin's folder counts as code: not what it wrote there, and not its configuration."""
+    found = digest.take(plugin.path, every_file=False, before=None).as_digest()
+    return _code(plugin, tuple(found.files))
 
 
-def _code(plugin: Plugin, standing: Standing) -> tuple[str, ...]:
-    """Give what of a plugin was approved and must stay as it is; folders of modules as a whole."""
+def _code(plugin: Plugin, files: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the files of a plugin that make up its code and must stay as they are; folders of modules as a whole."""
     names = set()
-    for name in standing.files:
+    for name in files:
         head = next((at for at, part in enumerate(name.split("/")) if part in MODULE_FOLDERS), None)
         names.add(name if head is None else "/".join(name.split("/")[: head + 1]))
     if len(names) > MOST_CODE:

@@ -21,9 +21,9 @@ LOCKS = frozenset(
      "pyproject.toml", "requirements.txt", "Cargo.lock", "go.sum", "Gemfile.lock"}
 )  # fmt: skip
 CODE_SUFFIXES = frozenset(
-    {".py", ".pyc", ".pyd", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx", ".node", ".wasm",
-     ".sh", ".bash", ".zsh", ".fish", ".rb", ".pl", ".pm", ".lua", ".php", ".r", ".jl", ".go", ".rs", ".c", ".swift",
-     ".so", ".dylib", ".dll", ".exe", ".jar", ".class", ".jq", ".awk", ".sed", ".rego"}
+    {".py", ".pyc", ".pyd", ".pyz", ".pth", ".whl", ".egg", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx",
+     ".tsx", ".node", ".wasm", ".sh", ".bash", ".zsh", ".fish", ".rb", ".pl", ".pm", ".lua", ".php", ".r", ".jl",
+     ".go", ".rs", ".c", ".swift", ".so", ".dylib", ".dll", ".exe", ".jar", ".class", ".jq", ".awk", ".sed", ".rego"}
 )  # fmt: skip
 EXECUTABLE = 0o111
 CHUNK = 1 << 20

@@ -14,6 +14,7 @@ from anyplug import discovery, sources, trees
 from anyplug.audit import Audit
 from anyplug.catalog import Catalog
 from anyplug.errors import InstallError
+from anyplug.formats import scripts
 from anyplug.formats.contract import Folder
 from anyplug.model import Launch, Plugin
 from anyplug.sources import Brought, Source
@@ -123,7 +124,7 @@ class Installer:
     def belongings(self, plugin: Plugin, *, purge: bool) -> tuple[list[str], list[str]]:
         """List what a removal takes away, and what it leaves for a plugin that may come back."""
         home, name = self._home, plugin.name
-        cache = [home.cache(name)]
+        cache = [home.cache(plugin), scripts.notes(home, plugin)]
         kept = [home.data(name), home.files(name), home.log(name)]
         going = [plugin.found_at or plugin.path, *(path for path in cache if os.path.exists(path))]
         kept = [path for path in kept if os.path.exists(path)]

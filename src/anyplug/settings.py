@@ -41,12 +41,15 @@
 
 import os
 import sys
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from anyplug.errors import ConfigError
 from anyplug.places import home_path, usual_path
+
+if TYPE_CHECKING:
+    from anyplug.model import Plugin
 
 Arguments = Literal["strict", "warn", "off"]
 Count = Annotated[int, msgspec.Meta(gt=0)]
@@ -157,9 +160,17 @@ class Home:
         """Give the folder in which a plugin keeps its data."""
         return os.path.join(self.path, "data", plugin)
 
-    def cache(self, plugin: str) -> str:
-        """Give the folder for what can be made again."""
-        return os.path.join(self.path, "cache", plugin)
+    def cache(self, plugin: "Plugin") -> str:
+        """Give the folder for what can be made again: of this plugin alone, however others are called.
+
+        Code is kept there, and one that lies elsewhere under the same name could leave some for this one.
+        """
+        folder = plugin.name
+        if plugin.found_at != os.path.join(self.plugins, plugin.name):
+            from hashlib import sha256  # here already, where plugins are looked at closely
+
+            folder = f"{plugin.name}@{sha256(os.fsencode(plugin.path)).hexdigest()[:12]}"
+        return os.path.join(self.path, "cache", folder)
 
     def files(self, plugin: str) -> str:
         """Give the folder for files that a plugin's tools gave back."""

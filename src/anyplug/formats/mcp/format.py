@@ -61,7 +61,7 @@ def switched_off(plugin: Plugin, tool: Tool | None) -> str:
 
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
     """Give the user's environment; what the configuration declares is added for each server."""
-    cache = home.cache(plugin.name)
+    cache = home.cache(plugin)
     return {
         **users,
         "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
