@@ -711,6 +711,54 @@ async def test_a_new_version_finds_none_of_the_code_that_the_old_one_left(host, 
         assert (await h.call("weather")).text == "False"
 
 
+# Links in what was granted
+
+SWAP = making.python(
+    "work, key = given['input']['work'], given['input']['key']\n"
+    "def tried(act):\n"
+    "    try: return str(act())\n"
+    "    except OSError as error: return error.strerror\n"
+    "def swap():\n"
+    "    os.rename(f'{work}/inner', f'{work}/before')\n"
+    "    os.symlink(os.path.dirname(key), f'{work}/inner')\n"
+    "found = {'swap': tried(swap), 'key': tried(lambda: open(key).read()), "
+    "'inner': tried(lambda: os.listdir(f'{work}/inner'))}\n"
+    "print(json.dumps({'result': json.dumps(found)}))"
+)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("inner", ["filesystem:read:./inner", "filesystem:read:inner/deep"])
+@pytest.mark.parametrize("outer", ["filesystem:write:.", "filesystem:write"])
+async def test_a_plugin_cannot_lead_a_grant_elsewhere_by_a_link(outer, inner, host, cyclop, root, tmp_path, home):
+    key = making.write(str(tmp_path / "elsewhere" / "deep" / "key"), "a secret")
+    work = tmp_path / "work"
+    (work / "inner" / "deep").mkdir(parents=True)
+    cyclop("swap", SWAP)
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("swap").plugin, granted=(outer, inner), always=True)
+        given = {"work": str(work), "key": key}
+        first = json.loads((await h.call("swap", given, attachment=YES)).text)
+        again = await h.call("swap", given, attachment=YES)
+    assert first["swap"] == "None"
+    if outer != "filesystem:write":  # which opens the machine's /tmp, where all of this lies
+        assert first["key"] in {"Permission denied", "No such file or directory"}
+    assert again.error.code == "not_enforceable"
+    assert "a link on its way" in again.error.message
+    assert "grant the path that it leads to" in again.error.hint
+
+
+@pytest.mark.anyio
+async def test_a_link_that_the_person_made_is_followed(host, cyclop, root, usual):
+    making.write(f"{usual}/elsewhere/note", "a note")
+    os.symlink(f"{usual}/elsewhere", f"{usual}/notes")
+    os.symlink("notes", f"{usual}/again")
+    cyclop("reads", making.python("print(json.dumps({'result': open(os.path.expanduser('~/again/note')).read()}))"))
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("reads").plugin, granted=("filesystem:read:~/again",), always=True)
+        assert (await h.call("reads")).text == "a note"
+
+
 # Rooms
 
 

@@ -39,6 +39,7 @@ MODULE_FOLDERS = frozenset({"node_modules", ".venv", "venv", "vendor"})
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 NAMESPACES = frozenset({"mounts", "pids", "network", "read-only"})  # the layers that need them
 SHARED_TMP = ("/tmp/", "/var/tmp/")
+MOST_LINKS = 40  # on the way to one file, as with the kernel
 OFF = Receipt(layers=(), landlock=0, filter="", limits={})
 
 
@@ -155,6 +156,7 @@ class Confinement:
         granted = ("network",) if purpose == "resolve" else standing.granted
         if not place.project:
             granted = tuple(grant for grant in granted if not _is_in_project(grant))
+        granted, exact, misled = _followed(granted, place)
         search_path = self._variables.get("PATH", os.defpath)
         found = _surveyed(search_path, home.bin, place.user, _changed(home.bin))
         find = functools.partial(system.program_files, search_path=search_path)
@@ -174,6 +176,8 @@ class Confinement:
             ),
             executable=(*drawn.executable, *_launched(plugin, search_path)),
             writable=(*drawn.writable, *_above(drawn.hidden, drawn.writable)),
+            exact=exact,
+            misled=misled,
         )
 
     def close(self) -> None:
@@ -298,6 +302,59 @@ def _above(hidden: tuple[str, ...], writable: tuple[str, ...]) -> list[str]:
 def _is_in_project(grant: str) -> bool:
     scope = _scope(grant)
     return grant.startswith("filesystem:") and bool(scope) and not scope.startswith(("/", "~"))
+
+
+def _followed(
+    granted: tuple[str, ...], place: profiles.Place
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Follow the links in paths that were granted; give the grants with what they lead to, these paths, and the misled.
+
+    A link in a folder that the plugin may write to leads wherever the plugin wants: a grant of it is one of everything.
+    """
+    paths = {
+        grant: profiles.path_of(_scope(grant), place)
+        for grant in granted
+        if grant.startswith("filesystem:") and _scope(grant)
+    }
+    changeable = [path for grant, path in paths.items() if grant.startswith("filesystem:write:")]
+    changeable += [place.data, place.cache, *((place.plugin,) if place.writes_beside_itself else ())]
+    if "filesystem:write" in granted:
+        changeable += [place.user, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP, place.project or place.user]
+    folders = tuple({*changeable, *map(os.path.realpath, changeable)})
+    followed, exact, misled = [], [], []
+    for grant in granted:
+        real, is_misled = _follow(paths[grant], folders) if grant in paths else ("", False)
+        if is_misled:
+            misled.append(grant)
+        else:
+            followed.append(f"{permissions.kind(grant)}:{real}" if real else grant)
+            exact += [real] if real else []
+    return tuple(followed), tuple(exact), tuple(misled)
+
+
+def _follow(path: str, folders: tuple[str, ...]) -> tuple[str, bool]:
+    """Give what a path leads to, and whether a link on its way lies in one of these folders. Each is looked at once."""
+    at, is_inside = "/", False
+    parts = path.split("/")[::-1]
+    links = 0
+    while parts:
+        part = parts.pop()
+        if part in {"", ".", ".."}:
+            at = os.path.dirname(at) if part == ".." else at
+            continue
+        here = os.path.join(at, part)
+        try:
+            target = os.readlink(here)
+        except OSError:  # it is no link, or nothing
+            at = here
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            return path, True
+        is_inside = is_inside or any(here.startswith(folder.rstrip("/") + "/") for folder in folders)
+        at = "/" if target.startswith("/") else at
+        parts += target.split("/")[::-1]
+    return at, is_inside
 
 
 def _scope(grant: str) -> str:

@@ -10,6 +10,7 @@ import sys
 import time
 
 import anyio
+import msgspec
 import pytest
 
 import confining
@@ -279,6 +280,18 @@ async def test_who_may_write_everywhere_still_turns_no_switch_of_the_kernel_and_
     finished = await one.sh(script)
     assert finished.stdout
     assert finished.stderr.count(b"\n") == 3, finished.stderr
+
+
+@pytest.mark.parametrize("layers", [LAYERS, WITHOUT_NAMESPACES], ids=["namespaces", "without"])
+async def test_a_path_whose_links_were_followed_is_left_out_if_it_leads_elsewhere_by_now(confined, layers):
+    one = confined()
+    path = os.path.join(one.place.user, "meant")
+    os.symlink(".ssh", path)
+    profile = one.scene.profile(f"filesystem:read:{path}")
+    for exact, said in (((path,), b""), ((), b"secret\n")):
+        one.spawn.close()
+        one.spawn = ConfinedSpawn(one.guard, msgspec.structs.replace(profile, exact=exact), layers=layers)
+        assert (await one.sh(f"cat {path}/id_ed25519")).stdout == said
 
 
 @pytest.mark.parametrize("layers", [LAYERS, WITHOUT_NAMESPACES], ids=["namespaces", "without"])

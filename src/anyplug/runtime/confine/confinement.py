@@ -33,6 +33,7 @@ class Order(NamedTuple):
     ports: tuple[int, ...] = ()
     unix: bool = False
     measured: tuple[str, ...] = ()
+    exact: tuple[str, ...] = ()
     limits: Mapping[str, int] = MappingProxyType({})
     recorded: bool = False  # the host wants to hear what programs open, execute and connect to
 
@@ -155,9 +156,9 @@ class Confinement:
     def _real(order: Order) -> Order:
         """Follow links, and leave out what is not there: rules and mounts are about what a path leads to now."""
         return order._replace(
-            readable=_existing(order.readable),
-            writable=_existing(order.writable),
-            executable=_existing(order.executable),
+            readable=_existing(order.readable, order.exact),
+            writable=_existing(order.writable, order.exact),
+            executable=_existing(order.executable, order.exact),
             hidden=_existing(order.hidden),
             code=_existing(order.code),
             measured=_existing(order.measured),
@@ -165,7 +166,10 @@ class Confinement:
 
     def _outer(self, path: str) -> int:
         """Copy a folder for a program's /tmp."""
-        tree = kernel.clone_tree(self.outer_path(path))
+        if self._outer_tmp >= 0 and room.is_below(path, room.TMP):
+            tree = kernel.clone_tree(os.path.relpath(path, room.TMP), self._outer_tmp)
+        else:
+            tree = kernel.clone_tree(path)
         if "read-only" in self.held:
             kernel.set_tree_writable(tree)
         return tree
@@ -225,13 +229,13 @@ class Confinement:
                 for part, of_part in around(path, rights, beside):
                     rules.allow(part, of_part)
         for name in DEVICES:
-            rules.allow(f"/dev/{name}", landlock.DEVICE)
+            rules.allow(os.path.realpath(f"/dev/{name}"), landlock.DEVICE)
         for name in SEEN_IN_SYS:
-            rules.allow(f"/sys/{name}", landlock.READ)
+            rules.allow(os.path.realpath(f"/sys/{name}"), landlock.READ)
         rules.allow("/proc", landlock.READ)
         if covered:
             for path in (room.SHM, *((room.TMP,) if order.private_tmp else ())):
-                rules.allow(path, landlock.WRITE)
+                rules.allow(os.path.realpath(path), landlock.WRITE)
         self._rules, self._added = rules, 0
 
     def _make_filter(self) -> None:
@@ -253,8 +257,9 @@ def around(path: str, rights: int, hidden: tuple[str, ...]) -> list[tuple[str, i
     return found
 
 
-def _existing(paths: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path)))
+def _existing(paths: tuple[str, ...], exact: tuple[str, ...] = ()) -> tuple[str, ...]:
+    found = [(path, os.path.realpath(path)) for path in paths if os.path.exists(path)]
+    return tuple(dict.fromkeys(real for path, real in found if real == path or path not in exact))
 
 
 def _tasks_of_this_user() -> int:

@@ -26,6 +26,10 @@ CURES = {
     "capabilities": "do not run as root, or let root have CAP_SETPCAP",
     "limits": "let the host set its own limits",
 }
+MISLED = (
+    "there is a link on its way, in a folder that the plugin may write to, and so it would decide where that leads",
+    "grant the path that it leads to",
+)
 # What nothing else holds where a layer is missing. `docs/explanation/confinement.md` says more.
 GAPS = {
     "read-only": "it can change modes, times and attributes of the user's files, and replace its own code in a folder "
@@ -54,6 +58,7 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
     def shortfalls(self, profile: Profile) -> tuple[Shortfall, ...]:
         """Say what cannot be held; empty if everything can."""
         found = [Shortfall(grant, *_unheld(grant)) for grant in profile.unheld]
+        found += [Shortfall(grant, *MISLED) for grant in profile.misled]
         version = self.landlock if "landlock" in self.held else 0
         if version < landlock.SINCE_TRUNCATE and not (version and "read-only" in self.held):
             found.append(self._missing("which files it reads, writes and executes", "landlock"))

@@ -66,7 +66,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ports: tuple[int, ...] = ()
     unix: bool = False
     limits: Limits = Limits()
+    exact: tuple[str, ...] = ()  # paths whose links were followed already: what leads elsewhere now is left out
     unheld: tuple[str, ...] = ()  # grants that no layer can hold to their scope
+    misled: tuple[str, ...] = ()  # grants of paths with a link on the way that the plugin itself could change
     notes: tuple[str, ...] = ()  # for people: what a grant really opens
 
 
@@ -136,6 +138,12 @@ def _by_kind(granted: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     return found
 
 
+def path_of(scope: str, place: Place) -> str:
+    """Give the path that a scope names."""
+    path = place.user + scope[1:] if scope == "~" or scope.startswith("~/") else scope
+    return os.path.normpath(os.path.join(place.project or place.user, path))
+
+
 def _paths(
     scopes: dict[str, tuple[str, ...]], kind: str, place: Place
 ) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
@@ -145,8 +153,7 @@ def _paths(
     for scope in given:
         if not scope:
             continue
-        path = place.user + scope[1:] if scope == "~" or scope.startswith("~/") else scope
-        path = os.path.normpath(os.path.join(place.project or place.user, path))
+        path = path_of(scope, place)
         if path == place.home or path.startswith(place.home + "/"):
             ours.append(f"{kind}:{scope}")
         else:

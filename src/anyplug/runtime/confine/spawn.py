@@ -274,7 +274,7 @@ def _order(layers: tuple[str, ...], profile: Profile | None) -> dict[str, Any]:
     if profile is None:
         return {"layers": layers}
     fields = msgspec.structs.asdict(profile)
-    for only_for_us in ("unheld", "notes"):
+    for only_for_us in ("unheld", "misled", "notes"):
         del fields[only_for_us]
     return fields | {"layers": layers}
 
