@@ -711,6 +711,53 @@ async def test_a_new_version_finds_none_of_the_code_that_the_old_one_left(host, 
         assert (await h.call("weather")).text == "False"
 
 
+# Policies
+
+WRITES = making.python(
+    "found = {}\nfor path in given['input']['paths']:\n"
+    "    try: open(path, 'a').close(); found[path] = ''\n"
+    "    except OSError as error: found[path] = error.strerror\n"
+    "print(json.dumps({'result': json.dumps(found)}))"
+)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("namespaces", ["true", "false"])
+@pytest.mark.parametrize("granted", ["filesystem:write:.", "filesystem:write"])
+async def test_who_may_write_to_a_project_changes_neither_policies_nor_who_asks_them(
+    granted, namespaces, usual, host, cyclop, monkeypatch
+):
+    work = f"{usual}/work"
+    os.mkdir(work)
+    monkeypatch.chdir(work)
+    making.write(f"{usual}/.local/share/anyplug/settings.toml", f"namespaces = {namespaces}\n")
+    bound = [
+        f"{work}/.cupcake/rulebook.yml",
+        f"{work}/.opencode/plugin/anyplug-policy.js",
+        f"{usual}/.config/cupcake/policies/a.rego",
+        f"{usual}/.config/opencode/plugins/anyplug-policy.js",
+    ]
+    free = [f"{work}/src/main.py", *([f"{usual}/.config/other/file"] if granted == "filesystem:write" else [])]
+    for path in (*bound, *free):
+        making.write(path, "")
+    async with host(cyclop("writes", WRITES, permissions=[granted], tools=PATHS)) as h:
+        found = json.loads((await h.call("scribble", {"paths": [*bound, f"{work}/.cupcake/new", *free]})).text)
+    assert {path for path, how in found.items() if not how} == set(free), found
+
+
+def test_what_is_kept_as_it_is_are_the_places_of_policies(usual):
+    from anyplug import settings
+    from anyplug.policy import sources
+    from anyplug.policy.opencode import installation
+
+    places = settings.binding_places("/a/b")
+    assert {f"/a/b/{sources.FOLDER}", f"/a/{sources.FOLDER}", f"/{sources.FOLDER}", sources.global_folder()} <= {
+        *places
+    }
+    assert {installation._place("/a/b"), installation._place(None)} <= {*places}
+    assert {os.path.basename(place) for place in places} == {sources.FOLDER, "cupcake", installation.NAME}
+
+
 # Links in what was granted
 
 SWAP = making.python(

@@ -26,7 +26,7 @@ from anyplug.runtime.confine import system
 from anyplug.runtime.confine.profile import Profile, System
 from anyplug.runtime.guard import Guard
 from anyplug.runtime.program import Purpose, Receipt, Spawn
-from anyplug.settings import Home, Settings, cyclop_plugins, zot_home
+from anyplug.settings import Home, Settings, binding_places, cyclop_plugins, zot_home
 
 if TYPE_CHECKING:
     from anyplug.learning import Learning
@@ -176,6 +176,7 @@ class Confinement:
             ),
             executable=(*drawn.executable, *_launched(plugin, search_path)),
             writable=(*drawn.writable, *_above(drawn.hidden, drawn.writable)),
+            binding=tuple(filter(os.path.lexists, binding_places(self._project))),
             exact=exact,
             misled=misled,
         )

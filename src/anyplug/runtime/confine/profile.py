@@ -60,6 +60,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     executable: tuple[str, ...] = ()  # the same, readable as well
     hidden: tuple[str, ...] = ()  # folders of which nothing is seen but what is named above
     code: tuple[str, ...] = ()  # what stays as it is, though it lies in a writable folder
+    binding: tuple[str, ...] = ()  # what binds plugins themselves and stays as it is for that reason, as policies do
     measured: tuple[str, ...] = ()  # the folders that `limits.disk` is about
     private_tmp: bool = True
     network: Network = "none"

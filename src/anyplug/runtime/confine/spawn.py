@@ -274,9 +274,9 @@ def _order(layers: tuple[str, ...], profile: Profile | None) -> dict[str, Any]:
     if profile is None:
         return {"layers": layers}
     fields = msgspec.structs.asdict(profile)
-    for only_for_us in ("unheld", "misled", "notes"):
+    for only_for_us in ("unheld", "misled", "notes", "binding"):
         del fields[only_for_us]
-    return fields | {"layers": layers}
+    return fields | {"layers": layers, "code": (*profile.code, *profile.binding)}
 
 
 def _children(pid: int) -> list[int]:
