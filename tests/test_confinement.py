@@ -711,6 +711,44 @@ async def test_a_new_version_finds_none_of_the_code_that_the_old_one_left(host, 
         assert (await h.call("weather")).text == "False"
 
 
+# What a configuration names
+
+READER = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    answer = {}
+    if asked["method"] == "initialize":
+        answer = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "reader", "version": "1"}}
+    elif asked["method"] == "tools/list":
+        answer = {"tools": [{"name": "read", "description": "Reads.", "inputSchema": {"type": "object"}}]}
+    elif asked["method"] == "tools/call":
+        try:
+            said = open(sys.argv[1] + "/note").read()
+        except OSError as error:
+            said = error.strerror
+        answer = {"content": [{"type": "text", "text": said}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answer}), flush=True)
+"""
+
+
+@pytest.mark.anyio
+async def test_an_argument_opens_a_folder_only_if_that_is_granted(usual, host, root):
+    notes = os.path.join(usual, "notes")
+    making.write(f"{notes}/note", "a note")
+    making.write(f"{root}/reader/server.py", READER)
+    servers = {"reader": {"command": "python3", "args": ["server.py", notes]}}
+    making.write(f"{root}/reader/mcp.json", json.dumps({"mcpServers": servers}))
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("reader").plugin
+        for granted, said in (((), "Permission denied"), (plugin.permissions, "a note")):
+            await h.approve(plugin, granted=granted, always=True)
+            assert (await h.call("mcp.reader.read", attachment=YES)).text == said
+
+
 # Policies
 
 WRITES = making.python(

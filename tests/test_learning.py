@@ -175,7 +175,8 @@ def test_what_was_refused_is_missing_only_if_the_call_failed(learn):
 def test_what_is_ours_and_its_own_code_can_never_be_granted(learn):
     lesson = learn(
         read("/h/anyplug.db"), read("/h/data/other/x"), Event(kind="write", path="/h/plugins/p/main.py"),
-        Event(kind="make", path="/h/plugins/p/new.py"), Event(kind="write", path="/home/ada/work/.cupcake/rulebook.yml"),
+        Event(kind="make", path="/h/plugins/p/new.py"),
+        Event(kind="write", path="/home/ada/work/.cupcake/rulebook.yml"),
     )  # fmt: skip
     assert lesson.needs == ()
     assert lesson.never == (
