@@ -19,7 +19,9 @@ NOBODY = 65534
 USERS = ("root", "ordinary")
 FILES = {"read a key", "symlink to a key"}
 CHANGES = {*FILES, "write to .bashrc", "change a mode", "change a time", "cut a file off"}
-INTERNET = {"TCP", "TCP to another port", "TCP over IPv6", "listen on TCP", "UDP", "netlink"}
+INTERNET = {
+    "TCP", "TCP to another port", "TCP over IPv6", "listen on TCP", "listen on any port", "UDP", "netlink",
+}  # fmt: skip
 NAMED_SOCKETS = {"a socket with a path", "an abstract socket", "a path by a pair of sockets"}
 GIT = {"run git", "run git by the loader", "run git's own folder by the loader"}
 # What each grant opens; everything else stays shut.

@@ -28,6 +28,8 @@ COUNTED = [
     ("program", "", 0o755),
     ("script", "#!/bin/sh\n", 0o644),
     ("binary", "\x7fELF", 0o644),
+    ("greeting-1.0-py3-none-any.whl", "PK", 0o644),
+    ("venv/lib/site-packages/x.pth", "import x", 0o644),
     ("package.json", "{}", 0o644),
     ("package-lock.json", "{}", 0o644),
     ("uv.lock", "", 0o644),

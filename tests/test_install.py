@@ -528,7 +528,7 @@ def test_removing_keeps_the_data_unless_told_otherwise(catalog, installer, repos
     home = find_home()
     for purge in (False, True):
         plugin = installer.install(Source(location=url(repository))).plugin
-        for path in (home.data("kit"), home.files("kit"), home.cache("kit")):
+        for path in (home.data("kit"), home.files("kit"), home.cache(plugin)):
             making.write(f"{path}/x", "")
         making.write(home.log("kit"), "")
         going, staying = installer.belongings(plugin, purge=purge)

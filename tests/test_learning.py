@@ -1,5 +1,6 @@
 """What a call needed, concluded from what it tried: pure, with events as the recorder gives them."""
 
+import msgspec
 import pytest
 
 from anyplug.learning import Around, Lesson, commands, conclude
@@ -32,7 +33,7 @@ def learn(place):
 
     def conclude_from(*events: Event, granted=(), wider=(), has_failed=True) -> Lesson:
         around = Around(
-            base=draw((), place, SYSTEM, find),
+            base=msgspec.structs.replace(draw((), place, SYSTEM, find), binding=("/home/ada/work/.cupcake",)),
             used=draw((*granted, *wider), place, SYSTEM, find),
             granted=tuple(granted),
             user=place.user,
@@ -175,6 +176,7 @@ def test_what_is_ours_and_its_own_code_can_never_be_granted(learn):
     lesson = learn(
         read("/h/anyplug.db"), read("/h/data/other/x"), Event(kind="write", path="/h/plugins/p/main.py"),
         Event(kind="make", path="/h/plugins/p/new.py"),
+        Event(kind="write", path="/home/ada/work/.cupcake/rulebook.yml"),
     )  # fmt: skip
     assert lesson.needs == ()
     assert lesson.never == (
@@ -182,6 +184,7 @@ def test_what_is_ours_and_its_own_code_can_never_be_granted(learn):
         "read what is anyplug's own: /h/data/other/x",
         "change its own code: /h/plugins/p/main.py",
         "change its own code: /h/plugins/p/new.py",
+        "change what binds it: /home/ada/work/.cupcake/rulebook.yml",
     )
 
 

@@ -1,6 +1,8 @@
 """Watching: a change anywhere in a plugin is seen, a broken edit hides nothing, calls under way finish."""
 
 import os
+import time
+from itertools import pairwise
 
 import anyio
 import pytest
@@ -8,6 +10,7 @@ import watchfiles
 
 import looking
 import making
+from anyplug import digest
 
 pytestmark = pytest.mark.anyio
 
@@ -108,6 +111,33 @@ async def test_a_plugin_that_writes_its_state_beside_itself_is_left_in_peace(hos
         making.write(f"{folder}/cache/x.txt", "")
         await anyio.sleep(0.6)
         assert h.snapshot is before
+
+
+async def test_a_plugin_that_never_stops_writing_gets_a_part_of_the_time_and_no_more(
+    host, root, stavrobot, monkeypatch
+):
+    folder = stavrobot("restless")
+    looks = []
+
+    def look(*given, **named):
+        begun = time.monotonic()
+        time.sleep(0.1)  # as a folder of many thousand files takes
+        found = take(*given, **named)
+        looks.append((begun, time.monotonic()))
+        return found
+
+    take = digest.take
+    async with host(roots=(root,), watch=True) as h:
+        approve(h, "restless")
+        await h.reload()
+        await settled(h)
+        monkeypatch.setattr(digest, "take", look)
+        with anyio.fail_after(looking.PATIENCE_S):
+            while len(looks) < 3:
+                making.write(f"{folder}/state.json", str(time.monotonic()))
+                await anyio.sleep(0.005)
+    for before, after in pairwise(looks):
+        assert after[0] - before[1] > 5 * (before[1] - before[0])
 
 
 async def test_switching_a_plugin_off_in_its_configuration_is_seen(host, root, stavrobot):

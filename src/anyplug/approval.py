@@ -71,6 +71,15 @@ class Approvals:
         """Give the same as of the last look."""
         return self._decisions.get(plugin.path)
 
+    def namesakes(self, plugin: Plugin) -> list[str]:
+        """Give the folders of plugins that were approved under the same name and lie elsewhere."""
+        self.refresh()
+        return sorted(
+            path
+            for path, decision in self._decisions.items()
+            if decision.approved and decision.name == plugin.name and path != plugin.path and os.path.exists(path)
+        )
+
     def is_disabled(self, plugin: Plugin) -> bool:
         """Whether a person switched it off, as of the last look at decisions."""
         return plugin.path in self._disabled

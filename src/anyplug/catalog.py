@@ -23,6 +23,8 @@ from anyplug.store import Store
 if TYPE_CHECKING:
     from anyplug.vault import Secrets
 
+LONGEST_NAME = 200  # characters of a path that a message shows
+
 _Basis = tuple[Plugin, approval.Approval | None, Reading | None]  # what a standing was concluded from
 
 
@@ -111,7 +113,8 @@ class Catalog:
             needs_look = plugin.explicit or (decision is not None and decision.approved)
             reading = self._reading(plugin) if needs_look else None
         except OSError as error:
-            return Standing(state="changed", changes=(f"cannot read {error.filename}: {error.strerror}",))
+            where = str(error.filename)[:LONGEST_NAME]  # a plugin can make folders in one another without an end
+            return Standing(state="changed", changes=(f"cannot read {where}: {error.strerror}",))
         basis = (plugin, decision, reading)
         known = self._standings.get(plugin.path)
         if known is not None and _are_the_same(known[0], basis):

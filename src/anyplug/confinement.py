@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from anyplug import config, permissions
+from anyplug import digest, permissions
 from anyplug.approval import Standing
 from anyplug.errors import NotEnforceable
 from anyplug.formats import oneshot, table
@@ -26,7 +26,7 @@ from anyplug.runtime.confine import system
 from anyplug.runtime.confine.profile import Profile, System
 from anyplug.runtime.guard import Guard
 from anyplug.runtime.program import Purpose, Receipt, Spawn
-from anyplug.settings import Home, Settings, cyclop_plugins, zot_home
+from anyplug.settings import Home, Settings, binding_places, cyclop_plugins, zot_home
 
 if TYPE_CHECKING:
     from anyplug.learning import Learning
@@ -39,6 +39,7 @@ MODULE_FOLDERS = frozenset({"node_modules", ".venv", "venv", "vendor"})
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 NAMESPACES = frozenset({"mounts", "pids", "network", "read-only"})  # the layers that need them
 SHARED_TMP = ("/tmp/", "/var/tmp/")
+MOST_LINKS = 40  # on the way to one file, as with the kernel
 OFF = Receipt(layers=(), landlock=0, filter="", limits={})
 
 
@@ -142,21 +143,22 @@ class Confinement:
         """Draw what a plugin's programs may do."""
         format, home = table.BY_NAME[plugin.format], self._home
         # Who builds dependencies has the network, and so none of the plugin's data.
-        data = format.data(plugin, home) if purpose != "resolve" else home.cache(plugin.name)
+        data = format.data(plugin, home) if purpose != "resolve" else home.cache(plugin)
         place = profiles.Place(
             plugin=self._own_place(plugin, purpose),
             data=data,
-            cache=home.cache(plugin.name),
+            cache=home.cache(plugin),
             home=home.path,
             user=os.path.expanduser("~"),
             others=_others(self._project),
             project=self._project if self._project != "/" else "",  # services run there: it is nobody's project
             writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
-            code=() if purpose == "init" else _code(plugin, standing),
+            code=() if purpose == "init" else _code(plugin, standing.files),
         )
         granted = ("network",) if purpose == "resolve" else standing.granted
         if not place.project:
             granted = tuple(grant for grant in granted if not _is_in_project(grant))
+        granted, exact, misled = _followed(granted, place)
         search_path = self._variables.get("PATH", os.defpath)
         found = _surveyed(search_path, home.bin, place.user, _changed(home.bin))
         find = functools.partial(system.program_files, search_path=search_path)
@@ -174,6 +176,9 @@ class Confinement:
             ),
             executable=(*drawn.executable, *_launched(plugin, search_path)),
             writable=(*drawn.writable, *_above(drawn.hidden, drawn.writable)),
+            binding=tuple(filter(os.path.lexists, binding_places(self._project))),
+            exact=exact,
+            misled=misled,
         )
 
     def close(self) -> None:
@@ -241,7 +246,7 @@ class Confinement:
             return ()
         data = table.BY_NAME[plugin.format].data(plugin, self._home)
         found = [_identity(plugin.path)]
-        for folder in (data, self._home.cache(plugin.name)):
+        for folder in (data, self._home.cache(plugin)):
             oneshot.make_folder(folder)
             found.append(_identity(folder))
         scopes = (_scope(grant) for grant in standing.granted if grant.startswith("filesystem:"))
@@ -318,6 +323,59 @@ def _is_in_project(grant: str) -> bool:
     return grant.startswith("filesystem:") and bool(scope) and not scope.startswith(("/", "~"))
 
 
+def _followed(
+    granted: tuple[str, ...], place: profiles.Place
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Follow the links in paths that were granted; give the grants with what they lead to, these paths, and the misled.
+
+    A link in a folder that the plugin may write to leads wherever the plugin wants: a grant of it is one of everything.
+    """
+    paths = {
+        grant: profiles.path_of(_scope(grant), place)
+        for grant in granted
+        if grant.startswith("filesystem:") and _scope(grant)
+    }
+    changeable = [path for grant, path in paths.items() if grant.startswith("filesystem:write:")]
+    changeable += [place.data, place.cache, *((place.plugin,) if place.writes_beside_itself else ())]
+    if "filesystem:write" in granted:
+        changeable += [place.user, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP, place.project or place.user]
+    folders = tuple({*changeable, *map(os.path.realpath, changeable)})
+    followed, exact, misled = [], [], []
+    for grant in granted:
+        real, is_misled = _follow(paths[grant], folders) if grant in paths else ("", False)
+        if is_misled:
+            misled.append(grant)
+        else:
+            followed.append(f"{permissions.kind(grant)}:{real}" if real else grant)
+            exact += [real] if real else []
+    return tuple(followed), tuple(exact), tuple(misled)
+
+
+def _follow(path: str, folders: tuple[str, ...]) -> tuple[str, bool]:
+    """Give what a path leads to, and whether a link on its way lies in one of these folders. Each is looked at once."""
+    at, is_inside = "/", False
+    parts = path.split("/")[::-1]
+    links = 0
+    while parts:
+        part = parts.pop()
+        if part in {"", ".", ".."}:
+            at = os.path.dirname(at) if part == ".." else at
+            continue
+        here = os.path.join(at, part)
+        try:
+            target = os.readlink(here)
+        except OSError:  # it is no link, or nothing
+            at = here
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            return path, True
+        is_inside = is_inside or any(here.startswith(folder.rstrip("/") + "/") for folder in folders)
+        at = "/" if target.startswith("/") else at
+        parts += target.split("/")[::-1]
+    return at, is_inside
+
+
 def _scope(grant: str) -> str:
     return grant.removeprefix(permissions.kind(grant)).removeprefix(":")
 
@@ -332,15 +390,16 @@ def _others(project: str) -> tuple[str, ...]:
     )
 
 
-def _scripts(plugin: Plugin) -> list[str]:
-    """Give what lies in a plugin's folder, except for its configuration."""
-    return [os.path.join(plugin.path, name) for name in os.listdir(plugin.path) if name != config.FILE]
+def _scripts(plugin: Plugin) -> tuple[str, ...]:
+    """Give what of a plugin's folder counts as code: not what it wrote there, and not its configuration."""
+    found = digest.take(plugin.path, every_file=False, before=None).as_digest()
+    return _code(plugin, tuple(found.files))
 
 
-def _code(plugin: Plugin, standing: Standing) -> tuple[str, ...]:
-    """Give what of a plugin was approved and must stay as it is; folders of modules as a whole."""
+def _code(plugin: Plugin, files: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the files of a plugin that make up its code and must stay as they are; folders of modules as a whole."""
     names = set()
-    for name in standing.files:
+    for name in files:
         head = next((at for at, part in enumerate(name.split("/")) if part in MODULE_FOLDERS), None)
         names.add(name if head is None else "/".join(name.split("/")[: head + 1]))
     if len(names) > MOST_CODE:

@@ -21,13 +21,15 @@ LOCKS = frozenset(
      "pyproject.toml", "requirements.txt", "Cargo.lock", "go.sum", "Gemfile.lock"}
 )  # fmt: skip
 CODE_SUFFIXES = frozenset(
-    {".py", ".pyc", ".pyd", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx", ".node", ".wasm",
-     ".sh", ".bash", ".zsh", ".fish", ".rb", ".pl", ".pm", ".lua", ".php", ".r", ".jl", ".go", ".rs", ".c", ".swift",
-     ".so", ".dylib", ".dll", ".exe", ".jar", ".class", ".jq", ".awk", ".sed", ".rego"}
+    {".py", ".pyc", ".pyd", ".pyz", ".pth", ".whl", ".egg", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx",
+     ".tsx", ".node", ".wasm", ".sh", ".bash", ".zsh", ".fish", ".rb", ".pl", ".pm", ".lua", ".php", ".r", ".jl",
+     ".go", ".rs", ".c", ".swift", ".so", ".dylib", ".dll", ".exe", ".jar", ".class", ".jq", ".awk", ".sed", ".rego"}
 )  # fmt: skip
 EXECUTABLE = 0o111
 CHUNK = 1 << 20
-MOST_FOLDERS = 50_000  # a plugin with a link to the whole disk is not read to its end
+# A plugin with a link to the whole disk, or one that fills its own folder, is not read to its end.
+MOST_FOLDERS = 50_000
+MOST_FILES = 200_000
 
 Stamp = tuple[str, int, int, int, int, int]  # path, mode, size, mtime, ctime, inode
 
@@ -88,7 +90,7 @@ def take(folder: str, *, every_file: bool, before: Reading | None, named: tuple[
     if before is not None and before.still_holds(folder):
         return before
     folders: list[Stamp] = []
-    stamps = tuple(sorted(_stamps(folder, "", folders, set())))
+    stamps = tuple(sorted(_stamps(folder, folders)))
     known = dict(zip(before.stamps, before.hashes, strict=True)) if before is not None else {}
     hashes = tuple(
         known[stamp] if stamp in known else _hash(folder, stamp, every_file=every_file or stamp[0] in named)
@@ -112,28 +114,36 @@ def take_part(file: str, read: Callable[[str], dict[str, str]], before: Reading 
     return Reading((), (), total, (stamp,), (), hashes)
 
 
-def _stamps(root: str, below: str, folders: list[Stamp], linked: set[str]) -> Iterator[Stamp]:
-    """Stamp what lies in `root` + `below` (empty, or beginning with a slash), and every folder on the way.
+def _stamps(root: str, folders: list[Stamp]) -> Iterator[Stamp]:
+    """Stamp all that lies in `root`, and every folder on the way. Paths below it begin with a slash, or are empty.
 
     A link to a folder elsewhere is followed, once: code that lies there runs as well. One to a folder around
     the plugin counts only by where it leads.
     """
-    here = root + below
-    folders.append(_stamp(below, os.stat(here)))
-    if len(folders) > MOST_FOLDERS:
-        raise OSError(errno.EMLINK, f"more than {MOST_FOLDERS:,} folders belong to the plugin", here)
-    with os.scandir(here) as entries:
-        for entry in entries:
-            name = entry.name
-            if name in NEVER or (not below and name == CONFIG):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from _stamps(root, f"{below}/{name}", folders, linked)
-                continue
-            yield _stamp(f"{below[1:]}/{name}" if below else name, _look(entry.path))
-            if entry.is_symlink() and (real := _elsewhere(entry.path, root)) and real not in linked:
-                linked.add(real)
-                yield from _stamps(root, f"{below}/{name}", folders, linked)
+    linked: set[str] = set()
+    left = [""]  # not by calling ourselves: a plugin could make folders in one another until we give up
+    files = 0
+    while left:
+        below = left.pop()
+        here = root + below
+        folders.append(_stamp(below, os.stat(here)))
+        if len(folders) > MOST_FOLDERS:
+            raise OSError(errno.EMLINK, f"more than {MOST_FOLDERS:,} folders belong to the plugin", here)
+        with os.scandir(here) as entries:
+            for entry in entries:
+                name = entry.name
+                if name in NEVER or (not below and name == CONFIG):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(f"{below}/{name}")
+                    continue
+                files += 1
+                if files > MOST_FILES:
+                    raise OSError(errno.EMLINK, f"more than {MOST_FILES:,} files belong to the plugin", here)
+                yield _stamp(f"{below[1:]}/{name}" if below else name, _look(entry.path))
+                if entry.is_symlink() and (real := _elsewhere(entry.path, root)) and real not in linked:
+                    linked.add(real)
+                    left.append(f"{below}/{name}")
 
 
 def _elsewhere(link: str, root: str) -> str:

@@ -7,6 +7,7 @@ else runs a tool.
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +15,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from anyplug import audit, logs, policing
+from anyplug import audit, logs, policing, trees
 from anyplug.approval import Approvals, Standing
 from anyplug.audit import Audit
 from anyplug.catalog import Catalog
@@ -377,6 +378,9 @@ class Host:
         given = plugin.permissions if granted is None else granted
         standing = Standing(state="approved", granted=given, unconfined=unconfined)
         secrecy = self._secrecies.of(plugin, standing.granted)
+        # Bytecode and programs of what ran before would run with what this one is granted.
+        with suppress(OSError):
+            await anyio.to_thread.run_sync(trees.remove, self._catalog.home.cache(plugin))
         try:
             said = await table.BY_NAME[plugin.format].prepare(plugin, self._provisions.of(plugin, standing))
         except CallError as error:

@@ -11,14 +11,15 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
-from anyplug import discovery, sources
+from anyplug import discovery, sources, trees
 from anyplug.audit import Audit
 from anyplug.catalog import Catalog
 from anyplug.errors import InstallError
+from anyplug.formats import scripts
 from anyplug.formats.contract import Folder
 from anyplug.model import Launch, Plugin
 from anyplug.sources import Brought, Source
@@ -139,7 +140,7 @@ class Installer:
     def belongings(self, plugin: Plugin, *, purge: bool) -> tuple[list[str], list[str]]:
         """List what a removal takes away, and what it leaves for a plugin that may come back."""
         home, name = self._home, plugin.name
-        cache = [home.cache(name)]
+        cache = [home.cache(plugin), scripts.notes(home, plugin)]
         kept = [home.data(name), home.files(name), home.log(name)]
         going = [plugin.found_at or plugin.path, *(path for path in cache if os.path.exists(path))]
         kept = [path for path in kept if os.path.exists(path)]
@@ -205,7 +206,8 @@ class Installer:
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):
+                trees.remove(folder)
             os.close(lock)
 
     def _validated(self, source: Source, staging: str) -> tuple[Brought, Plugin]:
@@ -313,12 +315,12 @@ def _named_files(launch: Launch, origin: str) -> list[str]:
 
 def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:
     kept = msgspec.structs.replace(source, location=source.lasting_location)
-    return Install(source=kept, commit=brought.commit, files=tuple(sources.files_of(plugin.path)), at=time.time())
+    return Install(source=kept, commit=brought.commit, files=tuple(trees.files(plugin.path)), at=time.time())
 
 
 def _carry_over(old: str, new: str, installed: set[str]) -> None:
     """Copy what the plugin or the person wrote since it was installed, unless the new version has such a file."""
-    for name in sources.files_of(old):
+    for name in trees.files(old):
         target, origin = os.path.join(new, name), os.path.join(old, name)
         if name in installed or os.path.lexists(target) or "__pycache__" in name.split(os.sep):
             continue
@@ -341,6 +343,6 @@ def _has_room(root: str, folder: str) -> bool:
 def _delete(path: str) -> None:
     """Delete a folder, a file or a link, whatever is there."""
     if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
+        trees.remove(path)
     elif os.path.lexists(path):
         os.unlink(path)

@@ -147,6 +147,8 @@ def _beyond(events: Iterable[Event], around: Around) -> tuple[list[Event], list[
             beyond.append(event)
         elif event.kind in {"write", "make"} and _within(event.path, base.code):
             never.append(f"change its own code: {event.path}")
+        elif event.kind in {"write", "make"} and _within(event.path, base.binding):
+            never.append(f"change what binds it: {event.path}")
         elif _within(place, allowed) or _is_its_own_tmp(event, made, around):
             continue
         elif _within(event.path, base.hidden):

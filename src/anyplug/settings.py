@@ -41,17 +41,25 @@
 
 import os
 import sys
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from anyplug.errors import ConfigError
 from anyplug.places import home_path, usual_path
 
+if TYPE_CHECKING:
+    from anyplug.model import Plugin
+
 Arguments = Literal["strict", "warn", "off"]
 Count = Annotated[int, msgspec.Meta(gt=0)]
 Amount = Annotated[float, msgspec.Meta(gt=0)]
 Surface = Literal["all", "search", "auto"]
+
+
+# Here, and not taken from `policy`, which takes 40 ms to import: tests see that they are the same.
+POLICIES = ".cupcake"
+GATE = "anyplug-policy.js"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -157,9 +165,17 @@ class Home:
         """Give the folder in which a plugin keeps its data."""
         return os.path.join(self.path, "data", plugin)
 
-    def cache(self, plugin: str) -> str:
-        """Give the folder for what can be made again."""
-        return os.path.join(self.path, "cache", plugin)
+    def cache(self, plugin: "Plugin") -> str:
+        """Give the folder for what can be made again: of this plugin alone, however others are called.
+
+        Code is kept there, and one that lies elsewhere under the same name could leave some for this one.
+        """
+        folder = plugin.name
+        if plugin.found_at != os.path.join(self.plugins, plugin.name):
+            from hashlib import sha256  # here already, where plugins are looked at closely
+
+            folder = f"{plugin.name}@{sha256(os.fsencode(plugin.path)).hexdigest()[:12]}"
+        return os.path.join(self.path, "cache", folder)
 
     def files(self, plugin: str) -> str:
         """Give the folder for files that a plugin's tools gave back."""
@@ -216,6 +232,22 @@ def standard_roots(home: Home, folder: str) -> list[str]:
         home.plugins,
         os.path.join(zot_home(), "extensions"),
         cyclop_plugins(),
+    ]
+
+
+def binding_places(project: str) -> list[str]:
+    """List where policies lie that hold in a project, from its folder upwards and for all, and who asks them."""
+    folders = []
+    while project and project not in folders:
+        folders.append(project)
+        project = os.path.dirname(project)
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    settings = given if os.path.isabs(given) else os.path.expanduser("~/.config")
+    gates = [*(os.path.join(folder, ".opencode") for folder in folders), os.path.join(settings, "opencode")]
+    return [
+        *(os.path.join(folder, POLICIES) for folder in folders),
+        os.path.join(settings, "cupcake"),
+        *(os.path.join(gate, name, GATE) for gate in gates for name in ("plugin", "plugins")),
     ]
 
 

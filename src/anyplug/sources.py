@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from anyplug import trees
 from anyplug.errors import InstallError
 
 GIT_S = 300.0  # for one git command
@@ -149,15 +150,6 @@ def bring(
     return Brought(folder, commit, left_config)
 
 
-def files_of(folder: str) -> list[str]:
-    """List the files and links of a tree, relative to it."""
-    return sorted(
-        os.path.relpath(os.path.join(parent, name), folder)
-        for parent, folders, names in os.walk(folder)
-        for name in (*names, *(name for name in folders if os.path.islink(os.path.join(parent, name))))
-    )
-
-
 def _clone(source: Source, target: str) -> str:
     """Clone a repository at a branch, tag or commit; give the commit. Raises InstallError."""
     if source.ref.startswith("-"):
@@ -228,26 +220,30 @@ def _copy_one(origin: str, target: str, name: str) -> None:
         shutil.copy2(file, new)
 
 
-def _copy(origin: str, target: str, left: frozenset[str], below: str = "") -> None:
+def _copy(origin: str, target: str, left: frozenset[str]) -> None:
     """Copy a tree; links stay links, and what is neither file, folder nor link stays behind."""
-    os.mkdir(target, 0o755)
-    with os.scandir(origin) as entries:
-        for entry in entries:
-            new = os.path.join(target, entry.name)
-            mode = entry.stat(follow_symlinks=False).st_mode
-            if entry.name in LEFT_BEHIND or below + entry.name in left:
-                continue
-            if stat.S_ISLNK(mode):
-                os.symlink(os.readlink(entry.path), new)
-            elif stat.S_ISDIR(mode):
-                _copy(entry.path, new, left, f"{below}{entry.name}/")
-            elif stat.S_ISREG(mode):
-                shutil.copy2(entry.path, new)
+    folders = [""]
+    while folders:
+        below = folders.pop()
+        os.mkdir(os.path.join(target, below), 0o755)
+        with os.scandir(os.path.join(origin, below)) as entries:
+            for entry in entries:
+                name = os.path.join(below, entry.name)
+                new = os.path.join(target, name)
+                mode = entry.stat(follow_symlinks=False).st_mode
+                if entry.name in LEFT_BEHIND or name in left:
+                    continue
+                if stat.S_ISLNK(mode):
+                    os.symlink(os.readlink(entry.path), new)
+                elif stat.S_ISDIR(mode):
+                    folders.append(name)
+                elif stat.S_ISREG(mode):
+                    shutil.copy2(entry.path, new)
 
 
 def _delete(path: str) -> None:
     if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
+        trees.remove(path)
     else:
         os.unlink(path)
 

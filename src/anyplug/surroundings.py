@@ -150,7 +150,7 @@ class Provisions:
         kept = {name: value for name, value in variables.items() if name not in TEMPORARY}
         if room.has_own_tmp:
             return kept
-        folder = os.path.join(self._catalog.home.cache(plugin.name), "tmp")
+        folder = os.path.join(self._catalog.home.cache(plugin), "tmp")
         make_folder(folder)
         return kept | {"TMPDIR": folder}
 

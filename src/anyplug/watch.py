@@ -1,6 +1,7 @@
 """Sees changes in plugin folders while the host is up, and says which plugins have another digest."""
 
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 
 import anyio
@@ -13,6 +14,9 @@ STEP_MS = 10  # how long a burst must pause to be over
 DEBOUNCE_MS = 200  # how long a burst may last
 DECIDED_MS = 500  # between looks whether somebody decided something, and for roots that do not exist yet
 LOOK_AGAIN_MS = 3_000  # after something went wrong
+LONG_S = 0.05  # a look that took longer is followed by a rest
+REST = 9  # times as long as the look took: a plugin that never stops writing has a tenth of our time, and no more
+LONGEST_REST_S = 30.0
 
 
 async def changes(catalog: Catalog, current: Callable[[], Snapshot], stop: anyio.Event) -> AsyncIterator[None]:
@@ -41,8 +45,12 @@ async def changes(catalog: Catalog, current: Callable[[], Snapshot], stop: anyio
                 if was_blind or decisions.size() != seen:
                     was_blind, seen = False, decisions.size()
                     yield
+                begun = time.monotonic()
                 if batch and _matters({path for _, path in batch}, catalog, current()):
                     yield
+                if (spent := time.monotonic() - begun) > LONG_S:
+                    with anyio.move_on_after(min(spent * REST, LONGEST_REST_S)):
+                        await stop.wait()
                 if (now := catalog.home.settings_stamp()) != stamp:  # it has profiles, which can change at any time
                     stamp = now
                     yield

@@ -235,6 +235,25 @@ def test_permissions_follow_from_how_servers_are_reached(tmp_path):
     assert both.tier == 2
 
 
+@pytest.mark.parametrize(
+    ("server", "reads"),
+    [
+        ({"args": ["server.py", "./data", "lib/x.js", "-y", "@scope/server", "https://host/path"]}, []),
+        ({"args": ["~/notes", "--root=/srv/files"]}, ["~/notes", "/srv/files"]),
+        ({"args": ["../beside", "~", "/"]}, ["{above}/beside", "~", "/"]),
+        ({"args": ["/opt/server/main.js"]}, ["/opt/server"]),  # a program is read with what lies beside it
+        ({"args": ["~/main.py"]}, ["~/main.py"]),  # but not with all that a person has
+        ({"env": {"PATHS": "/a:/b", "API_TOKEN": "/AbCdEf==", "MODE": "fast"}}, ["/a", "/b"]),
+        ({"cwd": "~/work"}, ["~/work"]),
+        ({"args": ["-c", "cat /etc/passwd", "postgres://ada:pw@host/db"]}, []),
+    ],
+)
+def test_what_a_command_line_names_outside_the_folder_is_asked_for(server, reads, tmp_path):
+    plugin = load(tmp_path / "kit", a={"command": "x", **server})
+    wanted = [f"filesystem:read:{path.format(above=os.path.dirname(plugin.path))}" for path in reads]
+    assert [name for name in plugin.permissions if name.startswith("filesystem:")] == wanted
+
+
 def test_a_folder_is_an_mcp_plugin_after_all_older_formats(tmp_path, cyclop):
     folder = cyclop("hello")
     making.write(os.path.join(folder, "mcp.json"), '{"mcpServers": {"a": {"command": "x"}}}')

@@ -510,9 +510,10 @@ async def test_the_environment_is_stavrobots_short_list(host, stavrobot, home, m
     async with host(stavrobot(script=making.python("print(json.dumps([dict(os.environ), os.getcwd()]))"))) as h:
         environment, cwd = (await h.call("bundle.act")).structured
         folder = h.plugins[0].path
+        cache = h.catalog.home.cache(h.plugins[0].plugin)
     assert cwd == f"{folder}/act"
     assert environment["HOME"] == str(home / "data" / "bundle" / "home")
-    assert environment["UV_CACHE_DIR"] == str(home / "cache" / "bundle" / "uv")
+    assert environment["UV_CACHE_DIR"] == f"{cache}/uv"
     promised = {"PATH", "HOME", "UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"}
     ours = {"UV_NO_PROJECT", "PYTHONPYCACHEPREFIX", "ANYPLUG_GUARD"}
     theirs = {"PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"}  # what a shell or Python adds by itself

@@ -26,6 +26,24 @@ def test_a_person_sees_what_a_plugin_asks_for_and_says_yes():
     assert using.listed("hello")["state"] == "approved"
 
 
+def test_the_warning_is_about_what_it_would_be_granted():
+    making.cyclop("plugins", "hello", permissions=["network", "shell:exec"])
+    for grants in ([], ["network"], ["shell:exec"], ["shell:exec:git", "network"]):
+        words = [word for grant in grants for word in ("--grant", grant)]
+        said = using.ok("approve", "hello", "--yes", *words).err + using.ok("show", "hello").out
+        assert ("it can run any program" in said) == (not grants), said
+
+
+def test_a_person_is_told_whose_data_a_plugin_of_the_same_name_gets():
+    home = using.home()
+    making.cyclop(f"{home}/plugins", "weather")
+    assert "the same name" not in using.ok("approve", "weather", "--yes").err
+    making.cyclop("plugins", "weather")
+    said = using.ok("approve", "weather", "--yes").err
+    assert f"warning: {home}/plugins/weather is approved under the same name" in said
+    assert f"can read and change what that keeps in {home}/data/weather" in said
+
+
 @pytest.mark.parametrize("answer", ["n", "", "x", "yess", "NO"])
 def test_any_other_answer_is_a_no_and_nothing_of_it_runs(answer):
     folder = kit(init={"entrypoint": "init.sh"})

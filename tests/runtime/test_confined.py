@@ -10,12 +10,13 @@ import sys
 import time
 
 import anyio
+import msgspec
 import pytest
 
 import confining
 import looking
 from anyplug.runtime import process
-from anyplug.runtime.confine import escapes, room
+from anyplug.runtime.confine import escapes, room, watch
 from anyplug.runtime.confine.enforcement import LAYERS, NotEnforceable
 from anyplug.runtime.confine.profile import Limits, Place, Profile
 from anyplug.runtime.confine.spawn import ConfinedSpawn, probe
@@ -281,6 +282,38 @@ async def test_who_may_write_everywhere_still_turns_no_switch_of_the_kernel_and_
     assert finished.stderr.count(b"\n") == 3, finished.stderr
 
 
+@pytest.mark.parametrize("layers", [LAYERS, WITHOUT_NAMESPACES], ids=["namespaces", "without"])
+async def test_a_path_whose_links_were_followed_is_left_out_if_it_leads_elsewhere_by_now(confined, layers):
+    one = confined()
+    path = os.path.join(one.place.user, "meant")
+    os.symlink(".ssh", path)
+    profile = one.scene.profile(f"filesystem:read:{path}")
+    for exact, said in (((path,), b""), ((), b"secret\n")):
+        one.spawn.close()
+        one.spawn = ConfinedSpawn(one.guard, msgspec.structs.replace(profile, exact=exact), layers=layers)
+        assert (await one.sh(f"cat {path}/id_ed25519")).stdout == said
+
+
+@pytest.mark.parametrize("layers", [LAYERS, WITHOUT_NAMESPACES], ids=["namespaces", "without"])
+async def test_the_root_folder_is_files_and_neither_devices_nor_the_kernels_own_switches(confined, layers):
+    one = confined("filesystem:write:/", layers=layers)
+    tries = (
+        "import json, os\n"
+        "def tried(path):\n"
+        "    try: os.close(os.open(path, os.O_WRONLY))\n"
+        "    except OSError as error: return error.strerror\n"
+        "paths = ['/dev/tty', '/proc/sys/kernel/core_pattern', '/proc/self/mem', '/dev/null']\n"
+        "print(json.dumps({path: tried(path) for path in paths} | {'/dev': len(os.listdir('/dev')) > 3}))\n"
+    )
+    finished = await one.python(tries)
+    tried = json.loads(finished.stdout)
+    assert tried.pop("/dev/null") is None
+    assert tried.pop("/dev")
+    assert set(tried.values()) <= {"Permission denied", "Read-only file system"}, tried
+    assert tried["/dev/tty"] == "Permission denied"  # else that there is none
+    assert (await one.sh(f"echo x >> {one.scene.facts['bashrc']}")).exit_code == 0
+
+
 async def test_a_plugin_whose_processes_are_all_used_up_says_so_and_comes_back(confined):
     one = confined(limits=Limits(processes=310, open_files=64))
     async with anyio.create_task_group() as tasks:
@@ -478,16 +511,134 @@ def test_a_file_has_a_largest_size():
     assert code in {1, -signal.SIGXFSZ}
 
 
-def test_many_files_do_not_fill_the_disk():
-    script = (
-        "import time\n"
-        "for n in range(200):\n"
-        "    with open(f'x{n}', 'wb', 0) as f: f.write(bytes(4 << 20))\n"
-        "    time.sleep(0.02)\n"
-    )
-    code, _, err, reason = bounded(ME, script, disk=100 << 20)
+FILLING = {
+    "many files": "open(f'x{n}', 'wb', 0).write(bytes(4 << 20))",
+    "files that have no name any more": (
+        "kept.append(open('x', 'wb', 0)); kept[-1].write(bytes(4 << 20)); os.unlink('x')"
+    ),
+    "folders in folders": "os.mkdir('d' * 250); os.chdir('d' * 250); open('x', 'wb', 0).write(bytes(4 << 20))",
+}
+
+
+@pytest.mark.parametrize("user", ["root", "ordinary"])
+@pytest.mark.parametrize("how", FILLING)
+def test_the_disk_is_not_filled(how, user):
+    script = f"import os, time\nkept = []\nfor n in range(200):\n    {FILLING[how]}\n    time.sleep(0.02)\n"
+    code, _, err, reason = bounded(user, script, disk=100 << 20)
     assert code == -9, err
     assert "holds more than 100 MiB" in reason
+
+
+def test_a_folder_is_measured_with_all_that_takes_room_and_each_file_once(tmp_path):
+    top = tmp_path / "top"
+    for name in ("a", "b", "c"):
+        (top / name).mkdir(parents=True)
+    folders = watch.measure(str(top), 1 << 40)
+    assert folders == sum(os.stat(top / name).st_blocks * 512 for name in ("a", "b", "c"))
+    (top / "a" / "file").write_bytes(bytes(1 << 20))
+    one = watch.measure(str(top), 1 << 40)
+    os.link(top / "a" / "file", top / "b" / "again")
+    os.symlink("/", top / "c" / "everything")
+    assert one - folders >= 1 << 20
+    assert watch.measure(str(top), 1 << 40) == one
+    assert watch.measure(str(top), 1 << 19) > 1 << 19
+
+
+async def test_a_tmp_of_its_own_has_a_size_too(confined, tmp_path):
+    one = confined(limits=Limits(tmp=100 << 20))
+    cover = tmp_path / "cover"
+    cover.mkdir()
+    script = "for n in $(seq 200); do head -c 4194304 /dev/zero > /tmp/$n; sleep 0.02; done"
+    finished = await one.sh(script, tmp=str(cover))
+    assert (finished.exit_code, finished.reason) == (-9, "its /tmp holds more than 100 MiB")
+    assert (await one.sh("echo fine > /tmp/x && cat /tmp/x", tmp=str(tmp_path))).stdout == b"fine\n"
+
+
+LEFT_BEHIND = """
+import os, resource, sys, anyio
+resource.setrlimit(resource.RLIMIT_RSS, (8 << 30, 8 << 30))
+from anyplug.runtime import process
+from anyplug.runtime.confine import escapes
+from anyplug.runtime.confine.spawn import ConfinedSpawn
+from anyplug.runtime.guard import Guard
+from anyplug.runtime.program import Program
+
+def seen():
+    found = []
+    for pid in os.listdir("/proc"):
+        try:
+            found.append(open(f"/proc/{pid}/cmdline").read())
+        except OSError:
+            continue
+    return any("8071" in line and "sleep" in line for line in found if "LEFT" not in line)
+
+async def main():
+    guard = Guard()
+    with escapes.scene() as scene:
+        spawn = ConfinedSpawn(guard, scene.profile())
+        program = Program(argv=("/bin/sh", "-c", sys.argv[1]), cwd=scene.place.data, timeout_s=30,
+                          env=guard.environment | {"PATH": os.defpath}, max_stdout=9999, max_stderr=9999)
+        finished = await process.run(program, spawn)
+        print(finished.exit_code, seen())  # LEFT
+        spawn.close()
+    guard.close()
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize("user", ["root", "ordinary"])
+def test_a_limit_of_the_persons_own_keeps_nothing_from_being_found(user):
+    assert confining.run(user, LEFT_BEHIND, DAEMON.format("8071")) == "0 False\n"
+
+
+async def test_a_machine_without_memory_ends_a_plugin_first(confined):
+    assert int((await confined().sh("cat /proc/self/oom_score_adj")).stdout) >= 500
+
+
+MANY_ORPHANS = """
+import os, socket
+from anyplug.runtime.confine.confinement import Confinement, Order
+from anyplug.runtime.confine.spawner import REAPED_AT_ONCE, Spawner, has_children
+
+spawner = Spawner(socket.socketpair()[0], Confinement(Order(layers=())))
+for _ in range(REAPED_AT_ONCE + 10):
+    if os.fork() == 0:
+        os._exit(0)
+while len([1 for line in os.popen("ps -o stat= --ppid %d" % os.getpid()) if "Z" in line]) < REAPED_AT_ONCE + 10:
+    pass
+spawner.reap()
+print(has_children())
+spawner.reap()
+print(has_children())
+"""
+
+
+def test_who_makes_orphans_faster_than_they_are_taken_keeps_nobody_waiting():
+    confining.find("ps")
+    assert confining.run(ME, MANY_ORPHANS) == "True\nFalse\n"
+
+
+NO_PROCESS_LEFT = """
+import resource
+from anyplug.runtime.confine.enforcement import NotEnforceable
+from anyplug.runtime.confine.profile import Profile
+from anyplug.runtime.confine.spawn import ConfinedSpawn
+from anyplug.runtime.guard import Guard
+
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+try:
+    ConfinedSpawn(Guard(), Profile())
+except NotEnforceable as refusal:
+    print(refusal)
+    print(refusal.cure)
+"""
+
+
+def test_a_machine_without_a_process_to_give_is_said_to_have_none():
+    said, cure = confining.run("ordinary", NO_PROCESS_LEFT).splitlines()
+    assert "the spawner cannot be started: Resource temporarily unavailable" in said
+    assert "try again" in cure
 
 
 def test_its_tmp_has_a_size():

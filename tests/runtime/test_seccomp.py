@@ -143,7 +143,16 @@ def test_ports_cannot_be_passed_by_sending_at_once(machine):
         assert judge(machine, name, network="ports") == ALLOWED
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+def test_who_may_connect_to_a_port_may_not_listen_on_one_that_the_kernel_chooses(machine):
+    for name in ("listen", "accept", "accept4"):
+        assert judge(machine, name, network="ports") == errno.EPERM
+        assert judge(machine, name, network="ports", unix=True) == ALLOWED  # for sockets of this machine
+    assert judge(machine, "connect", network="ports") == ALLOWED
+
+
 HIGH = 1 << 32
+CREATE, TMPFILE = 0o100, 0o20200000
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -176,10 +185,30 @@ HIGH = 1 << 32
         ("ioctl", (0, 0x5412 + HIGH), errno.EPERM),
         ("ioctl", (0, 0x541C), errno.EPERM),
         ("ioctl", (0, 0x5401), ALLOWED),
+        ("openat", (0, 0, 2, 0o4755), ALLOWED),  # opens what is there: the mode is whatever lay in the register
+        ("openat", (0, 0, CREATE, 0o644), ALLOWED),
+        ("openat", (0, 0, CREATE, 0o4755), errno.EPERM),
+        ("openat", (0, 0, CREATE, 0o2755), errno.EPERM),
+        ("openat", (0, 0, TMPFILE, 0o4755), errno.EPERM),
+        ("openat2", (), errno.ENOSYS),
+        ("mknodat", (0, 0, 0o104755), errno.EPERM),
+        ("mknodat", (0, 0, 0o100644), ALLOWED),
+        ("fchmod", (0, 0o4755), errno.EPERM),
+        ("fchmod", (0, 0o755), ALLOWED),
+        ("fchmodat", (0, 0, 0o4755 + HIGH), errno.EPERM),
+        ("fchmodat", (0, 0, 0o2755), ALLOWED),  # a folder of a group's
+        ("fchmodat2", (0, 0, 0o6755), errno.EPERM),
     ],
 )
 def test_only_some_uses_are_refused(machine, name, arguments, answer):
     assert judge(machine, name, *arguments) == answer
+
+
+@pytest.mark.parametrize(("name", "index"), [("open", 2), ("creat", 1), ("mknod", 1), ("chmod", 1)])
+def test_the_older_calls_set_no_such_modes_either(name, index):
+    arguments = [0, CREATE, 0]
+    for mode, answer in ((0o4755, errno.EPERM), (0o755, ALLOWED)):
+        assert judge("x86_64", name, *arguments[:index], mode) == answer
 
 
 def test_a_filter_has_a_name_that_depends_on_what_it_lets_through():

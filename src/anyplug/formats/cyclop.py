@@ -86,7 +86,7 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
     return {
         **users,
         "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
-        "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin.name), "pycache"),
+        "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin), "pycache"),
         "PYTHONDONTWRITEBYTECODE": "",  # with it, each call would compile even the standard library anew
         "CYCLOPONE_PLUGIN_DIR": plugin.path,
         DATA_VARIABLE: data(plugin, home),

@@ -1,11 +1,18 @@
 """How a script is started, and how `uv` scripts get their dependencies before their first call."""
 
+import fcntl
 import functools
 import hashlib
 import os
 import re
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
+import anyio
+
+from anyplug import trees
+from anyplug.model import Plugin
 from anyplug.runtime.diagnosis import has_shebang_or_is_binary
 from anyplug.runtime.program import Program
 from anyplug.settings import Home
@@ -13,6 +20,13 @@ from anyplug.settings import Home
 RESOLVE_S = 600.0  # a large dependency over a slow line
 HEAD_BYTES = 64 << 10  # where the metadata of a script stands
 MAX_OUTPUT = 1 << 20
+LOCK = "lock"  # among the notes
+TURN_POLL_S = 0.05  # how often one who waits looks whether it is their turn
+# All that resolving gets of a plugin's environment: how to reach the network and where to put things. The code that
+# builds dependencies is others', and has the network: a secret of the plugin's is none of its business.
+OF_RESOLVING = re.compile(
+    r"PATH|HOME|LANG|UV_.*|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|(?i:(?:https?|all|no)_proxy)|ANYPLUG_GUARD"
+)
 
 _METADATA = re.compile(rb"^# /// script\s*$", re.MULTILINE)
 
@@ -22,22 +36,41 @@ def command(program: str) -> tuple[str, ...]:
     return (program,) if has_shebang_or_is_binary(program) else ("/bin/sh", program)
 
 
-def notes(home: Home, plugin: str) -> str:
+def notes(home: Home, plugin: Plugin) -> str:
     """Give the folder of notes about what is resolved: where the plugin cannot write, who has no network then."""
-    return os.path.join(home.path, "resolved", plugin)
+    return os.path.join(home.path, "resolved", os.path.basename(home.cache(plugin)))
 
 
-def resolution(script: str, environment: dict[str, str], notes: str) -> Program | None:
-    """Give the program that resolves a script's dependencies; None if it has none, or they are resolved."""
-    uv = environment["PATH"].partition(":")[0] + "/uv"
-    if not _names_dependencies(script) or not os.path.exists(uv):
-        return None
-    if os.path.exists(_marker(script, notes)) and os.path.isdir(environment["UV_CACHE_DIR"]):
-        return None
+def is_resolved(script: str, environment: dict[str, str], notes: str) -> bool:
+    """Whether nothing has to be fetched before a script runs."""
+    source = _source(script)
+    if not _names_dependencies(source) or not os.path.exists(_uv(environment)):
+        return True
+    return os.path.exists(_marker(script, source, notes)) and os.path.isdir(environment["UV_CACHE_DIR"])
+
+
+@asynccontextmanager
+async def turn(notes: str) -> AsyncIterator[None]:
+    """Wait until nobody else resolves for the same plugin, in any process."""
+    os.makedirs(notes, mode=0o700, exist_ok=True)
+    with open(os.path.join(notes, LOCK), "wb") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await anyio.sleep(TURN_POLL_S)
+        yield
+
+
+def resolution(script: str, environment: dict[str, str]) -> Program:
+    """Give the program that resolves a script's dependencies."""
     return Program(
-        argv=(uv, "sync", "--script", script),
+        argv=(_uv(environment), "sync", "--script", script),
         cwd=os.path.dirname(script),
-        env=environment,
+        # Bytecode lies where the plugin can write, and would run here, with the network.
+        env={name: value for name, value in environment.items() if OF_RESOLVING.fullmatch(name)}
+        | {"PYTHONDONTWRITEBYTECODE": "1"},
         stdin=b"",
         timeout_s=RESOLVE_S,
         max_stdout=MAX_OUTPUT,
@@ -46,21 +79,19 @@ def resolution(script: str, environment: dict[str, str], notes: str) -> Program 
     )
 
 
-def forget(environment: dict[str, str], notes: str) -> None:
-    """Remove all that was fetched: the plugin could write there, and resolving has the network. Blocks."""
-    import shutil  # 3 ms, and few plugins have dependencies
-
-    for folder in (environment["UV_CACHE_DIR"], environment["UV_PYTHON_INSTALL_DIR"], notes):
-        if os.path.islink(folder):
-            os.unlink(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+def forget(cache: str, notes: str) -> None:
+    """Remove all that was fetched, and what else is in the cache: the plugin could write there. Blocks."""
+    with suppress(FileNotFoundError):
+        for name in os.listdir(notes):
+            if name != LOCK:
+                os.unlink(os.path.join(notes, name))
+    with suppress(FileNotFoundError):
+        trees.remove(cache)
 
 
 def remember(script: str, notes: str) -> None:
     """Note that a script's dependencies are resolved, until the script changes."""
-    marker = _marker(script, notes)
-    os.makedirs(os.path.dirname(marker), exist_ok=True)
-    with open(marker, "wb"):
+    with open(_marker(script, _source(script), notes), "wb"):
         pass
 
 
@@ -79,17 +110,24 @@ def _prefixes(programs: str, search_path: str) -> tuple[str, ...]:
     return tuple(sorted(ours | real | {os.path.dirname(folder) for folder in real}))  # outer ones first
 
 
-def _names_dependencies(script: str) -> bool:
+def _uv(environment: dict[str, str]) -> str:
+    return environment["PATH"].partition(":")[0] + "/uv"
+
+
+def _source(script: str) -> bytes:
     try:
         with open(script, "rb") as file:
-            head = file.read(HEAD_BYTES)
+            return file.read()
     except OSError:
-        return False
+        return b""
+
+
+def _names_dependencies(source: bytes) -> bool:
+    head = source[:HEAD_BYTES]
     return head.startswith(b"#!") and b"uv" in head.partition(b"\n")[0] and bool(_METADATA.search(head))
 
 
-def _marker(script: str, notes: str) -> str:
-    """Give the path of the note; uv keys environments by the script's path, and we by its content's time too."""
-    found = os.stat(script)
-    key = hashlib.sha256(f"{script}\0{found.st_size}\0{found.st_mtime_ns}".encode()).hexdigest()
+def _marker(script: str, source: bytes, notes: str) -> str:
+    """Give the path of the note, by what the script is: a plugin can change the time of its file, where no mount is."""
+    key = hashlib.sha256(os.fsencode(script) + b"\0" + source).hexdigest()
     return os.path.join(notes, key[:32])

@@ -53,7 +53,7 @@ def switched_off(plugin: Plugin, tool: Tool | None) -> str:
 
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
     """Give the short list that Stavrobot promises, and what was granted by name."""
-    cache = home.cache(plugin.name)
+    cache = home.cache(plugin)
     return {
         **{name: users[name] for name in granted if name in users},
         "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
@@ -81,7 +81,7 @@ async def invoke(call: Call, around: Surroundings) -> Result:
     """Run the tool once."""
     _configure(call.plugin)
     oneshot.make_folder(around.environment["HOME"])
-    await _resolve(call.plugin, call.tool.program, around)
+    await _ensure_resolved(call.plugin, call.tool.program, around)
     try:
         async with around.private_tmp(call.plugin.name, "run") as tmp:
             inputs = attachments.put(tmp.folder, call)
@@ -102,9 +102,9 @@ async def prepare(plugin: Plugin, around: Surroundings) -> str:
     if plugin.init:
         around.tell(f"running {os.path.relpath(plugin.init, plugin.path)}")
         said = await _initialise(plugin, around)
-    await anyio.to_thread.run_sync(scripts.forget, around.environment, scripts.notes(around.home, plugin.name))
+    await anyio.to_thread.run_sync(scripts.forget, around.home.cache(plugin), scripts.notes(around.home, plugin))
     for tool in plugin.tools:
-        await _resolve(plugin, tool.program, around)
+        await _ensure_resolved(plugin, tool.program, around)
     return said
 
 
@@ -144,21 +144,41 @@ def _program(call: Call, arguments: dict[str, Any], tmp: PrivateTmp, around: Sur
     )
 
 
-async def _resolve(plugin: Plugin, script: str, around: Surroundings) -> None:
-    """Resolve a script's dependencies once, outside the time that a call has."""
-    notes = scripts.notes(around.home, plugin.name)
-    program = scripts.resolution(script, around.environment, notes)
-    if program is None:
+async def _ensure_resolved(plugin: Plugin, script: str, around: Surroundings) -> None:
+    """See to it that what a script depends on is there, outside the time that a call has."""
+    notes = scripts.notes(around.home, plugin)
+    if scripts.is_resolved(script, around.environment, notes):
         return
+    async with scripts.turn(notes):
+        if not scripts.is_resolved(script, around.environment, notes):
+            await _resolve(plugin, around)
+
+
+async def _resolve(plugin: Plugin, around: Surroundings) -> None:
+    """Fetch what all tools depend on, into an empty cache.
+
+    The plugin could write there, and who fetches has the network: it must find nothing of the plugin's, neither data
+    nor code. So all are done at once, before the plugin runs again. Not so where the person named the folder: those
+    who write plugins try each change.
+    """
+    notes = scripts.notes(around.home, plugin)
+    if not plugin.explicit:
+        await anyio.to_thread.run_sync(scripts.forget, around.home.cache(plugin), notes)
+    for tool in plugin.tools:
+        if not scripts.is_resolved(tool.program, around.environment, notes):
+            await _fetch(plugin, tool.program, around)
+            scripts.remember(tool.program, notes)
+
+
+async def _fetch(plugin: Plugin, script: str, around: Surroundings) -> None:
     around.tell(f"resolving the dependencies of {os.path.relpath(script, plugin.path)}")
-    finished = await around.run(program)
+    finished = await around.run(scripts.resolution(script, around.environment))
     if finished.exit_code != 0:
         raise Unavailable(
             f"the dependencies of {os.path.relpath(script, plugin.path)} could not be resolved: "
             f"{oneshot.decode(finished.stderr).strip() or finished.reason or finished.ending}",
             "check the network and the script's `dependencies`, then try again",
         )
-    scripts.remember(script, notes)
 
 
 async def _initialise(plugin: Plugin, around: Surroundings) -> str:

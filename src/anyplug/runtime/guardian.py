@@ -4,17 +4,18 @@
 
 A process is the host's if its soft RLIMIT_LOCKS is TAG (that limit has had no effect since Linux 2.4 and is
 inherited over fork, exec and setsid), or if TOKEN stands in its environment. The pipe closing while the host
-lives is an orderly goodbye: one sweep and out. Imports only the standard library; runs as a script.
+lives is an orderly goodbye: one sweep and out. Runs as a script, with the standard library; what removes the scratch
+folder is ours, and imported when there is nothing else left to do.
 """
 
 import os
 import resource
 import select
-import shutil
 import signal
 import sys
 import time
 
+PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2))
 RLIMIT_LOCKS = 10
 SETTLE_MS = 50  # how long a dying host may take to be seen as dead once its pipe has closed
 QUIET_SWEEPS = 40  # sweeps without a find before we trust that nothing forks any more
@@ -100,8 +101,19 @@ def main() -> None:
         quiet = 0 if sweep(spared, int(tag), token.encode(), int(host_group)) else quiet + 1
         if quiet < enough:
             time.sleep(0.002 if quiet < enough // 2 else 0.02)
-    if scratch:
-        shutil.rmtree(scratch, ignore_errors=True)
+    if scratch and os.path.isdir(scratch):
+        remove(scratch)
+
+
+def remove(folder: str) -> None:
+    """Remove what the host had for the time of its life; plugins wrote to it."""
+    sys.path.append(PACKAGES)
+    from anyplug import trees  # as said above
+
+    try:
+        trees.remove(folder)
+    except OSError:
+        pass
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ What servers offer is not in the configuration: they list their tools while they
 """
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from anyplug import permissions, schema
@@ -61,7 +62,7 @@ def switched_off(plugin: Plugin, tool: Tool | None) -> str:
 
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
     """Give the user's environment; what the configuration declares is added for each server."""
-    cache = home.cache(plugin.name)
+    cache = home.cache(plugin)
     return {
         **users,
         "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
@@ -79,19 +80,10 @@ def data(plugin: Plugin, home: Home) -> str:
 
 
 def readable(plugin: Plugin) -> tuple[str, ...]:
-    """Give the files and folders that the configuration names, as the person who approved it has seen.
-
-    With programs among them comes what belongs to them: their folder, and the modules above it.
-    """
-    base = os.path.dirname(plugin.path) if plugin.is_file else plugin.path
-    named = [
-        os.path.normpath(os.path.join(base, os.path.expanduser(part)))
-        for endpoint in plugin.endpoints
-        for word in (*endpoint.arguments, *endpoint.environment.values(), endpoint.cwd)
-        for part in word.rpartition("=")[2].split(os.pathsep)
-        if "/" in part or part.startswith(".")
-    ]
-    return tuple(path for found in named for path in (found, *_belonging_to(found)))
+    """Give the modules around programs that the configuration names; what else it names has to be granted."""
+    folders = {os.path.dirname(path) for path in _named(plugin, plugin.endpoints) if _is_code(path)}
+    modules = [one for folder in sorted(folders) for one in modules_above(folder)]
+    return (*modules, *(os.path.join(os.path.dirname(one), "package.json") for one in modules))
 
 
 async def prepare(plugin: Plugin, around: Surroundings) -> str:
@@ -106,13 +98,56 @@ async def invoke(call: Call, around: Surroundings) -> Result:
     return result
 
 
-def _belonging_to(path: str) -> list[str]:
-    """Give what a program needs beside itself, unless it lies in a folder with everything that a person has."""
-    folder, user = os.path.dirname(path), os.path.expanduser("~")
-    if not os.path.isfile(path) or f"{user}/".startswith(f"{folder}/"):
+def _named(plugin: Plugin, endpoints: Sequence[Endpoint]) -> list[str]:
+    """List the paths outside the plugin's folder that command lines and variables name, as the person wrote them.
+
+    Whether there is anything does not count: else what a plugin asks for would change with what lies there.
+    """
+    base = os.path.dirname(plugin.path) if plugin.is_file else plugin.path
+    words = [
+        word
+        for endpoint in endpoints
+        if endpoint.command
+        for word in (*endpoint.arguments, *_open_values(endpoint), endpoint.cwd)
+        if "/" in word or word.startswith((".", "~"))
+    ]
+    found = dict.fromkeys(
+        os.path.normpath(os.path.join(base, os.path.expanduser(part)))
+        for word in words
+        if "://" not in word
+        for part in word.rpartition("=")[2].split(os.pathsep)
+        if part in {".", "..", "~"} or part.startswith(("/", "./", "../", "~/"))
+    )
+    return [path for path in found if plugin.is_file or not _is_within(path, plugin.path)]
+
+
+def _open_values(endpoint: Endpoint) -> list[str]:
+    """Give the values of variables that are no secrets: paths are shown."""
+    if not endpoint.environment:
         return []
-    modules = modules_above(folder)
-    return [folder, *modules, *(os.path.join(os.path.dirname(one), "package.json") for one in modules)]
+    from anyplug import environment as variables  # their patterns take milliseconds to compile
+
+    return [value for name, value in endpoint.environment.items() if not variables.looks_secret(name, value)]
+
+
+def _reads(plugin: Plugin, endpoints: Sequence[Endpoint]) -> list[str]:
+    """Ask to read what the configuration names; of a program, its folder, unless that has all that a person has."""
+    user = os.path.expanduser("~")
+    found = []
+    for path in _named(plugin, endpoints):
+        folder = os.path.dirname(path)
+        meant = folder if _is_code(path) and not _is_within(user, folder) else path
+        shown = "~" + meant.removeprefix(user) if _is_within(meant, user) else meant
+        found.append(f"filesystem:read:{shown}")
+    return found
+
+
+def _is_code(path: str) -> bool:
+    return os.path.splitext(path)[1].lower() in CODE_SUFFIXES
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _read(found: Plugin, where: str) -> Plugin:
@@ -126,7 +161,7 @@ def _read(found: Plugin, where: str) -> Plugin:
     for endpoint in endpoints:
         _look_closer(found, endpoint, report)
     asked = BY_COMMAND if not endpoints or any(endpoint.command for endpoint in endpoints) else BY_URL
-    asked = permissions.normalise([*asked, *_secrets(endpoints)])
+    asked = permissions.normalise([*asked, *_reads(found, endpoints), *_secrets(endpoints)])
     names = tuple(endpoint.name for endpoint in endpoints)
     return Plugin(
         name=found.name,

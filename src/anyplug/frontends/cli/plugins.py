@@ -163,7 +163,7 @@ def show(session: Session) -> int:
             ("tier", f"{plugin.tier} ({_tier(plugin.tier)})" if entry.state != "broken" else ""),
             ("asks for", "\n".join(describe_permissions(plugin.permissions)) or "nothing"),
             ("granted", "\n".join(describe_permissions(entry.standing.granted))),
-            ("warning", permissions.warning(plugin.permissions)),
+            ("warning", permissions.warning(entry.standing.granted or plugin.permissions)),
             *(confinement_fields(held_by) if held_by is not None else ()),
             ("withheld", ", ".join(shape["environment_withheld"])),
             ("digest", digest[:16]),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from anyplug import config, permissions
 from anyplug.approval import Standing
 from anyplug.errors import AnyplugError, ManifestError, NotApproved, UsageError
+from anyplug.formats import table
 from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.plugins import FORMAT_NAMES, describe_permissions, describe_servers
@@ -193,14 +194,27 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
         terminal.say(f"  {permission}")
     if granted != plugin.permissions:
         terminal.say(f"It would be granted: {render.line(', '.join(granted)) or 'nothing'}")
-    if warning := permissions.warning(plugin.permissions):
+    if warning := permissions.warning(granted):
         terminal.say(f"warning: {warning}")
+    _present_namesakes(session, plugin)
     _present_confinement(session, entry, granted)
     _present_what_runs(session, entry)
     for change in entry.standing.changes:
         terminal.say(f"Changed since it was approved: {render.line(change)}")
     for problem in entry.problems:
         session.warn(render.line(problem.message))
+
+
+def _present_namesakes(session: Session, plugin: Plugin) -> None:
+    """Say whose data a plugin gets that is called like one that was approved elsewhere."""
+    home = session.catalog.home
+    data = table.BY_NAME[plugin.format].data(plugin, home)
+    if data != home.data(plugin.name):
+        return  # its format keeps data where it lies
+    for path in session.catalog.approvals.namesakes(plugin):
+        terminal.say(
+            f"warning: {path} is approved under the same name: this one can read and change what that keeps in {data}"
+        )
 
 
 def _present_confinement(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:

@@ -15,6 +15,9 @@ from anyplug.runtime.confine import kernel, landlock, room, seccomp
 FRESH_RULES = 64  # starts with folders of their own, until the rules of the first ones are forgotten
 BACKLOG = 128  # connections that wait for the proxy
 DEVICES = ("null", "zero", "full", "random", "urandom")
+# A grant of the root folder is about files. What the kernel itself shows there has to be named: the whole disk can be
+# read through its device, and root's switches in /proc and /sys ask for no capability.
+NO_FILES = ("/dev", "/proc", "/sys")
 SEEN_IN_SYS = ("devices/system/cpu", "devices/system/node", "fs/cgroup", "kernel/mm/transparent_hugepage")
 
 
@@ -32,6 +35,7 @@ class Order(NamedTuple):
     ports: tuple[int, ...] = ()
     unix: bool = False
     measured: tuple[str, ...] = ()
+    exact: tuple[str, ...] = ()
     limits: Mapping[str, int] = MappingProxyType({})
     recorded: bool = False  # the host wants to hear what programs open, execute and connect to
 
@@ -117,6 +121,12 @@ class Confinement:
                 self._rules.allow(path, landlock.WRITE)
         return trees
 
+    def outer_path(self, path: str) -> str:
+        """Give where we find a folder of the machine's, which may lie in the /tmp that is covered here."""
+        if self._outer_tmp >= 0 and room.is_below(path, room.TMP):
+            return f"/proc/self/fd/{self._outer_tmp}/{os.path.relpath(path, room.TMP)}"
+        return path
+
     def arrange(self, trees: list[tuple[int, str]]) -> None:
         """Give the thread that calls this a working folder of its own, and the mounts that it brought."""
         kernel.unshare(kernel.CLONE_NEWNS if trees else kernel.CLONE_FS)
@@ -151,19 +161,20 @@ class Confinement:
     def _real(order: Order) -> Order:
         """Follow links, and leave out what is not there: rules and mounts are about what a path leads to now."""
         return order._replace(
-            readable=_existing(order.readable),
-            writable=_existing(order.writable),
-            executable=_existing(order.executable),
+            readable=_existing(order.readable, order.exact),
+            writable=_existing(order.writable, order.exact),
+            executable=_existing(order.executable, order.exact),
             hidden=_existing(order.hidden),
             code=_existing(order.code),
             measured=_existing(order.measured),
         )
 
     def _outer(self, path: str) -> int:
-        """Copy a folder for a program's /tmp. It may lie in the machine's own /tmp, which is covered."""
+        """Copy a folder for a program's /tmp."""
         if self._outer_tmp >= 0 and room.is_below(path, room.TMP):
-            path = f"/proc/self/fd/{self._outer_tmp}/{os.path.relpath(path, room.TMP)}"
-        tree = kernel.clone_tree(path)
+            tree = kernel.clone_tree(os.path.relpath(path, room.TMP), self._outer_tmp)
+        else:
+            tree = kernel.clone_tree(path)
         if "read-only" in self.held:
             kernel.set_tree_writable(tree)
         return tree
@@ -230,16 +241,17 @@ class Confinement:
             (order.writable, landlock.WRITE, (*order.hidden, *kept)),
         ):
             for path in paths:
-                for part, of_part in ((path, rights),) if covered else around(path, rights, left_out):
+                beside = (*(() if covered else left_out), *(NO_FILES if path == "/" else ()))
+                for part, of_part in around(path, rights, beside):
                     rules.allow(part, of_part)
         for name in DEVICES:
-            rules.allow(f"/dev/{name}", landlock.DEVICE)
+            rules.allow(os.path.realpath(f"/dev/{name}"), landlock.DEVICE)
         for name in SEEN_IN_SYS:
-            rules.allow(f"/sys/{name}", landlock.READ)
+            rules.allow(os.path.realpath(f"/sys/{name}"), landlock.READ)
         rules.allow("/proc", landlock.READ)
         if covered:
             for path in (room.SHM, *((room.TMP,) if order.private_tmp else ())):
-                rules.allow(path, landlock.WRITE)
+                rules.allow(os.path.realpath(path), landlock.WRITE)
         self._rules, self._added = rules, 0
 
     def _make_filter(self) -> None:
@@ -261,8 +273,9 @@ def around(path: str, rights: int, hidden: tuple[str, ...]) -> list[tuple[str, i
     return found
 
 
-def _existing(paths: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path)))
+def _existing(paths: tuple[str, ...], exact: tuple[str, ...] = ()) -> tuple[str, ...]:
+    found = [(path, os.path.realpath(path)) for path in paths if os.path.exists(path)]
+    return tuple(dict.fromkeys(real for path, real in found if real == path or path not in exact))
 
 
 def _tasks_of_this_user() -> int:

@@ -32,6 +32,10 @@ CURES = {
     "capabilities": "do not run as root, or let root have CAP_SETPCAP",
     "limits": "let the host set its own limits",
 }
+MISLED = (
+    "there is a link on its way, in a folder that the plugin may write to, and so it would decide where that leads",
+    "grant the path that it leads to",
+)
 # What nothing else holds where a layer is missing. `docs/explanation/confinement.md` says more.
 GAPS = {
     "read-only": "it can change modes, times and attributes of the user's files, and replace its own code in a folder "
@@ -60,6 +64,7 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
     def shortfalls(self, profile: Profile) -> tuple[Shortfall, ...]:
         """Say what cannot be held; empty if everything can."""
         found = [Shortfall(grant, *_unheld(grant, profile)) for grant in profile.unheld]
+        found += [Shortfall(grant, *MISLED) for grant in profile.misled]
         if "network" not in self.held:
             refused = self.refused.get("network", "switched off, or refused here")
             why = f"the proxy that would needs a network namespace ({refused})"

@@ -20,10 +20,11 @@ NO_SPECIAL_ROOT = 0x01 | 0x02 | 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 LAST_CAPABILITY = 63  # more than there are: dropping one that does not exist says EINVAL
 
 # The same numbers on every architecture.
-SYS_OPEN_TREE, SYS_MOVE_MOUNT, SYS_MOUNT_SETATTR = 428, 429, 442
+SYS_OPEN_TREE, SYS_MOVE_MOUNT, SYS_OPENAT2, SYS_MOUNT_SETATTR = 428, 429, 437, 442
 AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
 OPEN_TREE_CLONE, MOVE_MOUNT_FROM_DESCRIPTOR = 1, 4
 RDONLY, NOSUID = 1, 2  # attributes of a mount
+RESOLVE_NO_SYMLINKS = 4
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -62,10 +63,25 @@ def mount(kind: str, target: str, flags: int = 0, options: str = "") -> None:
     )
 
 
-def clone_tree(path: str) -> int:
+def name(path: str, folder: int = AT_FDCWD) -> int:
+    """Open what has a path, only to name it, and follow no link on the way: somebody may be laying one just now."""
+    how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)
+    try:
+        return syscall(f"open {path}", SYS_OPENAT2, folder, os.fsencode(path), how, ctypes.c_size_t(len(how)))
+    except OSError as error:
+        if error.errno not in {errno.ENOSYS, errno.EPERM}:  # an old kernel, or a container that does not know the call
+            raise
+    return os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=None if folder == AT_FDCWD else folder)
+
+
+def clone_tree(path: str, folder: int = AT_FDCWD) -> int:
     """Take a copy of what is mounted at and below a path; give a descriptor of it, attached nowhere."""
-    flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE
-    return syscall(f"open_tree {path}", SYS_OPEN_TREE, AT_FDCWD, os.fsencode(path), flags)
+    named = name(path, folder)
+    try:
+        flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH
+        return syscall(f"open_tree {path}", SYS_OPEN_TREE, named, b"", flags)
+    finally:
+        os.close(named)
 
 
 def attach(tree: int, path: str) -> None:

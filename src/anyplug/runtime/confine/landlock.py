@@ -54,9 +54,9 @@ class Ruleset:
             kernel.syscall(f"landlock port {port}", ADD_RULE, self.fd, RULE_PORT, rule, 0)
 
     def allow(self, path: str, rights: int) -> bool:
-        """Allow something on a file, or on a folder and all that is below; False if there is no such thing."""
+        """Allow something on a file, or on a folder and all below; False if nothing has that path without a link."""
         try:
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            fd = kernel.name(path)
         except OSError:
             return False
         try:

@@ -47,7 +47,7 @@ def text(profile: Profile) -> str:
         _rule("allow file-read* file-map-executable", own),
         _rule("allow process-exec*", tuple(path for path in own if path in profile.executable)),
         _rule("allow file-write*", tuple(path for path in profile.writable if _is_ours(path, profile))),
-        _rule("deny file-write*", profile.code),
+        _rule("deny file-write*", (*profile.code, *profile.binding)),
         *_network(profile),
     ]
     return "\n".join(rule for rule in rules if rule) + "\n"

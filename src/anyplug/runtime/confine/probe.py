@@ -95,6 +95,22 @@ def connect(family: int, kind: int, address: Any) -> None:
         peer.send(b"x")
 
 
+def listen_anywhere() -> None:
+    """Listen without naming a port: the kernel chooses one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.listen()
+
+
+def lend_rights() -> None:
+    """Make a file that whoever executes it runs as its owner."""
+    path = os.path.join(FACTS["data"], "lent")
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o4700))
+    mode = os.stat(path).st_mode
+    os.unlink(path)
+    if not mode & 0o4000:
+        raise OSError(errno.EPERM, "its mode was changed")
+
+
 def pair_to_path(path: str) -> None:
     """Point one of a pair of sockets at somebody else."""
     one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -176,11 +192,13 @@ def attempts() -> dict[str, Callable[[], object]]:
         "cut a file off": lambda: os.truncate(FACTS["bashrc"], 1),
         "hard-link a key": lambda: hard_link(FACTS["key"]),
         "symlink to a key": lambda: soft_link(FACTS["key"]),
+        "lend its user's rights": lend_rights,
         "rename its folder": lambda: rename(FACTS["data"], FACTS["data"] + "-moved"),
         "TCP": lambda: connect(socket.AF_INET, stream, local),
         "TCP to another port": lambda: connect(socket.AF_INET, stream, ("127.0.0.1", FACTS["other_port"])),
         "TCP over IPv6": lambda: socket.socket(socket.AF_INET6, stream).close(),
         "listen on TCP": lambda: socket.create_server(("127.0.0.1", 0)).close(),
+        "listen on any port": listen_anywhere,
         "UDP": lambda: connect(socket.AF_INET, datagram, local),
         "raw": lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP).close(),
         "packet": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close(),

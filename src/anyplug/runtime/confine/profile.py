@@ -60,6 +60,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     executable: tuple[str, ...] = ()  # the same, readable as well
     hidden: tuple[str, ...] = ()  # folders of which nothing is seen but what is named above
     code: tuple[str, ...] = ()  # what stays as it is, though it lies in a writable folder
+    binding: tuple[str, ...] = ()  # what binds plugins themselves and stays as it is for that reason, as policies do
     measured: tuple[str, ...] = ()  # the folders that `limits.disk` is about
     private_tmp: bool = True
     network: Network = "none"
@@ -67,7 +68,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()  # the grants that a proxy holds; the network is then an empty one, and its only way out
     unix: bool = False
     limits: Limits = Limits()
+    exact: tuple[str, ...] = ()  # paths whose links were followed already: what leads elsewhere now is left out
     unheld: tuple[str, ...] = ()  # grants that no layer can hold to their scope
+    misled: tuple[str, ...] = ()  # grants of paths with a link on the way that the plugin itself could change
     notes: tuple[str, ...] = ()  # for people: what a grant really opens
 
 
@@ -143,6 +146,12 @@ def _by_kind(granted: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     return found
 
 
+def path_of(scope: str, place: Place) -> str:
+    """Give the path that a scope names."""
+    path = place.user + scope[1:] if scope == "~" or scope.startswith("~/") else scope
+    return os.path.normpath(os.path.join(place.project or place.user, path))
+
+
 def _paths(
     scopes: dict[str, tuple[str, ...]], kind: str, place: Place
 ) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
@@ -152,8 +161,7 @@ def _paths(
     for scope in given:
         if not scope:
             continue
-        path = place.user + scope[1:] if scope == "~" or scope.startswith("~/") else scope
-        path = os.path.normpath(os.path.join(place.project or place.user, path))
+        path = path_of(scope, place)
         if path == place.home or path.startswith(place.home + "/"):
             ours.append(f"{kind}:{scope}")
         else:

@@ -30,7 +30,8 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97),
     "setns": (308, 268), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
     "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
-    "open_by_handle_at": (304, 265), "fanotify_init": (300, 262), "quotactl": (179, 60), "quotactl_fd": (443, 443),
+    "open_tree_attr": (467, 467), "open_by_handle_at": (304, 265), "fanotify_init": (300, 262), "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
     # large, and full of ways around what is refused here
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "bpf": (321, 280),
     "perf_event_open": (298, 241), "userfaultfd": (323, 282), "keyctl": (250, 219), "add_key": (248, 217),
@@ -45,11 +46,13 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "vhangup": (153, 58), "iopl": (172, None), "ioperm": (173, None),
 }  # fmt: skip
 # Looked at more closely.
-EXAMINED: dict[str, tuple[int, int]] = {
+EXAMINED: dict[str, tuple[int | None, int | None]] = {
     "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
     "accept": (43, 202), "accept4": (288, 242), "sendto": (44, 206), "sendmsg": (46, 211), "sendmmsg": (307, 269),
     "clone": (56, 220), "clone3": (435, 435), "personality": (135, 92), "memfd_create": (319, 279),
-    "setrlimit": (160, 164), "prlimit64": (302, 261), "ioctl": (16, 29),
+    "setrlimit": (160, 164), "prlimit64": (302, 261), "ioctl": (16, 29), "open": (2, None), "creat": (85, None),
+    "openat": (257, 56), "openat2": (437, 437), "mknod": (133, None), "mknodat": (259, 33), "chmod": (90, None),
+    "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
 }  # fmt: skip
 # Asked about, where what a program does is to be recorded (`record`).
 NOTED: dict[str, tuple[int | None, int | None]] = {
@@ -60,13 +63,16 @@ NOTED: dict[str, tuple[int | None, int | None]] = {
     "truncate": (76, 45), "chmod": (90, None), "fchmodat": (268, 53), "utimensat": (280, 88),
     "socket": EXAMINED["socket"], "connect": EXAMINED["connect"], "bind": EXAMINED["bind"],
 }  # fmt: skip
-CALLS_ON_SOCKETS = ("connect", "bind", "listen", "accept", "accept4")
+LISTENING = ("listen", "accept", "accept4")
+CALLS_ON_SOCKETS = ("connect", "bind", *LISTENING)
 
 NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW* flag that `clone` takes
 MFD_NOEXEC_SEAL = 8
 ASK_PERSONALITY = 0xFFFFFFFF
 RLIMIT_RSS, RLIMIT_LOCKS = 5, 10  # they limit nothing, and carry our marks
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # both put words into a terminal's mouth
+SET_USER, SET_GROUP = 0o4000, 0o2000  # in the mode of a file: whoever executes it becomes its owner
+MAKES_FILE = 0o100 | 0o20000000  # O_CREAT, and the bit that only O_TMPFILE has: else `open` looks at no mode
 MSG_FASTOPEN = 0x20000000  # connects without `connect`, and so past Landlock's ports
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_TYPE = 1, 2, 5, 0xF
@@ -117,9 +123,9 @@ def build(network: Network = "none", *, unix: bool = False, machine: str = "", a
     ]
     if machine == "x86_64":
         steps += [(AT_LEAST, 0, 1, X32), refuse(ENOSYS)]
-    examined = _of_processes() | _of_sockets(network, unix=unix)
+    examined = _of_processes() | _of_modes() | _of_sockets(network, unix=unix)
     bodies = {number: [REFUSE] for numbers in REFUSED.values() if (number := numbers[column]) is not None}
-    bodies |= {EXAMINED[name][column]: body for name, body in examined.items()}
+    bodies |= {number: body for name, body in examined.items() if (number := EXAMINED[name][column]) is not None}
     if asks:
         bodies |= {number: [ASK] for numbers in NOTED.values() if (number := numbers[column]) is not None}
     steps += _search(sorted(bodies.items()))
@@ -154,6 +160,22 @@ def _of_processes() -> dict[str, list[Instruction]]:
     }  # fmt: skip
 
 
+def _of_modes() -> dict[str, list[Instruction]]:
+    """Give the bodies for calls that set modes.
+
+    No file may let others become the user, or root where that is the user: it would lie there for them, outside of
+    all that is held here. Folders may be their group's, as shared ones are: `chmod` minds the user's bit only.
+    """
+    made: list[Instruction] = [(ANY_BIT, 0, 1, SET_USER | SET_GROUP), REFUSE, ALLOW]
+    bodies = {name: [argument(index), *made] for name, index in (("creat", 1), ("mknod", 1), ("mknodat", 2))}
+    for name, index in (("open", 1), ("openat", 2)):
+        bodies[name] = [argument(index), (ANY_BIT, 1, 0, MAKES_FILE), ALLOW, argument(index + 1), *made]
+    for name, index in (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)):
+        bodies[name] = [argument(index), (ANY_BIT, 0, 1, SET_USER), REFUSE, ALLOW]
+    bodies["openat2"] = [refuse(ENOSYS)]  # its mode lies in memory; whoever knows it takes openat then
+    return bodies
+
+
 def _of_sockets(network: Network, *, unix: bool) -> dict[str, list[Instruction]]:
     """Give the bodies for sockets.
 
@@ -175,6 +197,8 @@ def _of_sockets(network: Network, *, unix: bool) -> dict[str, list[Instruction]]
     internet: list[Instruction] = [(EQUAL, 2, 0, AF_INET), (EQUAL, 1, 0, AF_INET6), REFUSE]
     if network != "all":  # Landlock's ports are TCP's: no other protocol that comes as a stream
         internet += [argument(2), (EQUAL, 2, 0, 0), (EQUAL, 1, 0, IPPROTO_TCP), REFUSE]
+        if not unix:  # a socket that was never bound listens all the same, on a port that Landlock is not asked about
+            bodies |= {name: [REFUSE] for name in LISTENING}
         for name, index in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
             bodies[name] = [argument(index), (ANY_BIT, 0, 1, MSG_FASTOPEN), REFUSE, ALLOW]
     kind: list[Instruction] = [argument(1), (AND, 0, 0, SOCK_TYPE), *one_of(*kinds), REFUSE]

@@ -20,7 +20,7 @@ import msgspec
 from anyplug.runtime.confine import landlock, seccomp
 from anyplug.runtime.confine.enforcement import LAYERS, PROXY, Enforcement, NotEnforceable, Shortfall
 from anyplug.runtime.confine.profile import Profile, widened
-from anyplug.runtime.confine.watch import LARGEST_MARK
+from anyplug.runtime.confine.watch import mark_of
 from anyplug.runtime.guard import Guard
 from anyplug.runtime.program import Finished, Program, Receipt
 
@@ -38,6 +38,7 @@ PLAIN = ("mounts",)  # the layers without a profile
 # its /proc lets us mount no other.
 FRAGILE = ("pids",)
 NAMESPACES = ("mounts", "pids", "network", "read-only")
+TRY_AGAIN = "try again when the machine has less to do; `anyplug doctor` shows what it holds"
 ELSEWHERE = "only Linux has namespaces, Landlock and seccomp"
 NOT_LINUX = Shortfall("anything", ELSEWHERE, "use Linux, or let the plugin run unconfined")
 
@@ -118,6 +119,7 @@ class ConfinedSpawn:
         self._guard = guard
         self._is_recorded = recorder is not None
         self._recorder: Recorder | None = None  # once it listens
+        self._process: subprocess.Popen[bytes] | None = None
         self._proxy: Proxy | None = None
         self._doorway: socket.socket | None = None  # until the proxy has it
         self._owner = owner
@@ -186,7 +188,8 @@ class ConfinedSpawn:
     @property
     def is_alive(self) -> bool:
         """Whether the spawner still runs, and the proxy if there is one."""
-        return self._process.poll() is None and (self._proxy is None or self._proxy.is_alive)
+        is_up = self._process is not None and self._process.poll() is None
+        return is_up and (self._proxy is None or self._proxy.is_alive)
 
     def send(self, request: dict[str, int]) -> None:
         """Send a request without descriptors; if nobody is there, there is nothing to signal either."""
@@ -197,7 +200,9 @@ class ConfinedSpawn:
 
     def find(self, number: int) -> int | None:
         """Find the process of a start by its mark, among the children of the spawner."""
-        mark = b" %d " % (LARGEST_MARK - number)
+        if self._process is None:
+            return None
+        mark = b" %d " % mark_of(number)
         spawner = self._process.pid
         for parent in (spawner, *_children(spawner)):
             for pid in _children(parent):
@@ -217,6 +222,8 @@ class ConfinedSpawn:
             self._doorway.close()
             self._doorway = None
         self._requests.close()
+        if self._process is None:
+            return
         try:
             self._process.wait(START_S)
         except subprocess.TimeoutExpired:
@@ -226,16 +233,19 @@ class ConfinedSpawn:
     def _open(self, layers: tuple[str, ...]) -> Word:
         """Start the process, give it its order, and hear its word."""
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, self._guard:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", BOOT, str(theirs.fileno()), PACKAGES],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env=self._guard.environment,
-                cwd="/",
-                start_new_session=True,
-            )
+        try:
+            with theirs, self._guard:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", BOOT, str(theirs.fileno()), PACKAGES],
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    env=self._guard.environment,
+                    cwd="/",
+                    start_new_session=True,
+                )
+        except OSError as error:  # the machine has no process left to give
+            return Word((), {}, f"the spawner cannot be started: {error.strerror}")
         # Also for what is sent later: many starts at once fill the socket, and the spawner empties it in no time.
         self._requests.settimeout(START_S)
         try:
@@ -278,9 +288,7 @@ class ConfinedSpawn:
                 raise NamespacesRefused(word.failure or word.refused.get("mounts", "refused"))
             return
         if word.failure:
-            raise NotEnforceable(
-                (Shortfall("anything", word.failure, "`anyplug doctor` shows what this machine holds"),)
-            )
+            raise NotEnforceable((Shortfall("anything", word.failure, TRY_AGAIN),))
         shortfalls = self.enforcement.shortfalls(self.profile)
         if shortfalls and not tolerant:
             raise NotEnforceable(shortfalls)
@@ -316,9 +324,9 @@ def _order(layers: tuple[str, ...], profile: Profile | None) -> dict[str, Any]:
     if profile is None:
         return {"layers": layers}
     fields = msgspec.structs.asdict(profile)
-    for only_for_us in ("hosts", "unheld", "notes"):
+    for only_for_us in ("hosts", "unheld", "misled", "notes", "binding"):
         del fields[only_for_us]
-    return fields | {"layers": layers}
+    return fields | {"layers": layers, "code": (*profile.code, *profile.binding)}
 
 
 def _children(pid: int) -> list[int]:

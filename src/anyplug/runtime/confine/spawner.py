@@ -36,12 +36,14 @@ from typing import Any, NamedTuple
 
 from anyplug.runtime.confine import kernel
 from anyplug.runtime.confine.confinement import Confinement, Order
-from anyplug.runtime.confine.watch import LARGEST_MARK, Watch, is_running, other_processes, wears
+from anyplug.runtime.confine.watch import Watch, is_running, mark_of, other_processes, wear, wears
 
 LARGEST_REQUEST = 1 << 18  # bytes
 PASSED = 4  # file descriptors with each start
 LOOK_S, CALM_LOOK_S = 0.5, 2.0  # between two looks at what the programs use: soon after a start, and later
 CALM_S = 30.0  # after the last start
+REAPED_AT_ONCE = 256  # orphans, until somebody else gets a word in: a plugin can make them as fast as we take them
+FIRST_TO_GO = 500  # what a machine without memory is told: rather a plugin than what the person works with
 COLLECT = 256  # starts between two collections of garbage, which must not happen in a confined thread
 SWEEPS, SWEEP_PAUSE_S = 200, 0.001  # how often, and how soon again, we look whether what was killed is gone
 
@@ -52,6 +54,7 @@ class Started(NamedTuple):
     number: int
     pipe: int
     mark: int
+    folders: tuple[str, ...]  # that it has to itself
 
 
 class ConfinedThread:
@@ -137,15 +140,18 @@ class Spawner:
         self._confinement = confinement
         self._running: dict[int, Started] = {}
         self._reason = ""  # why all of them are being killed
-        self._marks = "limits" in confinement.held and _can_mark()
+        self._marks = "limits" in confinement.held
         self._is_init = "pids" in confinement.held
         self._watch = Watch(confinement.order.limits, confinement.order.measured) if self._marks else None
         self._thread: ConfinedThread | None = None
         self._looked = self._started = 0.0
         self._starts = 0
+        self._has_more = False  # to reap
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        # The second only where a kernel lets a plugin signal its process 1, which must not take it for a person's.
+        for number in (signal.SIGCHLD, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
         gc.disable()
 
     def serve(self) -> None:
@@ -156,7 +162,8 @@ class Spawner:
         while True:
             watching = self._watch is not None and bool(self._running)
             pause = LOOK_S if time.monotonic() - self._started < CALM_S else CALM_LOOK_S
-            ready = {fd for fd, _ in poll.poll(pause * 1000 if watching else None)}
+            wait_ms = 0 if self._has_more else pause * 1000 if watching else None
+            ready = {fd for fd, _ in poll.poll(wait_ms)}
             self.reap()
             if watching and time.monotonic() - self._looked >= pause:
                 self.look()
@@ -181,7 +188,7 @@ class Spawner:
         *stdio, pipe = fds
         try:
             pid, mark = self.start(request, stdio)
-            self._running[pid] = Started(request["start"], pipe, mark)
+            self._running[pid] = Started(request["start"], pipe, mark, self.mind(request))
         except OSError as error:
             say(pipe, f"error {error.errno or 0} {self.explain(error, request['argv'][0])}")
         finally:
@@ -195,14 +202,14 @@ class Spawner:
         self._starts += 1
         if self._starts % COLLECT == 0:
             gc.collect()
-        mark = LARGEST_MARK - request["start"]
+        mark = mark_of(request["start"])
         if self._marks:
-            resource.setrlimit(resource.RLIMIT_RSS, (mark, resource.RLIM_INFINITY))
+            wear(mark)
         try:
             pid = self.thread_for(request).start(request, stdio)
         finally:
             if self._marks:
-                resource.setrlimit(resource.RLIMIT_RSS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                wear(None)
         if request["cpu_s"]:
             limit_cpu(pid, request["cpu_s"])
         return pid, mark
@@ -216,6 +223,15 @@ class Spawner:
         if self._thread is None:
             self._thread = ConfinedThread(self._requests, self._confinement, [])
         return self._thread
+
+    def mind(self, request: dict[str, Any]) -> tuple[str, ...]:
+        """Mind how much a start puts into the folders that it has to itself; give these."""
+        wanted = [path for path in (request["tmp"], *request["writable"]) if path]
+        folders = tuple(map(self._confinement.outer_path, wanted)) if self._watch is not None else ()
+        for folder in folders:
+            assert self._watch is not None
+            self._watch.begin(folder)
+        return folders
 
     def explain(self, error: OSError, program: str) -> str:
         """Say why a program was not started, where the kernel's word alone would lead people astray."""
@@ -235,13 +251,22 @@ class Spawner:
             os.read(self._woken, 4096)
         except BlockingIOError:
             pass
+        self._has_more = False
+        reaped = 0
         while (ended := ended_child()) is not None:
+            if reaped == REAPED_AT_ONCE:
+                self._has_more = True
+                break
+            reaped += 1
             kill_group(ended, signal.SIGKILL)
             _, status = os.waitpid(ended, 0)
             started = self._running.pop(ended, None)
             if started is not None:
                 if self._marks and has_children():
                     self.sweep({started.mark})
+                for folder in started.folders:
+                    assert self._watch is not None
+                    self._watch.end(folder)
                 say(started.pipe, f"exit {os.waitstatus_to_exitcode(status)} {self._reason}".rstrip())
         if not self._running:
             self._reason = ""
@@ -317,8 +342,14 @@ def limit_cpu(pid: int, seconds: int) -> None:
         pass
 
 
-def _can_mark() -> bool:
-    return resource.getrlimit(resource.RLIMIT_RSS)[1] == resource.RLIM_INFINITY
+def be_first_to_go() -> None:
+    """Let the kernel end this plugin, where the machine has no memory left, before what is not confined."""
+    try:
+        with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
+            if int(file.read()) < FIRST_TO_GO:
+                file.write(str(FIRST_TO_GO))
+    except OSError:
+        pass  # what it uses is looked at in any case
 
 
 def say(pipe: int, text: str) -> None:
@@ -341,6 +372,7 @@ def main() -> None:
         os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
     kernel.prctl("pdeathsig", kernel.PR_SET_PDEATHSIG, signal.SIGKILL if "pids" in confinement.held else 0)
     if "limits" in confinement.order.layers:
+        be_first_to_go()
         kernel.prctl("subreaper", kernel.PR_SET_CHILD_SUBREAPER, 1)
     failure = ""
     try:

@@ -5,12 +5,27 @@ Standard library only; part of the spawner.
 
 import os
 import resource
-from collections.abc import Container, Mapping
+import stat
+from collections.abc import Container, Iterable, Mapping
 
-LARGEST_MARK = 1 << 60  # a start's mark is this less its number: an amount that no machine has
+LARGEST_MARK = 1 << 60  # an amount that no machine has
 PAGE = os.sysconf("SC_PAGE_SIZE")
+BLOCK = 512  # bytes, in which the kernel counts what a file takes
 NOTABLE = 64 << 20  # bytes of disk that must be gone before folders are measured
-MOST_FILES = 200_000  # looked at in one measurement; who has more is over the limit, too
+MOST_FILES = 200_000  # looked at in one measurement, folders included; who has more is over the limit, too
+
+
+def mark_of(number: int) -> int:
+    """Give the mark of a start: no two are alike, none is what a process has by itself, and none limits anything."""
+    hard = resource.getrlimit(resource.RLIMIT_RSS)[1]  # by itself it is unlimited, unless somebody meant well
+    most = LARGEST_MARK if hard == resource.RLIM_INFINITY else min(LARGEST_MARK, hard)
+    return most - 1 - number % max(most // 2, 1)
+
+
+def wear(mark: int | None) -> None:
+    """Put on a mark, which what is started inherits; or take it off."""
+    hard = resource.getrlimit(resource.RLIMIT_RSS)[1]
+    resource.setrlimit(resource.RLIMIT_RSS, (hard if mark is None else mark, hard))
 
 
 def other_processes() -> list[int]:
@@ -41,7 +56,15 @@ class Watch:
     def __init__(self, limits: Mapping[str, int], folders: tuple[str, ...]) -> None:
         self._limits = limits
         self._folders = folders
-        self._free = self._measure_free()
+        self._free = {folder: _free(folder) for folder in folders}
+
+    def begin(self, folder: str) -> None:
+        """Mind a folder that a program has as its /tmp, until `end`."""
+        self._free[folder] = _free(folder)
+
+    def end(self, folder: str) -> None:
+        """Mind it no longer."""
+        self._free.pop(folder, None)
 
     def excess(self, pids: list[int]) -> str:
         """Say what there is too much of; empty if nothing is."""
@@ -50,28 +73,35 @@ class Watch:
             return f"its processes together used more than {most >> 20} MiB of memory"
         if len(pids) > self._limits["processes"]:
             return f"it had more than {self._limits['processes']} processes"
-        return self._disk_excess()
+        return self._disk_excess(pids)
 
-    def _disk_excess(self) -> str:
-        free = self._measure_free()
-        if all(now > before - NOTABLE for now, before in zip(free, self._free, strict=True)):
+    def _disk_excess(self, pids: list[int]) -> str:
+        grown = [folder for folder, before in self._free.items() if _free(folder) < before - NOTABLE]
+        if not grown:
             return ""
-        self._free = free
-        most = self._limits["disk"]
-        for folder in self._folders:
-            if measure(folder, most) > most:
-                return f"{folder} holds more than {most >> 20} MiB"
+        self._free |= {folder: _free(folder) for folder in grown}
+        deleted = measure_deleted(pids)
+        for folder in grown:
+            is_own = folder in self._folders
+            most = self._limits["disk" if is_own else "tmp"]
+            if measure(folder, most) + deleted.get(_device(folder), 0) > most:
+                return f"{folder if is_own else 'its /tmp'} holds more than {most >> 20} MiB"
         return ""
 
-    def _measure_free(self) -> list[int]:
-        found = []
-        for folder in self._folders:
-            try:
-                state = os.statvfs(folder)
-                found.append(state.f_bavail * state.f_frsize)
-            except OSError:
-                found.append(0)
-        return found
+
+def _free(folder: str) -> int:
+    try:
+        state = os.statvfs(folder)
+    except OSError:
+        return 0
+    return state.f_bavail * state.f_frsize
+
+
+def _device(folder: str) -> int:
+    try:
+        return os.stat(folder).st_dev
+    except OSError:
+        return -1
 
 
 def _resident(pid: int) -> int:
@@ -83,15 +113,56 @@ def _resident(pid: int) -> int:
 
 
 def measure(folder: str, enough: int) -> int:
-    """Measure what a folder holds, no further than `enough`."""
+    """Measure what a folder holds, no further than `enough`. What cannot be measured is more than that."""
     total = files = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
+    several: set[int] = set()  # files that have more than one name
+    left = [folder]
+    while left:
+        try:
+            with os.scandir(left.pop()) as entries:
+                for entry in entries:
+                    found = _look(entry)
+                    files += 1
+                    if found is not None and found.st_ino not in several:
+                        total += found.st_blocks * BLOCK
+                        if stat.S_ISDIR(found.st_mode):
+                            left.append(entry.path)
+                        elif found.st_nlink > 1:
+                            several.add(found.st_ino)
+                    if total > enough or files > MOST_FILES:
+                        return enough + 1
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # it went away meanwhile
+        except OSError:  # folders in folders beyond what a path can say, or one that it took our rights to
+            return enough + 1
+    return total
+
+
+def _look(entry: "os.DirEntry[str]") -> os.stat_result | None:
+    try:
+        return entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def measure_deleted(pids: Iterable[int]) -> dict[int, int]:
+    """Measure, for each device, the files that have no name any more and stay because somebody has them open."""
+    found: dict[tuple[int, int], int] = {}
+    looked_at = 0
+    for pid in pids:
+        try:
+            names = os.listdir(f"/proc/{pid}/fd")
+        except OSError:
+            continue  # it has ended
+        for name in names[: max(MOST_FILES - looked_at, 0)]:
             try:
-                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
+                file = os.stat(f"/proc/{pid}/fd/{name}")
             except OSError:
                 continue
-            files += 1
-            if total > enough or files > MOST_FILES:
-                return enough + 1
+            if stat.S_ISREG(file.st_mode) and file.st_nlink == 0:
+                found[file.st_dev, file.st_ino] = file.st_blocks * BLOCK
+        looked_at += len(names)
+    total: dict[int, int] = {}
+    for (device, _), size in found.items():
+        total[device] = total.get(device, 0) + size
     return total
