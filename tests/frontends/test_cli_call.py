@@ -216,6 +216,27 @@ def test_data_goes_to_stdout_and_all_else_to_stderr():
     assert (done.out, done.err) == ("line one\nline two\n", "")
 
 
+ORDERS = "\x1b[31mred\x1b[0m \x1b]52;c;ZXZpbA==\x07 \x1b[2J \u009b31m \u202eback\r\n"
+SHOWN = "red \\x1b]52;c;ZXZpbA==\\x07 \\x1b[2J \\x9b31m \\u202eback"
+
+
+def test_what_a_plugin_gives_orders_a_terminal_about_in_no_way():
+    script = (
+        "#!/usr/bin/env python3\nimport json, sys\n"
+        f"said = {ORDERS!r}\nsys.stderr.write(said)\nprint(json.dumps({{'result': said}}))"
+    )
+    making.cyclop("plugins", "orders", script)
+    using.ok("approve", "orders", "--yes")
+    piped = using.ok("call", "orders")
+    assert (piped.out, piped.err) == (ORDERS, "")  # what programs read is what was said
+    assert "\u009b" not in using.ok("call", "orders", "--json").out
+    assert using.ok("call", "orders", "--json").json["text"] == ORDERS
+    for words in (("call", "orders"), ("logs", "orders")):
+        seen = using.at_terminal(*words).seen
+        assert SHOWN in seen
+        assert not [order for order in ("\x1b]", "\x07", "\x1b[2J", "\u009b", "\u202e") if order in seen]
+
+
 def test_a_failure_of_the_tools_own_exits_with_1_and_is_said_once():
     plugin = making.stavrobot("here", "kit", "#!/bin/sh\necho half; echo broken >&2; exit 3")
     done = using.run("-e", plugin, "call", "kit.act")

@@ -94,6 +94,12 @@ def test_a_script_brings_the_interpreter_that_its_first_line_names():
     assert os.path.realpath("/usr/bin/perl") in did(events, "execute")
 
 
+def test_a_program_that_is_a_pipe_holds_nobody_up():
+    came, events = recorded("ordinary", [], "mkfifo pipe; chmod +x pipe; ./pipe; echo went on")
+    assert came[1] == "went on\n"
+    assert "DATA/pipe" in did(events, "execute")
+
+
 PYTHON = """{python} -I -S - <<'END'
 import socket
 def attempt(act):

@@ -103,12 +103,12 @@ def report(session: Session, result: Result) -> int:
         render.error(result.error.message, result.error.hint)
     for block in beyond_the_error(result):
         if isinstance(block, Text):
-            print(block.text, end="" if block.text.endswith("\n") else "\n")
+            render.data(block.text)
         elif isinstance(block, File):
-            print(f"{block.path}")
+            render.data(block.path)
             session.note(f"the tool wrote {block.name} ({block.mime_type}); it is kept for a week")
         else:
-            print(msgspec.json.encode(block).decode())
+            render.data(msgspec.json.encode(block).decode())
     return code
 
 

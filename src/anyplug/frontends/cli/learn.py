@@ -142,7 +142,7 @@ def _show(session: Session, entry: Entry, result: Result, lesson: "Lesson") -> N
                 print(f"  {sign} {render.line(name)}")
         print("\nTo have it so:")
         for command in typed:
-            print(f"  {command}")
+            print(f"  {render.plain(command)}")
     _say_limits(session, lesson)
 
 

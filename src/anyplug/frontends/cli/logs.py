@@ -1,12 +1,12 @@
 """`logs`: what a plugin wrote to stderr, and how its runs ended."""
 
 import os
-import sys
 import time
 from contextlib import ExitStack
 from typing import BinaryIO
 
 from anyplug.errors import AnyplugError, PluginNotFound, UsageError
+from anyplug.frontends.cli import render
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
 
@@ -43,8 +43,8 @@ def show_logs(session: Session) -> int:
             return 0
         if not lines and not options.follow:
             session.note(f"nothing was logged yet in {path}")
-        for line in lines:
-            print(line)
+        if lines:
+            render.data("\n".join(lines))
         if options.follow:
             _follow(path, stack.pop_all(), file)
     return 0
@@ -82,8 +82,7 @@ def _follow(path: str, opened: ExitStack, file: BinaryIO | None) -> None:
         while True:
             is_over = file is not None and _is_rotated(path, file)
             if file is not None:
-                sys.stdout.write(file.read().decode(errors="replace"))
-                sys.stdout.flush()
+                print(render.harmless(file.read().decode(errors="replace")), end="", flush=True)
             if file is None or is_over:
                 opened.close()
                 file = _open(path)

@@ -13,7 +13,9 @@ MINUTE, HOUR = 60, 3600  # seconds
 WIDE_IF_PIPED = 200  # programs that read text lines want them whole
 
 # What moves the cursor, changes colours or turns the writing's direction: a manifest could forge our words with it.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+_COLOURS = re.compile("(\x1b\\[[0-9;:]*m)")
 
 STATE_COLOURS = {
     "approved": "32",
@@ -67,7 +69,24 @@ def duration(seconds: float) -> str:
 
 def plain(text: str) -> str:
     """Make a stranger's text harmless for a terminal."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def data(text: str) -> None:
+    """Print what a plugin gave, as `harmless`, with an end of line if it has none."""
+    print(harmless(text), end="" if text.endswith("\n") else "\n")
+
+
+def harmless(text: str) -> str:
+    """Give what a plugin gave as it is where a program reads it, else without orders to the terminal but for colours.
+
+    Those could fill the clipboard, which is a permission of its own, or rewrite what was said before.
+    """
+    if not sys.stdout.isatty():
+        return text
+    parts = _COLOURS.split(text.replace("\r\n", "\n"))
+    ends = [] if len(parts) == 1 else ["\x1b[0m"]
+    return "".join([part if place % 2 else plain(part) for place, part in enumerate(parts)] + ends)
 
 
 def line(text: str) -> str:

@@ -197,7 +197,8 @@ class Session:
 
     def print_json(self, value: Any) -> None:
         """Print data for programs."""
-        print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+        text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+        print(render.CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))  # the same JSON, and no orders in it
 
     def confirm(self, question: str) -> bool:
         """Ask for a yes."""

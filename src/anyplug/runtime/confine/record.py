@@ -13,6 +13,7 @@ import fcntl
 import os
 import select
 import socket
+import stat
 import struct
 import threading
 from typing import Literal
@@ -258,11 +259,20 @@ def _execution(path: str) -> list[Event]:
     event = _of_path("execute", path)
     if event is None:
         return []
-    with open(event.path, "rb") as file:
-        first = file.read(LONGEST_LINE).partition(b"\n")[0]
+    first = _first_line(event.path)
     words = first[2:].split() if first.startswith(b"#!") else []
     interpreter = _of_path("execute", os.fsdecode(words[0])) if words else None
     return [event, interpreter] if interpreter is not None else [event]
+
+
+def _first_line(path: str) -> bytes:
+    """Read the first line of a file; empty of what is none: the program chose it, and waits for us, not we for it."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+        return os.read(fd, LONGEST_LINE).partition(b"\n")[0] if is_file else b""
+    finally:
+        os.close(fd)
 
 
 def _of_address(call: Call, name: str, *, refused: bool) -> list[Event]:
