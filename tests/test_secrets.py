@@ -1,11 +1,13 @@
 """Secrets: where they are kept, who gets them, and that nobody sees them afterwards."""
 
 import base64
+import html
 import itertools
 import json
 import os
 import stat
 import sys
+import textwrap
 import threading
 import urllib.parse
 
@@ -55,6 +57,9 @@ def secrets(home):
 
 # What a mask hides
 
+MARKED = "a&b<c>d\"e'f"
+LONG = "".join(f"{number:02d}-token-" for number in range(20))
+
 
 @pytest.mark.parametrize(
     "leak",
@@ -71,6 +76,8 @@ def secrets(home):
         base64.b64encode(SECRET.encode()).decode(),
         base64.urlsafe_b64encode(SECRET.encode()).decode(),
         base64.urlsafe_b64encode(SECRET.encode()).decode().rstrip("="),
+        SECRET.encode().hex(),
+        SECRET.encode().hex().upper(),
     ],
 )
 def test_a_secret_is_hidden_in_the_forms_in_which_it_leaks(leak):
@@ -91,6 +98,33 @@ def test_a_password_is_hidden_in_the_header_of_a_login(user):
 def test_a_secret_with_quotes_and_lines_is_hidden_in_json():
     secret = 'two "words"\nand \\ more'
     assert json.loads(Mask([secret]).text(json.dumps({"said": secret}))) == {"said": SHOWN_SECRET}
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        html.escape(MARKED),
+        html.escape(MARKED, quote=False),
+        html.escape(MARKED).replace("&#x27;", "&#39;"),
+        html.escape(MARKED).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+        json.dumps(MARKED)[1:-1].replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
+    ],
+)
+def test_a_secret_is_hidden_as_pages_have_it(leak):
+    assert Mask([MARKED]).text(f"({leak})") == f"({SHOWN_SECRET})"
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        base64.encodebytes(LONG.encode()).decode(),
+        textwrap.fill(base64.b64encode(LONG.encode()).decode(), 64),
+        textwrap.fill(LONG.encode().hex(), 60),
+    ],
+)
+def test_a_long_secret_is_hidden_in_lines_of_the_usual_lengths(leak):
+    left = Mask([LONG]).text(leak).replace(SHOWN_SECRET, "").replace("\n", "")
+    assert len(left) < mask.SHORTEST_LINE
 
 
 def test_the_password_of_an_address_is_hidden_by_itself():

@@ -1,8 +1,9 @@
 """Masks: secrets become `•••` in texts, values and streams, also in the forms in which they usually leak. Pure.
 
-A secret is looked for as it is, as JSON writes it (once and twice), as a URL has it, and in base64, alone or as a
-part of something longer, such as the header of a login. Of an address the password counts by itself, of several
-lines each long one, because programs print them so. What is cut, spelled or encrypted is not found.
+A secret is looked for as it is, as JSON (once and twice) and HTML write it, as a URL has it, in hexadecimal digits,
+and in base64, alone, in lines, or as a part of something longer, such as the header of a login. Of an address the
+password counts by itself, of several lines each long one, because programs print them so. What is cut, spelled or
+encrypted is not found.
 """
 
 import re
@@ -29,6 +30,16 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 _LEFT_BY_SOME = (b"", b"/", b"!'()*")  # strict; Python's quote; JavaScript's encodeURIComponent
 _BASE64_LEAD = (0, 2, 3)  # characters that depend on the 0, 1 or 2 bytes before
 _BASE64_BITS = 6
+_LINES = (76, 64)  # characters of base64 that programs put into one
+_HEX_LINE = 60  # digits; as `xxd -p` does
+# What Go, and others for the sake of HTML, write for these in JSON; and how HTML itself has them.
+_FOR_HTML_IN_JSON = str.maketrans({"&": "\\u0026", "<": "\\u003c", ">": "\\u003e"})
+_IN_HTML = (
+    str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"}),
+    str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"}),
+    str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}),
+    str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#39;"}),
+)
 
 NOTHING_KEPT: frozenset[str] = frozenset()
 
@@ -202,7 +213,10 @@ class Stream:
 def _spellings(secret: str) -> set[str]:
     """Give the forms of one text."""
     once = _in_json(secret)
-    found = {secret, once, _in_json(once), once.replace("/", r"\/")}
+    found = {secret, once, _in_json(once), once.replace("/", r"\/"), once.translate(_FOR_HTML_IN_JSON)}
+    found |= {secret.translate(signs) for signs in _IN_HTML}
+    digits = _encoded(secret).hex()
+    found |= {form for one in (digits, digits.upper()) for form in (one, *_lines(one, _HEX_LINE))}
     if not secret.isascii():
         import json  # 3 ms, and most secrets are ASCII
 
@@ -233,12 +247,18 @@ def _unquoted(text: str) -> str:
 
 def _base64(data: bytes) -> set[str]:
     """Give the base64 of some data, and what is always the same of it inside of longer data."""
-    found = {b2a_base64(data, newline=False).decode()}
-    found.add(next(iter(found)).rstrip("="))
+    whole = b2a_base64(data, newline=False).decode()
+    found = {whole, whole.rstrip("="), *(line for width in _LINES for line in _lines(whole, width))}
     for before, lead in enumerate(_BASE64_LEAD):
         certain = (before + len(data)) * 8 // _BASE64_BITS
         found.add(b2a_base64(bytes(before) + data, newline=False).decode()[lead:certain])
     return found | {form.translate(_URL_SAFE) for form in found}
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """Give the long lines into which a text is put, if it is put into several."""
+    found = [text[at : at + width] for at in range(0, len(text), width)]
+    return [line for line in found if len(line) >= SHORTEST_LINE] if len(found) > 1 else []
 
 
 _URL_SAFE = str.maketrans("+/", "-_")
