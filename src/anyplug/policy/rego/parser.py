@@ -5,6 +5,7 @@ from typing import Final
 
 from anyplug.policy.rego import annotations
 from anyplug.policy.rego.errors import Location, RegoErrors
+from anyplug.policy.rego.expressions import Expressions
 from anyplug.policy.rego.lexer import Source, scan
 from anyplug.policy.rego.syntax import (
     Annotation,
@@ -22,7 +23,6 @@ from anyplug.policy.rego.syntax import (
     Term,
     Var,
 )  # fmt: skip
-from anyplug.policy.rego.terms import Terms
 from anyplug.policy.rego.values import TRUE
 
 MAX_KEPT: Final = 1_024  # files: when one of a set is edited, the others are not read anew
@@ -60,7 +60,7 @@ def parse_term(text: str, file: str = "term") -> Term:
     return term
 
 
-class Parser(Terms):
+class Parser(Expressions):
     """Reads a module."""
 
     def module(self, notes: list[Annotation]) -> Module:
