@@ -18,6 +18,7 @@ from anyplug.policy.decisions import read as read_finding
 from anyplug.policy.reach import Part, is_plain, parts, read_keys, rule_rows, verb_of
 from anyplug.policy.rego import EvalError, Fault, Location, Policies, Prepared, RegoErrors
 from anyplug.policy.rego import compile as compile_rego
+from anyplug.policy.rego.errors import PARSE_ERROR
 from anyplug.policy.rego.parser import parse_module
 from anyplug.policy.rego.syntax import Module
 from anyplug.policy.routing import Policy
@@ -246,7 +247,7 @@ def _parsed(texts: dict[str, str], faults: list[Fault]) -> dict[str, Module]:
         except RegoErrors as error:
             faults += error.faults
         except RecursionError:
-            faults.append(Fault(Location(file, 1, 1), "rego_parse_error", "nested too deeply"))
+            faults.append(Fault(Location(file, 1, 1), PARSE_ERROR, "nested too deeply"))
     return modules
 
 

@@ -11,11 +11,11 @@ from anyplug.policy.rego import builtins, groups, metadata, runtime, walk
 from anyplug.policy.rego.builtins.operators import ORDERINGS
 from anyplug.policy.rego.builtins.registry import Builtin
 from anyplug.policy.rego.emitter import Emitter
-from anyplug.policy.rego.errors import BuiltinError, Fault, Location, RegoErrors
-from anyplug.policy.rego.names import COMPILE_ERROR, ROOTS, Names
+from anyplug.policy.rego.errors import COMPILE_ERROR, PARSE_ERROR, BuiltinError, Fault, Location, RegoErrors
+from anyplug.policy.rego.names import Names
 from anyplug.policy.rego.parser import parse_module, parse_query
 from anyplug.policy.rego.safety import Safety
-from anyplug.policy.rego.syntax import Call, Expr, Module, Ref, Rule, Scalar, Term, Var, With
+from anyplug.policy.rego.syntax import ROOTS, Call, Expr, Module, Ref, Rule, Scalar, Term, Var, With
 from anyplug.policy.rego.texts import rego_text
 from anyplug.policy.rego.tree import Group, Node, Tree, below_data
 from anyplug.policy.rego.values import EMPTY_SET, FALSE, NULL, TRUE, Object, Set
@@ -85,7 +85,7 @@ class Unit:
             except RegoErrors as error:
                 self.faults += error.faults
             except RecursionError:
-                self.faults.append(Fault(Location(file, 1, 1), "rego_parse_error", "nested too deeply"))
+                self.faults.append(Fault(Location(file, 1, 1), PARSE_ERROR, "nested too deeply"))
         self.refuse()
         try:
             self.resolve()

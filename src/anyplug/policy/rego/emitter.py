@@ -11,6 +11,7 @@ from typing import Final
 from anyplug.policy.rego.errors import Location
 from anyplug.policy.rego.safety import in_expr, in_term, unification
 from anyplug.policy.rego.syntax import (
+    ROOTS,
     Array,
     Call,
     Comprehension,
@@ -108,7 +109,7 @@ class Emitter(TermWriter):
         mocks: list[str] = []
         for each in withs:
             target = self.unit.root.find(each.path[1:]) if each.path[0] == "data" else None
-            is_function = each.path[0] not in {"data", "input"} or (target is not None and target.function)
+            is_function = each.path[0] not in ROOTS or (target is not None and target.function)
             name = self.unit.constant(each.path)
             if each.function:
                 mocks.append(f"({name}, {self.callable(each.function)}, 1)")

@@ -9,7 +9,14 @@ RegoError
     └── Exhausted       steps or time are used up
 """
 
+from typing import Final
+
 import msgspec
+
+# The codes of faults, as OPA has them.
+PARSE_ERROR: Final = "rego_parse_error"
+COMPILE_ERROR: Final = "rego_compile_error"
+TYPE_ERROR: Final = "rego_type_error"
 
 
 class Location(msgspec.Struct, frozen=True):

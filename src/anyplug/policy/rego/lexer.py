@@ -4,9 +4,8 @@ import bisect
 import re
 from typing import Final, NamedTuple
 
-from anyplug.policy.rego.errors import Fault, Location, RegoErrors
+from anyplug.policy.rego.errors import PARSE_ERROR, Fault, Location, RegoErrors
 
-PARSE_ERROR: Final = "rego_parse_error"
 KEYWORDS: Final = frozenset(
     ("package", "import", "as", "default", "else", "some", "every", "in", "if", "contains", "not", "with", "true",
      "false", "null")

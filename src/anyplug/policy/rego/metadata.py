@@ -1,13 +1,11 @@
 """What METADATA comments say of each rule, as `rego.metadata.chain` and `rego.metadata.rule` give it."""
 
-from typing import Any, Final
+from typing import Any
 
 from anyplug.policy.rego.documents import from_json
-from anyplug.policy.rego.errors import Fault
+from anyplug.policy.rego.errors import PARSE_ERROR, Fault
 from anyplug.policy.rego.syntax import Annotation, Module, Rule, Scalar
 from anyplug.policy.rego.values import Object
-
-PARSE_ERROR: Final = "rego_parse_error"
 
 
 class Attached:

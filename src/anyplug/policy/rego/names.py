@@ -4,11 +4,14 @@ Gives new trees in which every local variable has a name of its own, rules and i
 `input`, and calls name a builtin or the full path of a function.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from anyplug.policy.rego.errors import Fault, Location
+from anyplug.policy.rego.errors import COMPILE_ERROR, PARSE_ERROR, TYPE_ERROR, Fault, Location
+from anyplug.policy.rego.globals import Globals
+from anyplug.policy.rego.scopes import Scope, mentions
 from anyplug.policy.rego.syntax import (
+    ROOTS,
     Array,
     Call,
     Comprehension,
@@ -33,43 +36,10 @@ from anyplug.policy.rego.syntax import (
 )  # fmt: skip
 from anyplug.policy.rego.values import TRUE
 
-COMPILE_ERROR: Final = "rego_compile_error"
-TYPE_ERROR: Final = "rego_type_error"
-ROOTS: Final = frozenset({"data", "input"})
 METADATA_CHAIN: Final = ("rego", "metadata", "chain")
 METADATA_RULE: Final = ("rego", "metadata", "rule")
 EQ: Final = ("eq",)
 PRINT: Final = ("print",)
-
-
-class Scope:
-    """The variables of one body, inside another."""
-
-    def __init__(self, parent: "Scope | None") -> None:
-        self.parent = parent
-        self.names: dict[str, str] = {}  # as written → its own name
-        self.declared: set[str] = set()
-        self.used: set[str] = set()
-        self.own: set[str] = set()
-        self.mentioned: set[str] = set()
-
-    def find(self, name: str) -> str | None:
-        """Look a name up, here and around."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.names:
-                scope.used.add(name)
-                return scope.names[name]
-            scope = scope.parent
-        return None
-
-    def has(self, name: str) -> bool:
-        """Whether a name is known, here or around."""
-        return name in self.names or (self.parent is not None and self.parent.has(name))
-
-    def free(self) -> frozenset[str]:
-        """Give the variables of bodies around this one that it mentions."""
-        return frozenset(self.mentioned - self.own)
 
 
 class Names:
@@ -83,22 +53,12 @@ class Names:
         chain: Mapping[int, Any] | None = None,
     ) -> None:
         """Take the names of the package's rules, and what says how many arguments a function takes."""
-        self.package = ("data", *module.package) if module else ()
-        self.rules = rules
+        self.faults: list[Fault] = []
+        self.globals = Globals(module, rules, arity, self.faults)
         self.arity = arity
         self.chain = chain or {}
         self.rule: Rule | None = None
-        self.faults: list[Fault] = []
         self.count = 0
-        self.imports: dict[str, tuple[Any, ...]] = {}
-        for each in module.imports if module else []:
-            if each.path[0] in ROOTS and (len(each.path) > 1 or each.alias):
-                alias = each.alias or each.path[-1]
-                if alias in self.imports:
-                    self.fault(each.at, f"import must not shadow import of {'.'.join(self.imports[alias])}")
-                if alias in ROOTS:
-                    self.fault(each.at, f"variables must not shadow {alias} (use a different name for the import)")
-                self.imports[alias] = each.path
 
     def fault(self, at: Location, message: str, code: str = COMPILE_ERROR) -> None:
         """Note what is wrong, and go on to find more."""
@@ -146,36 +106,10 @@ class Names:
     def enter(self, parent: Scope | None, body: list[Expr], also: list[Term] | None = None) -> Scope:
         """Open a body: the variables that it mentions itself, and nobody around it has, are its own."""
         scope = Scope(parent)
-        for name in self.mentions(body, also or []):
-            if name not in ROOTS and (parent is None or not parent.has(name)) and not self.is_global(name):
+        for name in mentions(body, also or [], self.globals.function):
+            if name not in ROOTS and (parent is None or not parent.has(name)) and not self.globals.knows(name):
                 self.new(scope, name)
         return scope
-
-    def is_global(self, name: str) -> bool:
-        """Whether a name is a rule or an import."""
-        return name in self.rules or name in self.imports
-
-    def mentions(self, body: list[Expr], terms: list[Term]) -> Iterator[str]:  # noqa: C901 - one branch for each kind
-        """Give the variables that stand in a body itself, and not in a closure."""
-        for expr in body:
-            for each in expr.withs:
-                if not self.function(None, each.value):
-                    yield from _vars(each.value)
-            if isinstance(expr, Holds):
-                yield from _vars(expr.term)
-            elif isinstance(expr, Unify):
-                yield from _vars(expr.left)
-                yield from _vars(expr.right)
-            elif isinstance(expr, SomeIn):
-                for term in (expr.key, expr.value, expr.domain):
-                    if term is not None:
-                        yield from _vars(term)
-            elif isinstance(expr, Every):
-                yield from _vars(expr.domain)
-            elif isinstance(expr, Not) and not expr.closure:
-                yield from self.mentions(expr.body, [])
-        for term in terms:
-            yield from _vars(term)
 
     # Rules.
 
@@ -245,7 +179,7 @@ class Names:
             right = self.term(scope, expr.right)
             if expr.assign:
                 if not isinstance(expr.left, Var | Array | ObjectLiteral):
-                    self.fault(expr.at, "cannot assign to this term", "rego_parse_error")
+                    self.fault(expr.at, "cannot assign to this term", PARSE_ERROR)
                 left = self.declare_pattern(scope, expr.left)
             else:
                 left = self.term(scope, expr.left)
@@ -291,17 +225,12 @@ class Names:
         value = self.declare(inner, expr.value)
         inner.declared.clear()
         body = self.exprs(inner, expr.body)
-        free = inner.free()
-        scope.mentioned |= free
-        return Every(expr.at, withs, key, value, domain, body, free)
+        return Every(expr.at, withs, key, value, domain, body, inner.leave())
 
-    def closure(self, scope: Scope, body: list[Expr], *terms: Term) -> tuple[list[Expr], frozenset[str]]:
+    def closure(self, scope: Scope, body: list[Expr]) -> tuple[list[Expr], frozenset[str]]:
         """Resolve a body with variables of its own."""
         inner = self.enter(scope, body)
-        made = self.exprs(inner, body)
-        free = inner.free()
-        scope.mentioned |= free
-        return made, free
+        return self.exprs(inner, body), inner.leave()
 
     def with_(self, scope: Scope, each: With) -> With:
         """Resolve what is replaced, and by what."""
@@ -309,24 +238,14 @@ class Names:
         assert isinstance(head, Var)
         rest = [] if isinstance(each.target, Var) else each.target.path
         parts = [part.value for part in rest if isinstance(part, Scalar) and isinstance(part.value, str)]
-        path = self.full_name((head.name, *parts))
+        path = self.globals.full_name((head.name, *parts))
         if len(parts) != len(rest):
             self.fault(each.at, "with keyword target must be a reference with constant path")
         elif path[0] not in ROOTS and self.arity(path) is None:
             self.fault(each.at, "with keyword target must reference existing input, data, or a function", TYPE_ERROR)
-        function = self.function(scope, each.value) if path[0] != "input" else ()
+        function = self.globals.function(each.value, scope) if path[0] != "input" else ()
         value: Term = Scalar(each.at, TRUE) if function else self.term(scope, each.value)
         return With(each.at, each.target, value, path, function)
-
-    def function(self, scope: Scope | None, term: Term) -> tuple[str, ...]:
-        """Give the name of the function that a term is; nothing if it is a value."""
-        head = term.head if isinstance(term, Ref) else term
-        if not isinstance(head, Var) or (scope is not None and scope.has(head.name)):
-            return ()
-        rest = term.path if isinstance(term, Ref) else []
-        parts = [part.value for part in rest if isinstance(part, Scalar) and isinstance(part.value, str)]
-        name = self.full_name((head.name, *parts))
-        return name if len(parts) == len(rest) and self.arity(name) is not None else ()
 
     # Terms.
 
@@ -364,29 +283,15 @@ class Names:
             return Var(term.at, found)
         if term.name in ROOTS:
             return term
-        if term.name in self.rules:
-            return _ref(term.at, (*self.package, term.name))
-        if term.name in self.imports:
-            return _ref(term.at, self.imports[term.name])
+        if self.globals.knows(term.name):
+            return self.globals.reference(term)
         made = self.new(scope, term.name)  # in a place that opens no body: it will be reported as unsafe
         scope.mentioned.add(made)
         return Var(term.at, made)
 
-    def full_name(self, name: tuple[str, ...]) -> tuple[str, ...]:
-        """Give the path of a rule or import, or the name itself."""
-        if name[0] in ROOTS:
-            return name
-        if name[0] in self.rules:
-            path = (*self.package, *name)
-            if len(name) == 1 or self.arity(path) is not None or self.arity(name) is None:
-                return path
-        if name[0] in self.imports:
-            return (*self.imports[name[0]], *name[1:])
-        return name
-
     def call(self, scope: Scope, term: Call, *, statement: bool) -> Term:
         """Resolve a call, and check how many arguments it gives."""
-        name = self.full_name(term.name)
+        name = self.globals.full_name(term.name)
         if name == PRINT:
             return Call(term.at, name, [self.shown(scope, arg) for arg in term.args])
         args = [self.term(scope, arg) for arg in term.args]
@@ -417,9 +322,7 @@ class Names:
         body = self.exprs(inner, term.body)
         key = None if term.key is None else self.term(inner, term.key)
         value = self.term(inner, term.value)
-        free = inner.free()
-        scope.mentioned |= free
-        return Comprehension(term.at, term.kind, key, value, body, free)
+        return Comprehension(term.at, term.kind, key, value, body, inner.leave())
 
     def template(self, scope: Scope, term: Template) -> Template:
         """Resolve a string with expressions: each is a closure."""
@@ -433,32 +336,6 @@ class Names:
             inner = self.enter(scope, [])
             made.parts.append(self.exprs(inner, part))
             made.values.append(self.term(inner, next(values)))
-            free |= inner.free()
-        scope.mentioned |= free
+            free |= inner.leave()
         made.free = frozenset(free)
         return made
-
-
-def _ref(at: Location, path: tuple[Any, ...]) -> Term:
-    head = Var(at, path[0])
-    return Ref(at, head, [Scalar(at, part) for part in path[1:]]) if len(path) > 1 else head
-
-
-def _vars(term: Term) -> Iterator[str]:
-    """Give the variables of a term that do not stand in closures."""
-    if isinstance(term, Var):
-        yield term.name
-    elif isinstance(term, Ref):
-        yield from _vars(term.head)
-        for part in term.path:
-            yield from _vars(part)
-    elif isinstance(term, Array | SetLiteral):
-        for item in term.items:
-            yield from _vars(item)
-    elif isinstance(term, ObjectLiteral):
-        for key, value in term.pairs:
-            yield from _vars(key)
-            yield from _vars(value)
-    elif isinstance(term, Call):
-        for arg in term.args:
-            yield from _vars(arg)

@@ -8,6 +8,7 @@ from anyplug.policy.rego.errors import Location, RegoErrors
 from anyplug.policy.rego.expressions import Expressions
 from anyplug.policy.rego.lexer import Source, scan
 from anyplug.policy.rego.syntax import (
+    ROOTS,
     Annotation,
     Array,
     Call,
@@ -117,7 +118,7 @@ class Parser(Expressions):
         elif path[0] == "rego":
             if path != ("rego", "v1"):
                 raise self.fault(at, f"invalid import of {'.'.join(path)}, must be rego.v1")
-        elif path[0] not in {"data", "input"}:
+        elif path[0] not in ROOTS:
             raise self.fault(
                 at, f"unexpected import path, must begin with one of: {{data, future, input, rego}}: {path[0]}"
             )

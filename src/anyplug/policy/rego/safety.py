@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from anyplug.policy.rego.errors import Fault, Location
 from anyplug.policy.rego.syntax import (
+    ROOTS,
     Array,
     Call,
     Comprehension,
@@ -30,7 +31,6 @@ from anyplug.policy.rego.syntax import (
 )  # fmt: skip
 
 UNSAFE: Final = "rego_unsafe_var_error"
-ROOTS: Final = frozenset({"data", "input"})
 EMPTY: Final[frozenset[str]] = frozenset()
 
 

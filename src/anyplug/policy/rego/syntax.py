@@ -3,11 +3,13 @@
 Terms give values, expressions hold or do not, a body is a list of expressions. Nodes say where they stand.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from anyplug.policy.rego.errors import Location
+
+ROOTS: Final = frozenset({"data", "input"})  # the documents that every reference to one begins with
 
 
 class Node(msgspec.Struct, eq=False):
@@ -163,7 +165,6 @@ class Rule(Node):
     body: list[Expr]
     default: bool = False
     otherwise: "Rule | None" = None
-    notes: Any = None  # the annotation of this rule, if it has one
 
 
 class Import(Node):

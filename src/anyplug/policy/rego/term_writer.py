@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from anyplug.policy.rego.errors import Fault, Location, RegoErrors
+from anyplug.policy.rego.errors import TYPE_ERROR, Fault, Location, RegoErrors
 from anyplug.policy.rego.safety import in_pattern, in_term, in_turn
 from anyplug.policy.rego.syntax import (
     Array,
@@ -121,7 +121,7 @@ class TermWriter(Writer):
             if node.group is not None or (node.partial is not None and not node.children):
                 if node.function:
                     name = ".".join(map(str, ("data", *node.path)))
-                    raise RegoErrors([Fault(ref.at, "rego_type_error", f"function {name} used as a value")])
+                    raise RegoErrors([Fault(ref.at, TYPE_ERROR, f"function {name} used as a value")])
                 key = (self.context, "data", *node.path)
                 return self.path(self.once(key, self.group(node)), path[index + 1 :], ref.at, key)
         return self.once((self.context, "data", *node.path), f"{self.context}.extent({self.unit.node(node)})")

@@ -1,13 +1,10 @@
 """The tree below `data` that rules span: which rules lie where, and what a reference can reach."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
-from anyplug.policy.rego.errors import Fault
+from anyplug.policy.rego.errors import COMPILE_ERROR, TYPE_ERROR, Fault
 from anyplug.policy.rego.syntax import Ref, Rule, Scalar, Term
-
-COMPILE_ERROR: Final = "rego_compile_error"
-TYPE_ERROR: Final = "rego_type_error"
 
 
 class Group:

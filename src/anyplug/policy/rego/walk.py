@@ -8,7 +8,6 @@ from anyplug.policy.rego.syntax import (
     Expr,
     Holds,
     Logic,
-    Node,
     Not,
     ObjectLiteral,
     Ref,
@@ -48,13 +47,14 @@ def _body(body: list[Expr], found: list[Term | With]) -> None:
         for each in expr.withs:
             found.append(each)
             _term(each.value, found)
-        for term in _terms(expr):
+        for term in terms_of(expr):
             _term(term, found)
         for inner in _bodies(expr):
             _body(inner, found)
 
 
-def _terms(expr: Node) -> list[Term]:
+def terms_of(expr: Expr) -> list[Term]:
+    """Give the terms of an expression itself: not those of its `with`s and of its bodies."""
     if isinstance(expr, Holds):
         return [expr.term]
     if isinstance(expr, Unify):
@@ -64,7 +64,7 @@ def _terms(expr: Node) -> list[Term]:
     return [expr.domain] if isinstance(expr, Every) else []
 
 
-def _bodies(expr: Node) -> list[list[Expr]]:
+def _bodies(expr: Expr) -> list[list[Expr]]:
     if isinstance(expr, Every | Not):
         return [expr.body]
     return expr.operands if isinstance(expr, Logic) else []
