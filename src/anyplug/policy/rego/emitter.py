@@ -97,7 +97,7 @@ class Emitter(TermWriter):
             return False
         call = inner.term
         plain = all(isinstance(arg, Scalar) or (isinstance(arg, Var) and arg.name in self.bound) for arg in call.args)
-        condition = self.condition(call) if plain and not self.unit.mocked(call.name) else None
+        condition = self.condition(call) if plain and not self.names.mocked(call.name) else None
         if condition is None:
             return False
         self.check(condition)
@@ -108,9 +108,9 @@ class Emitter(TermWriter):
         values: list[str] = []
         mocks: list[str] = []
         for each in withs:
-            target = self.unit.root.find(each.path[1:]) if each.path[0] == "data" else None
+            target = self.names.root.find(each.path[1:]) if each.path[0] == "data" else None
             is_function = each.path[0] not in ROOTS or (target is not None and target.function)
-            name = self.unit.constant(each.path)
+            name = self.names.constant(each.path)
             if each.function:
                 mocks.append(f"({name}, {self.callable(each.function)}, 1)")
             else:
@@ -126,7 +126,7 @@ class Emitter(TermWriter):
 
     def holds(self, term: Term) -> None:
         """Write a term that must be defined and not false."""
-        if isinstance(term, Call) and not self.unit.mocked(term.name) and self.test(term):
+        if isinstance(term, Call) and not self.names.mocked(term.name) and self.test(term):
             return
         value = self.term(term)
         if isinstance(term, Scalar):
@@ -156,7 +156,8 @@ class Emitter(TermWriter):
         if name in TESTS:
             left, right = self.terms(call.args)
             quick = " and ".join(f"{side}.__class__ is str" for side in (left, right) if side[0] not in "'\"")
-            slow = f"holds({self.context}, {self.unit.constant(name)}, {self.unit.location(call.at)}, {left}, {right})"
+            known, where = self.names.constant(name), self.names.location(call.at)
+            slow = f"holds({self.context}, {known}, {where}, {left}, {right})"
             return f"{TESTS[name].format(left, right)} if {quick or 'True'} else {slow}"
         if call.name == ("internal", "member_2"):
             left, right = self.terms(call.args)
@@ -177,7 +178,7 @@ class Emitter(TermWriter):
         value = self.temp()
         fixed = constant(expr.domain)
         if expr.key is None and isinstance(fixed, tuple | Set):
-            items = self.unit.constant(tuple(fixed.ordered()) if isinstance(fixed, Set) else fixed)
+            items = self.names.constant(tuple(fixed.ordered()) if isinstance(fixed, Set) else fixed)
             self.line(f"{self.context}.left -= {len(fixed)}")
             self.line(f"if {self.context}.left < 0: {self.context}.spend(0)")
             self.loop(f"for {value} in {items}:", expr.at)

@@ -13,10 +13,11 @@ from typing import Final
 
 import msgspec
 
-# The codes of faults, as OPA has them.
+# Codes of faults, as OPA has them.
 PARSE_ERROR: Final = "rego_parse_error"
 COMPILE_ERROR: Final = "rego_compile_error"
 TYPE_ERROR: Final = "rego_type_error"
+NOT_SUPPORTED: Final = "rego_not_supported"  # ours
 
 
 class Location(msgspec.Struct, frozen=True):

@@ -3,16 +3,16 @@
 from typing import Final
 
 from anyplug.policy.rego.emitter import Emitter
+from anyplug.policy.rego.namespace import Namespace
 from anyplug.policy.rego.syntax import Rule, Scalar, Term, Var
 from anyplug.policy.rego.term_writer import constant
 from anyplug.policy.rego.tree import Group
-from anyplug.policy.rego.writer import Unit
 
 CONFLICT_RULE: Final = "complete rules must not produce multiple outputs"
 CONFLICT_FUNCTION: Final = "functions must not produce multiple outputs for same inputs"
 
 
-def write(unit: Unit, group: Group, *, traced: bool) -> list[str]:
+def write(names: Namespace, group: Group, *, traced: bool) -> list[str]:
     """Write the functions of a group; what is traced notes each body that held. Raises RegoErrors."""
     args = [f"a{index}" for index in range(group.arity)] if group.kind == "function" else []
     lines: list[str] = []
@@ -22,13 +22,13 @@ def write(unit: Unit, group: Group, *, traced: bool) -> list[str]:
         branch: Rule | None = rule
         while branch is not None:
             name = f"{group.name}_{index}_{len(branches)}"
-            lines += _branch(unit, group, name, branch, args, traced=traced)
+            lines += _branch(names, group, name, branch, args, traced=traced)
             branches.append(name)
             branch = branch.otherwise
         calls.append(branches)
     given = ", ".join(["c", *args])
     if group.default is not None and constant(_value(group.default)) is None:
-        emitter = Emitter(unit, "return None", {})
+        emitter = Emitter(names, "return None", {})
         emitter.line(f"return {emitter.term(_value(group.default))}")
         lines += [f"def {group.name}_default(c):", *emitter.lines]
     lines.append(f"def {group.name}({given}):")
@@ -38,28 +38,28 @@ def write(unit: Unit, group: Group, *, traced: bool) -> list[str]:
         lines += [f" v = c.memo.get({group.number}, MISSING)", " if v is not MISSING: return v"]
     if group.kind in {"set", "dynamic"}:
         lines.append(f" s = {'set()' if group.kind == 'set' else '{}'}")
-        lines += [f" {name}(c, s)" for names in calls for name in names]
+        lines += [f" {name}(c, s)" for branches in calls for name in branches]
         made = "Set(s) if s else EMPTY_SET" if group.kind == "set" else "frozen(s)"
         lines.append(f" v = c.memo[{group.number}] = {made}")
     else:
-        lines += _joined(unit, group, calls, given)
+        lines += _joined(names, group, calls, given)
     lines.append(" return v")
     return lines
 
 
-def _joined(unit: Unit, group: Group, calls: list[list[str]], given: str) -> list[str]:
+def _joined(names: Namespace, group: Group, calls: list[list[str]], given: str) -> list[str]:
     """Write how the values of several rules become one."""
     lines = [] if calls else [" v = None"]
     first_decides = _gives_one_constant(group)
-    for index, names in enumerate(calls):
+    for index, branches in enumerate(calls):
         if index and first_decides:
-            lines.append(f" if v is None: v = {names[0]}({given})")
+            lines.append(f" if v is None: v = {branches[0]}({given})")
             continue
         target = "w" if index else "v"
-        lines.append(f" {target} = {names[0]}({given})")
-        lines += [f" if {target} is None: {target} = {other}({given})" for other in names[1:]]
+        lines.append(f" {target} = {branches[0]}({given})")
+        lines += [f" if {target} is None: {target} = {other}({given})" for other in branches[1:]]
         if index:
-            where = unit.location(group.rules[index].at)
+            where = names.location(group.rules[index].at)
             lines += [
                 " if w is not None:",
                 "  if v is None: v = w",
@@ -67,7 +67,7 @@ def _joined(unit: Unit, group: Group, calls: list[list[str]], given: str) -> lis
             ]
     if group.default is not None:
         fixed = constant(_value(group.default))
-        default = f"{group.name}_default(c)" if fixed is None else unit.constant(fixed)
+        default = f"{group.name}_default(c)" if fixed is None else names.constant(fixed)
         lines.append(f" if v is None: v = {default}")
     if group.kind != "function":
         lines.append(f" c.memo[{group.number}] = v")
@@ -84,13 +84,13 @@ def _gives_one_constant(group: Group) -> bool:
     return bool(values) and values[0] is not None and all(value == values[0] for value in values)
 
 
-def _branch(unit: Unit, group: Group, name: str, rule: Rule, args: list[str], *, traced: bool) -> list[str]:
+def _branch(names: Namespace, group: Group, name: str, rule: Rule, args: list[str], *, traced: bool) -> list[str]:
     """Write one body and its head."""
     bound = {arg.name: given for arg, given in zip(rule.args or [], args, strict=True) if isinstance(arg, Var)}
-    emitter = Emitter(unit, "return None", bound)
+    emitter = Emitter(names, "return None", bound)
     given = ["c", *args] if group.kind in {"complete", "function"} else ["c", "s"]
     emitter.body(rule.body)
-    where = unit.location(rule.at)
+    where = names.location(rule.at)
     if traced:
         emitter.line(f"c.fired.setdefault({where})")
     if group.kind == "set":

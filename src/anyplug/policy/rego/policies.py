@@ -133,7 +133,7 @@ class Policies:
     @property
     def pure(self) -> bool:
         """Whether every answer depends on nothing but input and data: no time, randomness or the like."""
-        return not self.unit.impure
+        return not self.unit.dependencies.impure
 
     def impurities(self, *paths: str) -> frozenset[str]:
         """Name the builtins behind references that may answer differently next time: with none, answers can be kept.
@@ -179,8 +179,8 @@ class Policies:
         except RecursionError:
             msg = "the input is nested too deeply"
             raise NotSupported(msg) from None
-        made = Context(self.unit.root, given, document, Meter(steps, seconds), strict=strict)
-        made.locations = self.unit.locations
+        made = Context(self.unit.tree.root, given, document, Meter(steps, seconds), strict=strict)
+        made.locations = self.unit.namespace.locations
         return made
 
     def runner(self, path: str) -> Any:
@@ -225,7 +225,7 @@ class Policies:
             to_json(found[0][0]) if found else None,
             tuple(context.printed),
             tuple(Failure(*failure) for failure in context.failures),
-            tuple(self.unit.locations[where] for where in context.fired),
+            tuple(self.unit.namespace.locations[where] for where in context.fired),
         )
 
 

@@ -1,5 +1,6 @@
 """Terms into Python source: code that gives a term's value, or leaves by the way that stands for failure."""
 
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from anyplug.policy.rego.errors import TYPE_ERROR, Fault, Location, RegoErrors
@@ -27,12 +28,12 @@ ATOMS: Final = {NULL: "NULL", TRUE: "TRUE", FALSE: "FALSE"}
 CASES: Final = {"lower": "{0}.lower()", "upper": "{0}.upper()"}
 
 
-class TermWriter(Writer):
+class TermWriter(Writer, ABC):
     """Writes terms; how the bodies of comprehensions are written is said by the emitter."""
 
+    @abstractmethod
     def body(self, body: list[Expr]) -> None:
         """Write expressions one behind the other."""
-        raise NotImplementedError
 
     def terms(self, terms: list[Term]) -> list[str]:
         """Write terms in an order in which each has what it needs."""
@@ -52,7 +53,7 @@ class TermWriter(Writer):
             return self.var(term)
         fixed = constant(term)
         if fixed is not None:
-            return self.unit.constant(fixed)
+            return self.names.constant(fixed)
         if isinstance(term, Ref):
             return self.ref(term)
         if isinstance(term, Array):
@@ -74,14 +75,14 @@ class TermWriter(Writer):
             return ATOMS[value]
         if kind is str or (kind is int and -MAX_INLINE < value < MAX_INLINE):
             return repr(value) if kind is str else f"({value})"
-        return self.unit.constant(value)
+        return self.names.constant(value)
 
     def var(self, term: Var) -> str:
         """Give the name of a variable that has a value."""
         if term.name == "input":
             return self.once((self.context, "input"), f"{self.context}.input")
         if term.name == "data":
-            return self.once((self.context, "data"), f"{self.context}.extent({self.unit.node(self.unit.root)})")
+            return self.once((self.context, "data"), f"{self.context}.extent({self.names.node(self.names.root)})")
         return self.local[term.name]
 
     def once(self, key: tuple[Any, ...], code: str) -> str:
@@ -107,10 +108,10 @@ class TermWriter(Writer):
 
     def data(self, ref: Ref) -> str:
         """Write a reference to `data`: rules are called, documents looked up, and where both may be a view is used."""
-        node, path = self.unit.root, ref.path
+        node, path = self.names.root, ref.path
         for index, part in enumerate(path):
             if not isinstance(part, Scalar) or node.partial is not None:
-                value = self.keep(f"{self.context}.view({self.unit.node(node)})")
+                value = self.keep(f"{self.context}.view({self.names.node(node)})")
                 self.check(f"{value} is None")
                 return self.path(value, path[index:], ref.at, None, step="look")
             child = node.children.get(part.value)
@@ -124,14 +125,14 @@ class TermWriter(Writer):
                     raise RegoErrors([Fault(ref.at, TYPE_ERROR, f"function {name} used as a value")])
                 key = (self.context, "data", *node.path)
                 return self.path(self.once(key, self.group(node)), path[index + 1 :], ref.at, key)
-        return self.once((self.context, "data", *node.path), f"{self.context}.extent({self.unit.node(node)})")
+        return self.once((self.context, "data", *node.path), f"{self.context}.extent({self.names.node(node)})")
 
     def group(self, node: Node) -> str:
         """Give the code that evaluates the rules of a node."""
         group = node.group or node.partial
         assert group is not None
-        if self.unit.patched(node.path):
-            return f"{self.context}.rule({self.unit.node(node)})"
+        if self.names.patched(node.path):
+            return f"{self.context}.rule({self.names.node(node)})"
         return f"{group.name}({self.context})"
 
     def path(self, value: str, path: list[Term], at: Location, key: tuple[Any, ...] | None, *, step: str = "") -> str:
@@ -203,34 +204,34 @@ class TermWriter(Writer):
     def callable(self, name: tuple[str, ...]) -> str:
         """Give the code of a function that takes the context first."""
         if name[0] == "data":
-            node = self.unit.root.find(name[1:])
+            node = self.names.root.find(name[1:])
             assert node is not None
             assert node.group is not None
             return node.group.name
-        return self.unit.builtin(name, adapted=True)[0]
+        return self.names.builtin(name, adapted=True)[0]
 
     def call(self, call: Call) -> str:
         """Write a call."""
         args = self.terms(call.args)
         name = call.name
         if name[0] == "data":
-            node = self.unit.root.find(name[1:])
+            node = self.names.root.find(name[1:])
             assert node is not None
             assert node.group is not None
-            if not self.unit.mocked(name):
+            if not self.names.mocked(name):
                 value = self.keep(f"{node.group.name}({', '.join([self.context, *args])})")
                 self.check(f"{value} is None")
                 return value
-        elif not self.unit.mocked(name):
+        elif not self.names.mocked(name):
             return self.builtin(call, args)
-        dotted = self.unit.constant(name)
+        dotted = self.names.constant(name)
         return self.tried(
             f"{self.context}.call({', '.join([dotted, self.callable(name), *args])})", ".".join(name), call.at
         )
 
     def builtin(self, call: Call, args: list[str]) -> str:
         """Write the call of a builtin that nothing replaces; those that policies use most without a call."""
-        code, takes_context, many = self.unit.builtin(call.name)
+        code, takes_context, many = self.names.builtin(call.name)
         dotted = ".".join(call.name)
         if takes_context:
             args = [self.context, *args]
@@ -264,7 +265,7 @@ class TermWriter(Writer):
         self.line("try:")
         self.line(f" {value} = {code}")
         self.line("except BuiltinError as e:")
-        self.line(f" {self.context}.failed(e, {name!r}, {self.unit.location(at)})")
+        self.line(f" {self.context}.failed(e, {name!r}, {self.names.location(at)})")
         self.line(f" {self.fail}")
         self.check(f"{value} is None")
         return value
@@ -281,7 +282,7 @@ class TermWriter(Writer):
         else:
             key, value = self.terms([term.key, term.value])
             self.line(f"if {made}.setdefault({key}, {value}) != {value}:")
-            where = self.unit.location(term.at)
+            where = self.names.location(term.at)
             self.line(f" raise {self.context}.conflict('object keys must be unique', {where})")
         self.restore(state)
         return self.keep(f"{ {'array': 'tuple', 'set': 'Set', 'object': 'Object'}[term.kind] }({made})")

@@ -23,11 +23,14 @@ class Group:
         return f"g{self.number}"
 
     @property
+    def every_rule(self) -> list[Rule]:
+        """Give its rules, and its default last."""
+        return [*self.rules, self.default] if self.default else self.rules
+
+    @property
     def arity(self) -> int:
         """Say how many arguments it takes."""
-        rule = self.rules[0] if self.rules else self.default
-        assert rule is not None
-        return len(rule.args or [])
+        return len(self.every_rule[0].args or [])
 
 
 class Node:
@@ -123,7 +126,7 @@ class Tree:
         if group.kind != kind:
             self.faults.append(Fault(rule.at, TYPE_ERROR, f"conflicting rules {name} found"))
             return
-        others = group.rules or ([group.default] if group.default else [])
+        others = group.every_rule
         if kind == "function" and others and len(others[0].args or []) != len(rule.args or []):
             self.faults.append(
                 Fault(rule.at, TYPE_ERROR, f"conflicting rules {name} found: different numbers of arguments")
@@ -145,12 +148,10 @@ class Tree:
             if node.group is not None and (below or node.partial):
                 inner = below[0] if below else node.partial
                 assert inner is not None
-                rule = inner.rules[0] if inner.rules else inner.default
-                assert rule is not None
                 if node.group.kind == "function" and not node.partial:
                     continue
                 name, other = (".".join(map(str, ("data", *path))) for path in (node.path, inner.path))
-                self.faults.append(Fault(rule.at, TYPE_ERROR, f"rule {name} conflicts with {other}"))
+                self.faults.append(Fault(inner.every_rule[0].at, TYPE_ERROR, f"rule {name} conflicts with {other}"))
 
     def reached(self, path: list[Term]) -> set[Group]:
         """Give the groups that a reference below `data` may evaluate."""

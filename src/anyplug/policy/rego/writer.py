@@ -1,37 +1,13 @@
 """Lines of Python, written one behind the other: depth, loops, names, and what failing means at each point."""
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
-from anyplug.policy.rego.errors import Fault, Location, RegoErrors
-from anyplug.policy.rego.tree import Node
+from anyplug.policy.rego.errors import NOT_SUPPORTED, Fault, Location, RegoErrors
+from anyplug.policy.rego.namespace import Namespace
 
 MAX_BLOCKS: Final = 17  # Python takes 20 nested loops; some are for what stands inside
 MAX_INDENT: Final = 80  # Python takes 100
-
-
-class Unit(Protocol):
-    """What the emitter asks of the whole that it writes code for."""
-
-    root: Node
-
-    def constant(self, value: Any) -> str:
-        """Give the name of a constant."""
-
-    def location(self, at: Location) -> int:
-        """Give the number of a place."""
-
-    def builtin(self, name: tuple[str, ...], *, adapted: bool = False) -> tuple[str, bool, bool]:
-        """Give a builtin's name in the code; whether it takes the context, whether it gives several answers."""
-
-    def mocked(self, name: tuple[str, ...]) -> bool:
-        """Whether some `with` replaces a function."""
-
-    def patched(self, path: tuple[Any, ...]) -> bool:
-        """Whether some `with` replaces a document at or above a path."""
-
-    def node(self, node: Node) -> str:
-        """Give the name of a node of the tree."""
 
 
 class State(NamedTuple):
@@ -48,8 +24,8 @@ class State(NamedTuple):
 class Writer:
     """Writes the lines of one Python function."""
 
-    def __init__(self, unit: Unit, fail: str, bound: Mapping[str, str]) -> None:
-        self.unit = unit
+    def __init__(self, names: Namespace, fail: str, bound: Mapping[str, str]) -> None:
+        self.names = names
         self.lines: list[str] = []
         self.depth = 1
         self.fail = fail
@@ -83,7 +59,7 @@ class Writer:
         """Open a loop: what is written from here stands inside."""
         if len(self.loops) >= MAX_BLOCKS or self.depth >= MAX_INDENT:
             message = f"more than {MAX_BLOCKS} iterations inside each other are not supported"
-            raise RegoErrors([Fault(at, "rego_not_supported", message)])
+            raise RegoErrors([Fault(at, NOT_SUPPORTED, message)])
         self.line(header)
         self.loops.append(self.depth)
         self.depth += 1
