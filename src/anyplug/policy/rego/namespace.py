@@ -6,6 +6,7 @@ from typing import Any, Final
 from anyplug.policy.rego import builtins, runtime
 from anyplug.policy.rego.builtins.operators import ORDERINGS
 from anyplug.policy.rego.errors import BuiltinError, Location
+from anyplug.policy.rego.merging import frozen
 from anyplug.policy.rego.syntax import With
 from anyplug.policy.rego.texts import rego_text
 from anyplug.policy.rego.tree import Node
@@ -32,7 +33,7 @@ GIVEN: Final[dict[str, Any]] = {
     "BuiltinError": BuiltinError, "COLLECTIONS": runtime.COLLECTIONS, "COUNTED": frozenset({tuple, Object, Set, str}),
     "EMPTY_SET": EMPTY_SET, "FALSE": FALSE, "MISSING": runtime.MISSING, "NULL": NULL, "ONCE": runtime.ONCE,
     "Object": Object, "SEQUENCES": frozenset({tuple, Set}), "Set": Set, "TRUE": TRUE, "add_at": runtime.add_at,
-    "add_member_at": runtime.add_member_at, "force": runtime.force, "frozen": runtime.frozen, "holds": holds,
+    "add_member_at": runtime.add_member_at, "force": runtime.force, "frozen": frozen, "holds": holds,
     "look": runtime.look, "look_stored": runtime.look_stored, "member": runtime.member, "members": runtime.members,
     "pairs": runtime.pairs, "shown": shown, **ORDERINGS,
 }  # fmt: skip

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from anyplug.policy.rego.errors import BuiltinError, BuiltinFailed, ConflictError, Exhausted, Location, NotSupported
+from anyplug.policy.rego.merging import merge, overlay, put
 from anyplug.policy.rego.tree import Node
 from anyplug.policy.rego.values import FALSE, TRUE, Object, Set, ordered
 
@@ -14,6 +15,7 @@ DEFAULT_STEPS: Final = 20_000_000  # of one evaluation: some seconds, far more t
 COPIED: Final = 64  # steps that go along into the context of a `with`
 ONCE: Final = (0,)
 MISSING: Final = object()
+COLLECTIONS: Final[frozenset[Any]] = frozenset({tuple, Object, Set})
 
 
 class Meter:
@@ -198,11 +200,11 @@ class View:
             return context.base(child.path)
         if child.evaluate is not None:
             value = child.evaluate(context)
-            return value if dynamic is None else merge(value, dynamic, context)
+            return value if dynamic is None else merge(value, dynamic)
         if child.function:
             return dynamic
         if child.dynamic is not None:
-            dynamic = merge(child.dynamic(context), dynamic, context)
+            dynamic = merge(child.dynamic(context), dynamic)
         return View(context, child, look(self.base, key), dynamic)
 
     def extent(self) -> Object:
@@ -221,40 +223,6 @@ class View:
 def force(value: Any) -> Any:
     """Give the value that a view is."""
     return value.extent() if value.__class__ is View else value
-
-
-def overlay(lower: Any, upper: Any) -> Any:
-    """Merge a document over what rules gave."""
-    if lower.__class__ is not Object or upper.__class__ is not Object:
-        return upper
-    made = Object(lower)
-    for key, value in upper.items():
-        made[key] = overlay(lower[key], value) if key in lower else value
-    return made
-
-
-def merge(one: Any, other: Any, context: Context) -> Any:
-    """Merge what several rules say of one path."""
-    if one is None or other is None or one == other:
-        return other if one is None else one
-    if one.__class__ is Object and other.__class__ is Object:
-        made = Object(one)
-        for key, value in other.items():
-            made[key] = merge(one.get(key), value, context)
-        return made
-    if one.__class__ is Set and other.__class__ is Set:
-        return Set(one | other)
-    msg = "object keys must be unique"
-    raise ConflictError(msg)
-
-
-def put(document: Any, path: Path, value: Any) -> Any:
-    """Give a document with another value at a path."""
-    if not path:
-        return value
-    made = Object(document) if document.__class__ is Object else Object()
-    made[path[0]] = put(made.get(path[0]), path[1:], value)
-    return made
 
 
 def look(value: Any, key: Any) -> Any:
@@ -323,14 +291,6 @@ def members(context: Context, value: Any) -> Iterable[Any]:
     return found  # type: ignore[no-any-return]
 
 
-def is_collection(value: Any) -> bool:
-    """Whether a value has members."""
-    return value.__class__ in COLLECTIONS
-
-
-COLLECTIONS: Final[frozenset[Any]] = frozenset({tuple, Object, Set})
-
-
 def member(value: Any, collection: Any) -> Any:
     """`value in collection`."""
     kind = collection.__class__
@@ -343,7 +303,7 @@ def member(value: Any, collection: Any) -> Any:
 
 def member_at(key: Any, value: Any, collection: Any) -> Any:
     """`key, value in collection`."""
-    found = look(collection, key) if is_collection(collection) else None
+    found = look(collection, key) if collection.__class__ in COLLECTIONS else None
     return TRUE if found is not None and found == value else FALSE
 
 
@@ -368,11 +328,3 @@ def add_member_at(made: dict[Any, Any], path: Path, value: Any, context: Context
     if found.__class__ is not set:
         raise context.conflict("object keys must be unique", where)
     found.add(value)
-
-
-def frozen(made: Any) -> Any:
-    """Give what partial rules made as values."""
-    kind = made.__class__
-    if kind is dict:
-        return Object({key: frozen(value) for key, value in made.items()})
-    return Set(made) if kind is set else made
