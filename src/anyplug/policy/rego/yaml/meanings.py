@@ -1,0 +1,52 @@
+"""What plain scalars mean: null, booleans, numbers, or the text itself."""
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from anyplug.policy.rego.yaml.cursor import YamlError
+
+_INT: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)$")
+_BASED: Final = re.compile(r"([-+]?)0(x[0-9a-fA-F_]+|o?[0-7_]+|b[01_]+)$")
+_FLOAT: Final = re.compile(r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?$")
+_SPECIAL: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)$|\.(?:nan|NaN|NAN)$")
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE: Final = frozenset({"true", "True", "TRUE"})
+_FALSE: Final = frozenset({"false", "False", "FALSE"})
+_YES: Final = frozenset({"y", "Y", "yes", "Yes", "YES", "on", "On", "ON"})
+_NO: Final = frozenset({"n", "N", "no", "No", "NO", "off", "Off", "OFF"})
+
+
+def meaning(text: str, tag: str, *, old_booleans: bool) -> Any:
+    """Give what a plain scalar means. Raises YamlError."""
+    if tag in {"!!str", "!"}:
+        return text
+    if text in _NULLS:
+        return None
+    if text in _TRUE or (old_booleans and text in _YES):
+        return True
+    if text in _FALSE or (old_booleans and text in _NO):
+        return False
+    if text[0] in "0123456789-+.":
+        return _number(text)
+    return text
+
+
+def _number(text: str) -> Any:
+    plain = text.replace("_", "")
+    if _INT.match(text):
+        return int(plain) if len(plain) < 4000 else text  # noqa: PLR2004 - what Python reads without a bound of its own
+    if match := _BASED.match(text):
+        base = {"x": 16, "b": 2}.get(match[2][0], 8)
+        digits = match[2].lstrip("xob").replace("_", "")
+        return int(match[1] + digits, base) if digits else text
+    if _FLOAT.match(text) and any(char.isdigit() for char in text):
+        try:
+            return Decimal(plain)
+        except InvalidOperation:
+            msg = f"number out of range: {text}"
+            raise YamlError(msg) from None
+    if _SPECIAL.match(text):
+        msg = f"{text} is no JSON number"
+        raise YamlError(msg)
+    return text
