@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import looking
 from anyplug import logs
+from anyplug.runtime import incoming, outgoing
 from anyplug.runtime import session as sessions
 from anyplug.runtime.program import Program
 from anyplug.runtime.runner import Runner
@@ -142,7 +143,7 @@ async def test_of_very_many_bad_lines_only_some_are_logged(start):
     peer = start("out('\\n' * 50_000); emit(good=1)")
     assert await peer.frames_to(1) == [{"good": 1}]
     assert peer.session.counts.malformed == 50_000
-    assert peer.logged.count(b"\n") == sessions.LOGGED_FAULTS
+    assert peer.logged.count(b"\n") == incoming.LOGGED_FAULTS
     assert b"only counted" in peer.logged
 
 
@@ -161,10 +162,10 @@ async def test_a_line_of_64_mb_is_skipped_without_being_kept(start):
     peer = start("for _ in range(1024): out(b'x' * 65_536)\nout('\\n')\nemit(good=1)")
     most = 0
     while not peer.frames:
-        most = max(most, len(peer.session._line))
+        most = max(most, len(peer.session._incoming._line))
         await anyio.lowlevel.checkpoint()
     assert peer.frames == [{"good": 1}]
-    assert most <= sessions.LONGEST_LINE + sessions.CHUNK
+    assert most <= sessions.LONGEST_LINE + incoming.CHUNK
     assert peer.session.counts.too_long == 1
 
 
@@ -231,7 +232,7 @@ async def test_a_peer_that_stops_reading_is_given_up_and_never_blocks_another(st
     while not stuck.ends:
         await good.ask(f"q{count}")
         count += 1
-    assert time.monotonic() - began >= sessions.STALL_S - 0.5
+    assert time.monotonic() - began >= outgoing.STALL_S - 0.5
     assert count > 100
     with pytest.raises(PeerGone, match=r"it has read nothing for 5s"):
         await waiting
@@ -394,7 +395,7 @@ async def test_stopping_twice_at_the_same_time_is_stopping_once(start):
 async def test_after_it_was_given_up_nothing_of_it_is_heard(start):
     peer = start("emit(a=1); emit(b=2); time.sleep(600)")
     peer.receive = peer.frames.append
-    peer.session._receive = lambda frame: (peer.frames.append(frame), peer.session.give_up("enough"))
+    peer.session._incoming._receive = lambda frame: (peer.frames.append(frame), peer.session.give_up("enough"))
     assert (await peer.end()).reason == "enough"
     assert peer.frames == [{"a": 1}]
 
@@ -417,7 +418,7 @@ async def test_a_flood_on_stderr_goes_to_a_log_that_rotates_and_its_end_is_kept(
     assert len(files) <= logs.KEPT + 1
     for name in files:
         found = os.stat(tmp_path / "logs" / name)
-        assert found.st_size <= logs.LARGEST + sessions.CHUNK
+        assert found.st_size <= logs.LARGEST + incoming.CHUNK
         assert found.st_mode & 0o777 == 0o600
 
 
@@ -510,7 +511,7 @@ async def test_what_is_sent_to_a_peer_that_ends_that_moment_is_no_error(start):
     peer = start("time.sleep(600)")
     waiting = [peer.session.expect(str(number)) for number in range(3)]
     peer.session.send({"id": "1"})
-    peer.session._hang_up()
+    peer.session._outgoing.close()
     await anyio.lowlevel.checkpoint()
     peer.session.give_up("enough")
     await peer.end()

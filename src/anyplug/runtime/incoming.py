@@ -1,0 +1,136 @@
+"""What a peer says: lines on a pipe become frames, whatever else it may write there.
+
+A frame is one JSON object on one line. What is longer than allowed, or is no object, is skipped, counted and logged,
+and the next line is read.
+"""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+CHUNK = 65_536  # bytes; the capacity of a Linux pipe
+LOGGED_FAULTS = 200  # bad lines that are logged; the rest is only counted, because writing costs more than sending
+
+Receive = Callable[[dict[str, Any]], None]
+
+
+class Counts(msgspec.Struct):
+    """What came in."""
+
+    frames: Counter[str] = msgspec.field(default_factory=Counter)
+    malformed: int = 0
+    too_long: int = 0
+
+
+class Incoming:
+    """The reading end of a pipe, on the event loop."""
+
+    def __init__(
+        self,
+        fd: int,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        receive: Receive,
+        closed: Callable[[], None],
+        log: Callable[[bytes], None],
+        longest_line: int,
+        skipped: Callable[[], None],
+    ) -> None:
+        """Begin to read. `closed` hears of the end, `skipped` of a line that was too long."""
+        self._fd = fd
+        self._loop = loop
+        self._receive = receive
+        self._closed = closed
+        self._log = log
+        self._longest_line = longest_line
+        self._skipped = skipped
+        self._line = bytearray()  # what came of a line that is not over yet
+        self._is_skipping = False
+        self.is_muted = False  # what still comes is not heard
+        self.counts = Counts()
+        self.resume()
+
+    def pause(self) -> None:
+        """Read nothing until `resume`: what the peer says meanwhile waits in its pipe, and then it waits itself."""
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._fd >= 0:
+            self._loop.add_reader(self._fd, self.read)
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def read(self) -> bool:
+        """Read a chunk and deliver its lines; False if there is nothing now, or nothing more ever."""
+        try:
+            chunk = os.read(self._fd, CHUNK) if self._fd >= 0 else b""
+        except BlockingIOError:
+            return False
+        if not chunk:
+            self.close()
+            if self._line and not self._is_skipping:
+                self._deliver(bytes(self._line))  # a last line needs no newline
+            self._line.clear()
+            self._closed()
+            return False
+        *lines, rest = chunk.split(b"\n")
+        for line in lines:
+            if self._is_skipping:
+                self._is_skipping = False
+            elif self._line:
+                self._line += line
+                self._deliver(bytes(self._line))
+            else:
+                self._deliver(line)
+            self._line.clear()
+        if not self._is_skipping:
+            self._line += rest
+            if len(self._line) > self._longest_line:
+                self._is_skipping = True
+                self._line.clear()
+                self._too_long()
+        return True
+
+    def malformed(self, why: str) -> None:
+        """Count a line that is no frame, and say so in the log."""
+        self.counts.malformed += 1
+        self._complain(why)
+
+    def _deliver(self, line: bytes) -> None:
+        """Decode a line and pass it on. What is no frame is counted and survived."""
+        if self.is_muted:
+            return
+        if len(line) > self._longest_line:
+            self._too_long()
+            return
+        try:
+            frame = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self.malformed(f"malformed JSON: {error}")
+            return
+        if not isinstance(frame, dict):
+            self.malformed("a frame must be a JSON object")
+            return
+        self._receive(frame)
+
+    def _too_long(self) -> None:
+        self.counts.too_long += 1
+        self._complain(f"skipped a line of more than {self._longest_line:,} bytes")
+        self._skipped()
+
+    def _complain(self, why: str) -> None:
+        faults = self.counts.malformed + self.counts.too_long
+        if faults <= LOGGED_FAULTS:
+            rest = "; more of the kind are only counted" if faults == LOGGED_FAULTS else ""
+            self._log(f"[anyplug] {why}{rest}\n".encode())
