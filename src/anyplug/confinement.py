@@ -13,20 +13,17 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-import msgspec
 
-from anyplug import digest, permissions
+from anyplug import permissions
+from anyplug.allowances import Allowances
 from anyplug.approval import Standing
 from anyplug.errors import NotEnforceable
 from anyplug.formats import oneshot, table
-from anyplug.formats.mcp import configuration
 from anyplug.model import Plugin
-from anyplug.runtime.confine import profile as profiles
-from anyplug.runtime.confine import system
-from anyplug.runtime.confine.profile import Profile, System
+from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.guard import Guard
 from anyplug.runtime.program import Purpose, Receipt, Spawn
-from anyplug.settings import Home, Settings, binding_places, cyclop_plugins, zot_home
+from anyplug.settings import Home, Settings
 
 if TYPE_CHECKING:
     from anyplug.learning import Learning
@@ -34,12 +31,6 @@ if TYPE_CHECKING:
     from anyplug.runtime.confine.spawn import ConfinedSpawn
 
 MOST_IDLE = 16  # rooms that are kept although nothing runs in them: each is a process of 10 MB
-MOST_CODE = 200  # files that are bound read-only one by one; of more, the folders in which they lie
-MODULE_FOLDERS = frozenset({"node_modules", ".venv", "venv", "vendor"})
-CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
-NAMESPACES = frozenset({"mounts", "pids", "network", "read-only"})  # the layers that need them
-SHARED_TMP = ("/tmp/", "/var/tmp/")
-MOST_LINKS = 40  # on the way to one file, as with the kernel
 OFF = Receipt(layers=(), landlock=0, filter="", limits={})
 
 
@@ -90,7 +81,7 @@ class Confinement:
         self._direct = direct
         self._project = project
         self._learning = learning
-        self._variables = variables
+        self._allowances = Allowances(home, settings, project, variables)
         self._tell = tell
         self._rooms: dict[tuple[str, Purpose], Room] = {}  # who was used last comes last
         self._receipts: dict[str, Receipt] = {}  # of the rooms in which plugins ran last
@@ -139,48 +130,6 @@ class Confinement:
         """Say what a plugin's programs are held by; None if none has run."""
         return self._receipts.get(plugin.path)
 
-    def profile(self, plugin: Plugin, standing: Standing, purpose: Purpose = "run") -> Profile:
-        """Draw what a plugin's programs may do."""
-        format, home = table.BY_NAME[plugin.format], self._home
-        # Who builds dependencies has the network, and so none of the plugin's data.
-        data = format.data(plugin, home) if purpose != "resolve" else home.cache(plugin)
-        place = profiles.Place(
-            plugin=self._own_place(plugin, purpose),
-            data=data,
-            cache=home.cache(plugin),
-            home=home.path,
-            user=os.path.expanduser("~"),
-            others=_others(self._project),
-            project=self._project if self._project != "/" else "",  # services run there: it is nobody's project
-            writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
-            code=() if purpose == "init" else _code(plugin, standing.files),
-        )
-        granted = ("network",) if purpose == "resolve" else standing.granted
-        if not place.project:
-            granted = tuple(grant for grant in granted if not _is_in_project(grant))
-        granted, exact, misled = _followed(granted, place)
-        search_path = self._variables.get("PATH", os.defpath)
-        found = _surveyed(search_path, home.bin, place.user, _changed(home.bin))
-        find = functools.partial(system.program_files, search_path=search_path)
-        drawn = profiles.draw(granted, place, found, find, self._limits(plugin))
-        if standing.unconfined and any(grant.startswith("network:") for grant in drawn.unheld):
-            drawn = profiles.widened(drawn)
-        own = (*format.readable(plugin), *filter(None, map(self._variables.get, CERTIFICATES)))
-        scripts = _scripts(plugin) if purpose == "resolve" else ()
-        return msgspec.structs.replace(
-            drawn,
-            readable=(
-                *drawn.readable,
-                *_outside(home.path, _real((*own, *_on_the_way(plugin, search_path)))),
-                *scripts,
-            ),
-            executable=(*drawn.executable, *_launched(plugin, search_path)),
-            writable=(*drawn.writable, *_above(drawn.hidden, drawn.writable)),
-            binding=tuple(filter(os.path.lexists, binding_places(self._project))),
-            exact=exact,
-            misled=misled,
-        )
-
     def close(self) -> None:
         """Close every room, with whatever still runs in it. Blocks: call it in a thread."""
         for room in (*self._rooms.values(), *self._stale):
@@ -197,7 +146,7 @@ class Confinement:
                 return Room(self._direct, basis, None)
             raise NotEnforceable(plugin.name, f"nothing is confined on {sys.platform} yet", "")
         learning = self._learning if self._learning and self._learning.is_about(plugin, purpose) else None
-        profile = self.profile(plugin, learning.widened(standing) if learning else standing, purpose)
+        profile = self._allowances.profile(plugin, learning.widened(standing) if learning else standing, purpose)
         for folder in profile.measured:
             oneshot.make_folder(folder)
         # 15 ms with ctypes, and only a host that starts something needs it.
@@ -221,24 +170,13 @@ class Confinement:
         tell: Callable[[str], None],
     ) -> "ConfinedSpawn":
         # As above.
-        from anyplug.runtime.confine.enforcement import LAYERS
+        from anyplug.runtime.confine.enforcement import wanted_layers
         from anyplug.runtime.confine.spawn import ConfinedSpawn
 
-        layers = tuple(layer for layer in LAYERS if self._settings.namespaces or layer not in NAMESPACES)
+        layers = wanted_layers(namespaces=self._settings.namespaces)
         return ConfinedSpawn(
             self._guard, profile, layers=layers, tolerant=tolerant, recorder=recorder, owner=plugin.name, tell=tell
         )
-
-    def _limits(self, plugin: Plugin) -> profiles.Limits:
-        given = self._settings.of(plugin.name).limits
-        return profiles.Limits(**{name: value for name, value in msgspec.structs.asdict(given).items() if value})
-
-    def _own_place(self, plugin: Plugin, purpose: Purpose) -> str:
-        """Give the folder that programs see as the plugin's."""
-        if purpose == "resolve":  # who has the network is shown the scripts, and not what is configured
-            return self._home.bin
-        # A client's configuration is not for its servers to read.
-        return self._home.data(plugin.name) if plugin.is_file else plugin.path
 
     def _folders(self, plugin: Plugin, standing: Standing) -> tuple[int, ...]:
         """Say which folders these are now: a room shows those that were there when it was made."""
@@ -249,7 +187,7 @@ class Confinement:
         for folder in (data, self._home.cache(plugin)):
             oneshot.make_folder(folder)
             found.append(_identity(folder))
-        scopes = (_scope(grant) for grant in standing.granted if grant.startswith("filesystem:"))
+        scopes = (permissions.scope_of(grant) for grant in standing.granted if grant.startswith("filesystem:"))
         found += [_identity(os.path.join(self._project, os.path.expanduser(scope))) for scope in scopes if scope]
         return tuple(found)
 
@@ -283,173 +221,8 @@ def _call_soon(loop: asyncio.AbstractEventLoop, tell: Callable[[Plugin, str], No
         pass
 
 
-@functools.lru_cache(maxsize=8)
-def _surveyed(search_path: str, bin_folder: str, user: str, _changed: int) -> System:
-    """Look at the machine once, and again when our folder of programs is another: at first there is none."""
-    return system.survey.__wrapped__(search_path, bin_folder, user)
-
-
-def _changed(folder: str) -> int:
-    try:
-        return os.stat(folder).st_mtime_ns
-    except OSError:
-        return 0
-
-
 def _identity(path: str) -> int:
     try:
         return os.stat(path).st_ino
     except OSError:
         return 0
-
-
-def _above(hidden: tuple[str, ...], writable: tuple[str, ...]) -> list[str]:
-    """Give the folders between what it may write to and what is hidden in there.
-
-    Named themselves, they are mounts, which cannot be renamed: else another could be put in the hidden one's place.
-    """
-    tops = [os.path.realpath(path) + "/" for path in writable]
-    found = []
-    for path in map(os.path.realpath, hidden):
-        parent = os.path.dirname(path)
-        while any(parent.startswith(top) for top in tops):
-            found.append(parent)
-            parent = os.path.dirname(parent)
-    return found
-
-
-def _is_in_project(grant: str) -> bool:
-    scope = _scope(grant)
-    return grant.startswith("filesystem:") and bool(scope) and not scope.startswith(("/", "~"))
-
-
-def _followed(
-    granted: tuple[str, ...], place: profiles.Place
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Follow the links in paths that were granted; give the grants with what they lead to, these paths, and the misled.
-
-    A link in a folder that the plugin may write to leads wherever the plugin wants: a grant of it is one of everything.
-    """
-    paths = {
-        grant: profiles.path_of(_scope(grant), place)
-        for grant in granted
-        if grant.startswith("filesystem:") and _scope(grant)
-    }
-    changeable = [path for grant, path in paths.items() if grant.startswith("filesystem:write:")]
-    changeable += [place.data, place.cache, *((place.plugin,) if place.writes_beside_itself else ())]
-    if "filesystem:write" in granted:
-        changeable += [place.user, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP, place.project or place.user]
-    folders = tuple({*changeable, *map(os.path.realpath, changeable)})
-    followed, exact, misled = [], [], []
-    for grant in granted:
-        real, is_misled = _follow(paths[grant], folders) if grant in paths else ("", False)
-        if is_misled:
-            misled.append(grant)
-        else:
-            followed.append(f"{permissions.kind(grant)}:{real}" if real else grant)
-            exact += [real] if real else []
-    return tuple(followed), tuple(exact), tuple(misled)
-
-
-def _follow(path: str, folders: tuple[str, ...]) -> tuple[str, bool]:
-    """Give what a path leads to, and whether a link on its way lies in one of these folders. Each is looked at once."""
-    at, is_inside = "/", False
-    parts = path.split("/")[::-1]
-    links = 0
-    while parts:
-        part = parts.pop()
-        if part in {"", ".", ".."}:
-            at = os.path.dirname(at) if part == ".." else at
-            continue
-        here = os.path.join(at, part)
-        try:
-            target = os.readlink(here)
-        except OSError:  # it is no link, or nothing
-            at = here
-            continue
-        links += 1
-        if links > MOST_LINKS:
-            return path, True
-        is_inside = is_inside or any(here.startswith(folder.rstrip("/") + "/") for folder in folders)
-        at = "/" if target.startswith("/") else at
-        parts += target.split("/")[::-1]
-    return at, is_inside
-
-
-def _scope(grant: str) -> str:
-    return grant.removeprefix(permissions.kind(grant)).removeprefix(":")
-
-
-def _others(project: str) -> tuple[str, ...]:
-    """Give the folders besides ours in which there are plugins and their data, and nothing else."""
-    return (
-        os.path.join(project, ".anyplug"),
-        os.path.join(project, ".zot", "extensions"),
-        os.path.join(zot_home(), "extensions"),
-        os.path.dirname(cyclop_plugins()),
-    )
-
-
-def _scripts(plugin: Plugin) -> tuple[str, ...]:
-    """Give what of a plugin's folder counts as code: not what it wrote there, and not its configuration."""
-    found = digest.take(plugin.path, every_file=False, before=None).as_digest()
-    return _code(plugin, tuple(found.files))
-
-
-def _code(plugin: Plugin, files: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the files of a plugin that make up its code and must stay as they are; folders of modules as a whole."""
-    names = set()
-    for name in files:
-        head = next((at for at, part in enumerate(name.split("/")) if part in MODULE_FOLDERS), None)
-        names.add(name if head is None else "/".join(name.split("/")[: head + 1]))
-    if len(names) > MOST_CODE:
-        names = {name.partition("/")[0] for name in names}
-    return tuple(os.path.join(plugin.path, name) for name in sorted(names))
-
-
-def _launched(plugin: Plugin, search_path: str) -> tuple[str, ...]:
-    """Give the files of the programs that its manifest names outside its folder, as the person saw them."""
-    return tuple(file for command in _commands(plugin) for file in _files_of(command, plugin, search_path))
-
-
-def _commands(plugin: Plugin) -> list[str]:
-    commands = [configuration.program(plugin, endpoint) for endpoint in plugin.endpoints if endpoint.command]
-    return commands + ([plugin.launch.program] if plugin.launch is not None else [])
-
-
-def _on_the_way(plugin: Plugin, search_path: str) -> list[str]:
-    """Give the folders in which links lead to these programs, as those of virtual environments do.
-
-    A plugin's own /tmp covers what lies there, and would cover them.
-    """
-    import shutil  # here already, with the host
-
-    found = []
-    for command in _commands(plugin):
-        path = shutil.which(command, path=search_path) or ""
-        while path.startswith(SHARED_TMP) and os.path.islink(path) and os.path.dirname(path) not in found:
-            found.append(os.path.dirname(path))
-            path = os.path.join(os.path.dirname(path), os.readlink(path))
-    return found
-
-
-def _files_of(command: str, plugin: Plugin, search_path: str) -> tuple[str, ...]:
-    import shutil  # here already, with the host
-
-    found = shutil.which(command, path=search_path)
-    if found is None or found.startswith(plugin.path + "/"):  # a link in its folder opens nothing outside
-        return ()
-    prefix = os.path.dirname(os.path.dirname(found))
-    settings = os.path.join(prefix, "pyvenv.cfg")
-    around = (settings, os.path.join(prefix, "lib")) if os.path.exists(settings) else ()
-    return (*system.program_files(found), *_real(around))
-
-
-def _outside(home: str, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out what is ours, or holds what is ours, whatever a configuration names."""
-    inside = f"{os.path.realpath(home)}/"
-    return tuple(path for path in paths if not f"{path}/".startswith(inside) and not inside.startswith(f"{path}/"))
-
-
-def _real(paths: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(os.path.realpath(path) for path in paths if os.path.exists(path))

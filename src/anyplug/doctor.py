@@ -13,14 +13,21 @@ import msgspec
 
 from anyplug import protection
 from anyplug.catalog import Catalog
-from anyplug.confinement import NAMESPACES
 from anyplug.errors import NotEnforceable as PluginNotEnforceable
 from anyplug.offers import NOT_RUNNING
 from anyplug.policy.opencode import installation
 from anyplug.registry import Entry
 from anyplug.runtime import toolchain
 from anyplug.runtime.confine import escapes, landlock
-from anyplug.runtime.confine.enforcement import CURES, LAYERS, MEANINGS, Enforcement, NotEnforceable
+from anyplug.runtime.confine.enforcement import (
+    CURES,
+    LAYERS,
+    MEANINGS,
+    NAMESPACES,
+    Enforcement,
+    NotEnforceable,
+    wanted_layers,
+)
 from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.guard import Guard
 from anyplug.settings import Home
@@ -101,7 +108,7 @@ async def examine(catalog: Catalog, entries: tuple[Entry, ...]) -> Report:
     if off_by:
         cure = "unset it" if off_by == protection.VARIABLE else 'write `confinement = "on"`, or take the line out'
         faults.append(_problem(f"confinement is switched off by {off_by}: plugins can do whatever you can", cure))
-    enforcement, ways_out = await _try(protection.wanted_layers(catalog.settings), faults)
+    enforcement, ways_out = await _try(wanted_layers(namespaces=catalog.settings.namespaces), faults)
     programs = await anyio.to_thread.run_sync(_programs)
     faults += [_warning(f"there is no {p.name} for plugins", SOURCES[p.name]) for p in programs if p.path is None]
     faults += _of_home(catalog.home)

@@ -6,15 +6,14 @@ from typing import Literal
 
 import msgspec
 
+from anyplug.allowances import Allowances
 from anyplug.approval import Standing
 from anyplug.catalog import Catalog
-from anyplug.confinement import NAMESPACES, Confinement
 from anyplug.model import Plugin
-from anyplug.runtime.confine.enforcement import LAYERS, Enforcement, NotEnforceable, Shortfall
+from anyplug.runtime.confine.enforcement import Enforcement, NotEnforceable, Shortfall, wanted_layers
 from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.confine.spawn import ConfinedSpawn
 from anyplug.runtime.guard import Guard
-from anyplug.runtime.spawn import DirectSpawn
 from anyplug.settings import Settings
 
 State = Literal["confined", "partly", "refused", "off"]
@@ -46,16 +45,9 @@ def switched_off(settings: Settings) -> str:
     return VARIABLE if os.environ.get(VARIABLE) == "off" else "settings.toml"
 
 
-def wanted_layers(settings: Settings) -> tuple[str, ...]:
-    """Give the layers that the person wants to be taken."""
-    return tuple(layer for layer in LAYERS if settings.namespaces or layer not in NAMESPACES)
-
-
 def drawn(catalog: Catalog, plugin: Plugin, standing: Standing, project: str = "") -> Profile:
     """Draw what a plugin's programs may do, as the host does."""
-    guard = Guard()  # nothing is started, so that there is nothing to guard
-    confinement = Confinement(catalog.home, catalog.settings, guard, DirectSpawn(guard), project or os.getcwd())
-    return confinement.profile(plugin, standing)
+    return Allowances(catalog.home, catalog.settings, project or os.getcwd()).profile(plugin, standing)
 
 
 def assess(catalog: Catalog, plugin: Plugin, standing: Standing) -> Protection:
@@ -69,7 +61,7 @@ def assess(catalog: Catalog, plugin: Plugin, standing: Standing) -> Protection:
         return Protection(
             state="partly" if standing.unconfined else "refused", shortfalls=(nothing,), notes=profile.notes
         )
-    enforcement, shortfalls = tried(profile, wanted_layers(catalog.settings))
+    enforcement, shortfalls = tried(profile, wanted_layers(namespaces=catalog.settings.namespaces))
     state: State = "confined"
     if shortfalls:
         state = "partly" if standing.unconfined else "refused"

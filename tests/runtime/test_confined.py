@@ -118,7 +118,6 @@ async def test_a_script_of_uvs_runs_from_an_environment_that_uv_makes(confined):
 
     one = confined()
     os.symlink(uv.find_uv_bin(), os.path.join(one.place.home, "bin", "uv"))
-    escapes.system.survey.cache_clear()  # what is in our folder of programs was surveyed before uv was there
     one.spawn.close()
     one.spawn = ConfinedSpawn(one.guard, one.scene.profile())
     with open(os.path.join(one.place.plugin, "script.py"), "w") as file:

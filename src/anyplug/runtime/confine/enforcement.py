@@ -9,6 +9,7 @@ from anyplug.runtime.program import Receipt
 
 # In the order in which they are taken. Tests leave some out.
 LAYERS = ("mounts", "pids", "network", "read-only", "limits", "capabilities", "landlock", "seccomp")
+NAMESPACES = ("mounts", "pids", "network", "read-only")  # the layers that need them
 PROXY = "proxy"  # held by the host itself, for those who were granted hosts
 MEANINGS = {
     "mounts": "a mount namespace of its own: what it shall not see is covered, and /tmp is private",
@@ -43,6 +44,11 @@ GAPS = {
     "mounts": "/tmp is not its own: it has none, unless its format promises one",
     "pids": "it sees the command lines of other processes",
 }
+
+
+def wanted_layers(*, namespaces: bool) -> tuple[str, ...]:
+    """Give the layers that are to be taken where a person wants namespaces, or does not."""
+    return tuple(layer for layer in LAYERS if namespaces or layer not in NAMESPACES)
 
 
 class Shortfall(msgspec.Struct, frozen=True):

@@ -142,7 +142,7 @@ def _by_kind(granted: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     for permission in granted:
         kind = permissions.kind(permission)
         if kind:
-            found[kind] = (*found.get(kind, ()), permission.removeprefix(kind).removeprefix(":"))
+            found[kind] = (*found.get(kind, ()), permissions.scope_of(permission))
     return found
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from anyplug.runtime.confine import landlock, seccomp
-from anyplug.runtime.confine.enforcement import LAYERS, PROXY, Enforcement, NotEnforceable, Shortfall
+from anyplug.runtime.confine.enforcement import LAYERS, NAMESPACES, PROXY, Enforcement, NotEnforceable, Shortfall
 from anyplug.runtime.confine.profile import Profile, widened
 from anyplug.runtime.confine.watch import mark_of
 from anyplug.runtime.guard import Guard
@@ -37,7 +37,6 @@ PLAIN = ("mounts",)  # the layers without a profile
 # What is tried without, one after the other, where taking the layers fails half-way. A container that hides parts of
 # its /proc lets us mount no other.
 FRAGILE = ("pids",)
-NAMESPACES = ("mounts", "pids", "network", "read-only")
 TRY_AGAIN = "try again when the machine has less to do; `anyplug doctor` shows what it holds"
 ELSEWHERE = "only Linux has namespaces, Landlock and seccomp"
 NOT_LINUX = Shortfall("anything", ELSEWHERE, "use Linux, or let the plugin run unconfined")

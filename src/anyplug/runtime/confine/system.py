@@ -59,9 +59,20 @@ PROGRAM_PARTS = ("/usr/lib/{0}", "/usr/lib/{0}-core", "/usr/libexec/{0}", "/usr/
                  "/usr/share/{0}-core", "/etc/{0}")  # fmt: skip
 
 
-@functools.cache
 def survey(search_path: str, bin_folder: str, user: str) -> System:
-    """Look at what is here: on the user's PATH, in our folder of programs, and where uv keeps its interpreters."""
+    """Look at what is here: on the user's PATH, in our folder of programs, and where uv keeps its interpreters.
+
+    Looks once, and again when our folder of programs is another: at first there is none.
+    """
+    try:
+        changed = os.stat(bin_folder).st_mtime_ns
+    except OSError:
+        changed = 0
+    return _survey(search_path, bin_folder, user, changed)
+
+
+@functools.lru_cache(maxsize=8)
+def _survey(search_path: str, bin_folder: str, user: str, _changed: int) -> System:
     folders = tuple(dict.fromkeys(folder for folder in search_path.split(os.pathsep) if os.path.isabs(folder)))
     programs = [path for folder in (bin_folder, *folders) for path in _programs(folder, INTERPRETERS)]
     for parent in UV_PYTHONS:
