@@ -8,7 +8,7 @@ from urllib.parse import quote_plus
 
 from anyplug.policy.rego import yaml
 from anyplug.policy.rego.builtins import addresses, yaml_text
-from anyplug.policy.rego.builtins.registry import ANY, OBJECT, STRING, builtin, wrong
+from anyplug.policy.rego.builtins.registry import ANY, OBJECT, STRING, builtin, can_be_read, wrong
 from anyplug.policy.rego.documents import from_json
 from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
 from anyplug.policy.rego.values import FALSE, TRUE, Object, Set, type_name
@@ -169,13 +169,7 @@ def uri_parse(text: Any) -> Any:
 @builtin("uri.is_valid", ANY)
 def uri_is_valid(text: Any) -> Any:
     """Whether a text is a URI."""
-    if text.__class__ is not str:
-        return FALSE
-    try:
-        addresses.parse(text)
-    except BuiltinError:
-        return FALSE
-    return TRUE
+    return can_be_read(addresses.parse, text)
 
 
 @builtin("yaml.marshal", ANY)
@@ -200,10 +194,4 @@ def yaml_unmarshal(text: Any) -> Any:
 @builtin("yaml.is_valid", ANY)
 def yaml_is_valid(text: Any) -> Any:
     """Whether a text is YAML."""
-    if text.__class__ is not str:
-        return FALSE
-    try:
-        _read_yaml(text)
-    except BuiltinError:
-        return FALSE
-    return TRUE
+    return can_be_read(_read_yaml, text)

@@ -3,9 +3,9 @@
 import ipaddress
 from typing import Any, Final
 
-from anyplug.policy.rego.builtins.registry import ANY, STRING, builtin
+from anyplug.policy.rego.builtins.registry import ANY, STRING, builtin, can_be_read
 from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
-from anyplug.policy.rego.values import FALSE, TRUE, Object, Set, boolean, type_name
+from anyplug.policy.rego.values import Object, Set, boolean, type_name
 
 MAX_ADDRESSES: Final = 1 << 20  # of a network that is written out
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -56,13 +56,7 @@ def cidr_contains(network: Any, text: Any) -> Any:
 @builtin("net.cidr_is_valid", ANY)
 def cidr_is_valid(text: Any) -> Any:
     """Whether a text is a CIDR."""
-    if text.__class__ is not str:
-        return FALSE
-    try:
-        _network(text)
-    except BuiltinError:
-        return FALSE
-    return TRUE
+    return can_be_read(_network, text)
 
 
 def _intersects(left: Any, right: Any) -> Any:

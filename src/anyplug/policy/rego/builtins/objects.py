@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 from anyplug.policy.rego import numbers
-from anyplug.policy.rego.builtins.registry import ANY, KEYS, OBJECT, STRING, builtin, wrong
+from anyplug.policy.rego.builtins.registry import ANY, KEYS, OBJECT, STRING, builtin, can_be_read, wrong
 from anyplug.policy.rego.documents import from_json
 from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
 from anyplug.policy.rego.runtime import look
@@ -376,10 +376,4 @@ def json_unmarshal(text: Any) -> Any:
 @builtin("json.is_valid", ANY)
 def json_is_valid(text: Any) -> Any:
     """Whether a text is JSON."""
-    if text.__class__ is not str:
-        return FALSE
-    try:
-        read_json(text)
-    except BuiltinError:
-        return FALSE
-    return TRUE
+    return can_be_read(read_json, text)

@@ -1,5 +1,6 @@
 """Comparison, arithmetic, bits, aggregates, casts and questions about types."""
 
+import functools
 import re
 from decimal import Decimal
 from typing import Any, Final
@@ -263,19 +264,13 @@ def _numbers(value: Any) -> list[Any]:
 @builtin("sum", ANY)
 def sum_(value: Any) -> Any:
     """Add all numbers."""
-    total: Any = 0
-    for item in _numbers(value):
-        total = numbers.add(total, item)
-    return total
+    return functools.reduce(numbers.add, [0, *_numbers(value)])
 
 
 @builtin("product", ANY)
 def product(value: Any) -> Any:
     """Multiply all numbers."""
-    total: Any = 1
-    for item in _numbers(value):
-        total = numbers.multiply(total, item)
-    return total
+    return functools.reduce(numbers.multiply, [1, *_numbers(value)])
 
 
 @builtin("max", LIST)

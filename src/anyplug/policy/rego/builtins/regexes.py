@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from anyplug.policy.rego.builtins import globs
-from anyplug.policy.rego.builtins.registry import ANY, NUMBER, STRING, TABLE, builtin, need_integer
+from anyplug.policy.rego.builtins.registry import ANY, NUMBER, STRING, TABLE, builtin, can_be_read, need_integer
 from anyplug.policy.rego.errors import BuiltinError
 from anyplug.policy.rego.values import FALSE, TRUE, boolean
 
@@ -66,13 +66,7 @@ def match(context: Any, pattern: Any, text: Any) -> Any:
 @builtin("regex.is_valid", ANY)
 def is_valid(pattern: Any) -> Any:
     """Whether a text is a pattern."""
-    if pattern.__class__ is not str:
-        return FALSE
-    try:
-        compiled(pattern)
-    except BuiltinError:
-        return FALSE
-    return TRUE
+    return can_be_read(compiled, pattern)
 
 
 @builtin("regex.find_n", STRING, STRING, NUMBER, context=True)

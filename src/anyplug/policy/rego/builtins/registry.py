@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
-from anyplug.policy.rego.values import NULL, TRUE, Atom, Object, Set, type_name
+from anyplug.policy.rego.values import FALSE, NULL, TRUE, Atom, Object, Set, type_name
 
 Kinds = frozenset[type] | None
 
@@ -65,6 +65,17 @@ TABLE: Final[dict[str, Builtin]] = {}
 def wrong(index: int, expected: str, value: Any) -> OperandError:
     """Make the error for an operand of the wrong type; operands are counted from 1."""
     return OperandError(f"operand {index} must be {expected} but got {type_name(value)}")
+
+
+def can_be_read(read: Callable[[str], object], text: Any) -> Atom:
+    """Whether a value is a text that a reader understands."""
+    if text.__class__ is not str:
+        return FALSE
+    try:
+        read(text)
+    except BuiltinError:
+        return FALSE
+    return TRUE
 
 
 def need_integer(index: int, value: Any) -> int:
@@ -178,8 +189,3 @@ def refuse(reason: str, *names: str, arity: int = -1) -> None:
 def _nothing(*_: Any) -> Any:
     msg = "not supported"
     raise BuiltinError(msg)
-
-
-def truth(value: Any) -> bool:
-    """Give a Rego boolean as Python's."""
-    return value is TRUE
