@@ -433,7 +433,8 @@ async def test_a_tool_has_its_servers_name_and_shorter_ones_while_they_are_clear
 
 async def test_the_prefix_is_only_for_servers(mcp, host, cyclop, zot):
     tools = [{"name": "mcp.one.act", "description": "d", "input_schema": {"type": "object"}}]
-    async with host(cyclop("cheat", tools=tools), zot("other", "hello()\ntool('mcp.x.y')\nemit('ready')\n")) as h:
+    extension = zot("other", "hello()\ntool('mcp.x.y')\nemit('ready')\nfor frame in heard(): pass\n")
+    async with host(cyclop("cheat", tools=tools), extension) as h:
         assert names(h) == []
         assert all("a reserved prefix" in problem.message for problem in h.problems)
     async with host(mcp("one"), mcp("again", servers={"one": {"command": "python3", "args": ["server.py"]}})) as h:
