@@ -7,7 +7,6 @@ Imports nothing of the SDK before it starts one.
 
 import itertools
 import os
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,11 +15,10 @@ import anyio
 import anyio.to_thread
 
 from anyplug.errors import CallError, TimedOut, TooLarge, Unavailable
-from anyplug.formats import oneshot
+from anyplug.formats import staying
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.mcp import configuration, references, results, sdk
 from anyplug.model import Call, Endpoint, Offer, Plugin, Result
-from anyplug.runtime.diagnosis import diagnose
 from anyplug.runtime.program import Program
 from anyplug.runtime.session import PeerGone, Session
 
@@ -33,7 +31,6 @@ HELLO_S = 30.0  # from the start to the list of tools; what npx and uvx start ha
 LEAVE_S = 2.0  # how long a server at an address may take to hear that we leave
 NOTICE_S = 1.0  # how long a connection that was lost may take to say why
 LONGEST_LINE = 16 << 20  # bytes of one message; an image in base64 is one line
-STDERR_SHOWN = 500  # characters
 CLOSED = "the connection was closed"
 
 _numbers = itertools.count(1)
@@ -140,25 +137,22 @@ class Server:
 
     def unavailable(self, when: str, gone: PeerGone) -> Unavailable:
         """Describe that it has ended."""
-        stderr = f": {gone.stderr[-STDERR_SHOWN:]}" if gone.stderr else ""
-        what = "" if self.session else "the connection to "
-        return Unavailable(
-            f"{what}MCP server '{self._name}' ended {when}: {gone.reason}{stderr}",
-            f"`anyplug logs {self.plugin.name}` shows what it said"
-            if self.session
-            else f"`anyplug show {self.plugin.name}` has its address: see that it is up, and that it lets you in",
-            exit_code=gone.exit_code,
-            stderr=gone.stderr,
-        )
+        what, hint = f"MCP server '{self._name}'", f"`anyplug logs {self.plugin.name}` shows what it said"
+        if self.session is None:
+            what = f"the connection to {what}"
+            hint = f"`anyplug show {self.plugin.name}` has its address: see that it is up, and that it lets you in"
+        return staying.ended(what, when, gone, hint)
 
     def _not_started(self, program: Program, reason: str) -> Unavailable:
-        reason, hint = _why_not_started(program, reason, self.plugin.name)
-        return Unavailable(f"MCP server '{self._name}' cannot be started: {reason}", hint)
+        what = f"MCP server '{self._name}'"
+        if not os.path.isdir(program.cwd):
+            return Unavailable(f"{what} cannot be started: there is no folder {program.cwd}", "mend its `cwd`")
+        return staying.not_started(what, program, reason, plugin=self.plugin.name, named_in="the configuration")
 
     def _too_slow(self, hello_s: float) -> Unavailable:
-        stderr = self.session.stderr_end.strip()[-STDERR_SHOWN:] if self.session else ""
+        stderr = self.session.stderr_end.strip()[-staying.STDERR_SHOWN :] if self.session else ""
         return Unavailable(
-            f"MCP server '{self._name}' was not ready within {hello_s:g}s" + (f": {stderr}" if stderr else ""),
+            f"MCP server '{self._name}' was not ready within {hello_s:g}s{staying.last_words(stderr)}",
             "it has to answer `initialize` and `tools/list`; "
             f"`hello_s` under [plugins.{self.plugin.name}] in settings.toml gives it more time",
             stderr=stderr,
@@ -298,15 +292,3 @@ def _in_a_line(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error).partition("\n")[0] or type(error).__name__
-
-
-def _why_not_started(program: Program, reason: str, plugin: str) -> tuple[str, str]:
-    """Say why a program could not be started, and the cure."""
-    name, search_path = program.argv[0], program.env.get("PATH")
-    if not os.path.isdir(program.cwd):
-        return f"there is no folder {program.cwd}", "mend its `cwd`"
-    path = name if "/" in name else shutil.which(name, path=search_path)
-    if path is None:
-        return f"there is no program '{name}' on the PATH", f"install {name}, or give its path in the configuration"
-    fault = diagnose(path, search_path)
-    return (fault.reason, fault.hint) if fault else (reason, oneshot.cure_for_start(reason, plugin))

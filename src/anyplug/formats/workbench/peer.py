@@ -13,6 +13,7 @@ import msgspec
 from anyio import CancelScope
 
 from anyplug.errors import TimedOut, TooLarge, Unavailable
+from anyplug.formats import staying
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.workbench import format as workbench
 from anyplug.model import Call, Offer, Plugin, Tool
@@ -141,13 +142,11 @@ class NodePlugin:
             )
         self.active[number] = call
         try:
-            future = self.session.expect(number)
-            timer = self._loop.call_later(timeout_s, _expire, future)
+            future = self.session.expect(number, timeout_s)
             try:
                 self.session.send({"type": "call", "id": number, "tool": name, "input": msgspec.Raw(given)})
                 raw = await future
             finally:
-                timer.cancel()
                 self.session.forget(number)
         except TimeoutError:
             raise await self._timed_out(timeout_s) from None
@@ -176,12 +175,8 @@ class NodePlugin:
 
     def unavailable(self, when: str, gone: PeerGone) -> Unavailable:
         """Describe that it has ended."""
-        return Unavailable(
-            f"plugin '{self.plugin.name}' ended {when}: {gone.reason}{_last_words(gone.stderr)}",
-            f"`anyplug logs {self.plugin.name}` shows what it said; the next call starts it anew",
-            exit_code=gone.exit_code,
-            stderr=gone.stderr,
-        )
+        hint = f"`anyplug logs {self.plugin.name}` shows what it said; the next call starts it anew"
+        return staying.ended(f"plugin '{self.plugin.name}'", when, gone, hint)
 
     def _program(self, limit: int, longest_line: int) -> Program:
         plugin, terms = self.plugin, self._terms
@@ -316,12 +311,3 @@ class NodePlugin:
         if not self._ready.done():
             self._ready.set_result(None)
         self._listener.ended(self, gone)
-
-
-def _last_words(stderr: str) -> str:
-    return f": {stderr[-500:]}" if stderr else ""
-
-
-def _expire(future: "asyncio.Future[Any]") -> None:
-    if not future.done():
-        future.set_exception(TimeoutError())

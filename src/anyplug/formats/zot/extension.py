@@ -6,7 +6,6 @@ Knows the protocol and nothing of the host: what concerns others is handed to it
 import asyncio
 import itertools
 import os
-import shutil
 from typing import Any
 
 import msgspec
@@ -14,12 +13,11 @@ from anyio import CancelScope
 
 from anyplug import logs
 from anyplug.errors import BadOutput, TimedOut, Unavailable
-from anyplug.formats import oneshot
+from anyplug.formats import staying
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.format import tools
 from anyplug.model import Call, Command, Offer, Plugin
-from anyplug.runtime.diagnosis import diagnose
 from anyplug.runtime.program import Program
 from anyplug.runtime.session import PeerGone, Session
 from anyplug.settings import zot_home
@@ -184,17 +182,12 @@ class Extension:
 
     def unavailable(self, when: str, gone: PeerGone) -> Unavailable:
         """Describe that it has ended."""
-        stderr = f": {gone.stderr[-500:]}" if gone.stderr else ""
-        return Unavailable(
-            f"extension '{self.plugin.name}' ended {when}: {gone.reason}{stderr}",
-            f"`anyplug logs {self.plugin.name}` shows what it said",
-            exit_code=gone.exit_code,
-            stderr=gone.stderr,
-        )
+        hint = f"`anyplug logs {self.plugin.name}` shows what it said"
+        return staying.ended(f"extension '{self.plugin.name}'", when, gone, hint)
 
     def _not_started(self, program: Program, reason: str) -> Unavailable:
-        reason, hint = _why_not_started(program, reason, self.plugin.name)
-        return Unavailable(f"extension '{self.plugin.name}' cannot be started: {reason}", hint)
+        name = self.plugin.name
+        return staying.not_started(f"extension '{name}'", program, reason, plugin=name, named_in="extension.json")
 
     def _bad_output(self, name: str, bad: BadAnswer) -> BadOutput:
         return BadOutput(f"extension {self.plugin.name}/{name}: {bad}", "mend the frame that it answers with")
@@ -336,13 +329,3 @@ class Extension:
         if not self._ready.done():
             self._ready.set_result(None)
         self._listener.ended(self, gone)
-
-
-def _why_not_started(program: Program, reason: str, plugin: str) -> tuple[str, str]:
-    """Say why a program could not be started, and the cure."""
-    name, search_path = program.argv[0], program.env.get("PATH")
-    path = name if "/" in name else shutil.which(name, path=search_path)
-    if path is None:
-        return f"there is no program '{name}' on the PATH", f"install {name}, or give its path in extension.json"
-    fault = diagnose(path, search_path)
-    return (fault.reason, fault.hint) if fault else (reason, oneshot.cure_for_start(reason, plugin))

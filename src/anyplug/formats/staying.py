@@ -1,0 +1,39 @@
+"""What formats share whose plugins stay up: why one could not be started, and how one ended."""
+
+import shutil
+
+from anyplug.errors import Unavailable
+from anyplug.formats import oneshot
+from anyplug.runtime.diagnosis import diagnose
+from anyplug.runtime.program import Program
+from anyplug.runtime.session import PeerGone
+
+STDERR_SHOWN = 500  # characters of the end of stderr
+
+
+def last_words(stderr: str) -> str:
+    """Give the end of what it said on stderr, to stand behind a reason."""
+    return f": {stderr[-STDERR_SHOWN:]}" if stderr else ""
+
+
+def ended(what: str, when: str, gone: PeerGone, hint: str) -> Unavailable:
+    """Describe that a peer has ended."""
+    return Unavailable(
+        f"{what} ended {when}: {gone.reason}{last_words(gone.stderr)}",
+        hint,
+        exit_code=gone.exit_code,
+        stderr=gone.stderr,
+    )
+
+
+def not_started(what: str, program: Program, reason: str, *, plugin: str, named_in: str) -> Unavailable:
+    """Say why a program could not be started, and the cure; `named_in` is where its author names it."""
+    name, search_path = program.argv[0], program.env.get("PATH")
+    path = name if "/" in name else shutil.which(name, path=search_path)
+    if path is None:
+        reason, hint = f"there is no program '{name}' on the PATH", f"install {name}, or give its path in {named_in}"
+    elif fault := diagnose(path, search_path):
+        reason, hint = fault.reason, fault.hint
+    else:
+        hint = oneshot.cure_for_start(reason, plugin)
+    return Unavailable(f"{what} cannot be started: {reason}", hint)
