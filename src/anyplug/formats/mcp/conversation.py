@@ -12,8 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import anyio
@@ -29,6 +28,7 @@ from pydantic import FileUrl, TypeAdapter, ValidationError
 from anyplug.errors import BadOutput, CallError, InvalidArguments, TooLarge
 from anyplug.formats.mcp import results, web
 from anyplug.formats.mcp.results import Listing, Lost
+from anyplug.formats.mcp.streams import Source
 from anyplug.model import Call, Result
 
 if TYPE_CHECKING:  # the SDK has no public name for them
@@ -278,7 +278,7 @@ class _Dispatcher(JSONRPCDispatcher):
         return self._conversation.listing.add(raw) if method == "tools/list" else raw
 
 
-class _Watched:
+class _Watched(Source):
     """A stream that says when it has ended, which the SDK keeps to itself."""
 
     def __init__(self, stream: "ReadStream[SessionMessage | Exception]", ended: Callable[[], None]) -> None:
@@ -299,24 +299,6 @@ class _Watched:
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._stream.__aexit__(kind, error, trace)
 
 
 def _first_line(error: Exception) -> str:

@@ -5,8 +5,7 @@ made to wait, by its own pipe. Imports the SDK, so only what starts a server imp
 """
 
 from collections import deque
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -21,29 +20,14 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from anyplug.formats.mcp.streams import Source, Stream
 from anyplug.runtime.session import PeerGone, Session
 
 UNREADABLE = "Failed to parse the answer"  # as the SDK begins it for servers at an address
 FULL = 256  # messages that wait to be taken before the server has to
 
 
-class _Stream:
-    """What both directions have in common: they close with whoever uses them."""
-
-    async def aclose(self) -> None:
-        """Nothing has to be closed: the session ends by itself."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        await self.aclose()
-        return None
-
-
-class Inbox(_Stream):
+class Inbox(Source):
     """What a server says. `take` is for its session, `receive` for the SDK."""
 
     def __init__(self) -> None:
@@ -92,17 +76,8 @@ class Inbox(_Stream):
             await anyio.lowlevel.checkpoint()  # what was just taken gets its turn
         return message
 
-    def __aiter__(self) -> Self:
-        return self
 
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-
-class Outbox(_Stream):
+class Outbox(Stream):
     """What a server is told."""
 
     def __init__(self, session: Session) -> None:
