@@ -12,9 +12,10 @@ import subprocess
 import sys
 import threading
 
+from anyplug.runtime.guardian import RLIMIT_LOCKS, read
+
 GUARDIAN = os.path.join(os.path.dirname(__file__), "guardian.py")
 TOKEN_VARIABLE = "ANYPLUG_GUARD"
-RLIMIT_LOCKS = 10  # Linux; `resource` has no name for it
 TAG_BITS = 40
 LARGEST_TAG = 2**60
 GOODBYE_S = 5.0  # an orderly sweep takes milliseconds; a machine out of memory may take longer
@@ -61,7 +62,7 @@ class Guard:
     def marks(self, pid: int) -> bool:
         """Whether a process comes from what was spawned here, even if its parents are gone."""
         token, tag = self._token.encode(), f" {self._tag} ".encode()
-        return token in _read(f"/proc/{pid}/environ") or tag in _read(f"/proc/{pid}/limits")
+        return token in read(f"/proc/{pid}/environ") or tag in read(f"/proc/{pid}/limits")
 
     def close(self) -> None:
         """Let the guardian sweep once, and wait for it."""
@@ -92,14 +93,6 @@ class Guard:
             cwd="/",
             start_new_session=True,  # what kills the host's group must not kill the guardian
         )
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
 
 
 def _unlimited() -> bool:

@@ -16,7 +16,7 @@ import sys
 import time
 
 PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2))
-RLIMIT_LOCKS = 10
+RLIMIT_LOCKS = 10  # Linux; `resource` has no name for it
 SETTLE_MS = 50  # how long a dying host may take to be seen as dead once its pipe has closed
 QUIET_SWEEPS = 40  # sweeps without a find before we trust that nothing forks any more
 BOUND_S = 10.0  # then we leave in any case

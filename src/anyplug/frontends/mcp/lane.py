@@ -67,32 +67,28 @@ class _ModernListParams(Struct, forbid_unknown_fields=True):
     cursor: str | None = None
 
 
-class _Call(Struct, tag_field="method", tag="tools/call", forbid_unknown_fields=True):
+class _Request(Struct, tag_field="method", forbid_unknown_fields=True):
     jsonrpc: Literal["2.0"]
     id: str | int
+
+
+class _Call(_Request, tag="tools/call"):
     params: _CallParams
 
 
-class _List(Struct, tag_field="method", tag="tools/list", forbid_unknown_fields=True):
-    jsonrpc: Literal["2.0"]
-    id: str | int
+class _List(_Request, tag="tools/list"):
     params: _ListParams = field(default_factory=_ListParams)
 
 
-class _Ping(Struct, tag_field="method", tag="ping", forbid_unknown_fields=True):
-    jsonrpc: Literal["2.0"]
-    id: str | int
+class _Ping(_Request, tag="ping"):
+    pass
 
 
-class _ModernCall(Struct, tag_field="method", tag="tools/call", forbid_unknown_fields=True):
-    jsonrpc: Literal["2.0"]
-    id: str | int
+class _ModernCall(_Request, tag="tools/call"):
     params: _ModernCallParams
 
 
-class _ModernList(Struct, tag_field="method", tag="tools/list", forbid_unknown_fields=True):
-    jsonrpc: Literal["2.0"]
-    id: str | int
+class _ModernList(_Request, tag="tools/list"):
     params: _ModernListParams
 
 

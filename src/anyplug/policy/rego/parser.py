@@ -51,16 +51,6 @@ def parse_query(text: str, file: str = "query") -> list[Expr]:
     return body
 
 
-def parse_term(text: str, file: str = "term") -> Term:
-    """Read one term. Raises RegoErrors."""
-    source = Source(file, text)
-    parser = Parser(source, scan(source)[0])
-    term = parser.term()
-    if parser.token.kind != "end":
-        parser.fail(f"unexpected {parser.token.text!r}")
-    return term
-
-
 class Parser(Expressions):
     """Reads a module."""
 

@@ -26,8 +26,6 @@ PROBE = os.path.join(os.path.dirname(__file__), "probe.py")
 OUTSIDE_TMP = "/var/tmp"  # a private /tmp would hide the scene, and nothing else be tried
 TIME_S = 60.0
 MOST_OUTPUT = 1 << 20
-# What the kernel of a machine without a pid namespace leaves open; told apart, because it shows and does no harm.
-SHOWN_WITHOUT_PIDS = frozenset({"see the host's command line"})
 
 
 class Attempt(msgspec.Struct, frozen=True):

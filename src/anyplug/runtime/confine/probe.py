@@ -61,20 +61,10 @@ def create(path: str) -> None:
     os.unlink(path)
 
 
-def hard_link(path: str) -> None:
-    """Read a file through another name for it."""
-    link = os.path.join(FACTS["data"], "hard")
-    os.link(path, link)
-    try:
-        read(link)
-    finally:
-        os.unlink(link)
-
-
-def soft_link(path: str) -> None:
-    """Read a file through a link."""
-    link = os.path.join(FACTS["data"], "soft")
-    os.symlink(path, link)
+def read_through(make: Callable[[str, str], None], path: str) -> None:
+    """Read a file through a link to it, or another name for it."""
+    link = os.path.join(FACTS["data"], "link")
+    make(path, link)
     try:
         read(link)
     finally:
@@ -190,8 +180,8 @@ def attempts() -> dict[str, Callable[[], object]]:
         "change a mode": lambda: os.chmod(FACTS["bashrc"], 0o600),
         "change a time": lambda: os.utime(FACTS["bashrc"]),
         "cut a file off": lambda: os.truncate(FACTS["bashrc"], 1),
-        "hard-link a key": lambda: hard_link(FACTS["key"]),
-        "symlink to a key": lambda: soft_link(FACTS["key"]),
+        "hard-link a key": lambda: read_through(os.link, FACTS["key"]),
+        "symlink to a key": lambda: read_through(os.symlink, FACTS["key"]),
         "lend its user's rights": lend_rights,
         "rename its folder": lambda: rename(FACTS["data"], FACTS["data"] + "-moved"),
         "TCP": lambda: connect(socket.AF_INET, stream, local),

@@ -22,6 +22,7 @@ from anyplug.runtime.confine.enforcement import LAYERS, NAMESPACES, PROXY, Enfor
 from anyplug.runtime.confine.profile import Profile, widened
 from anyplug.runtime.confine.watch import mark_of
 from anyplug.runtime.guard import Guard
+from anyplug.runtime.guardian import read
 from anyplug.runtime.program import Finished, Program, Receipt
 
 if TYPE_CHECKING:  # only who learns has the first, and only who was granted hosts the others
@@ -205,7 +206,7 @@ class ConfinedSpawn:
         spawner = self._process.pid
         for parent in (spawner, *_children(spawner)):
             for pid in _children(parent):
-                if mark in _read(f"/proc/{pid}/limits"):
+                if mark in read(f"/proc/{pid}/limits"):
                     return pid
         return None
 
@@ -333,15 +334,7 @@ def _children(pid: int) -> list[int]:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return []
-    return [int(child) for thread in threads for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
+    return [int(child) for thread in threads for child in read(f"/proc/{pid}/task/{thread}/children").split()]
 
 
 def _encode(request: dict[str, Any]) -> bytes:
