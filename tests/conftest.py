@@ -160,3 +160,25 @@ def zot(root: str) -> Callable[..., str]:
 def workbench(root: str) -> Callable[..., str]:
     """Write a Workbench plugin into the test's root."""
     return lambda *given, **changes: making.workbench(root, *given, **changes)
+
+
+@pytest.fixture(params=["older", "newer"])
+def era(request: pytest.FixtureRequest) -> str:
+    """Do it in both eras of MCP."""
+    return request.param
+
+
+@pytest.fixture(params=[True, False], ids=["lane", "sdk"])
+def is_fast(request: pytest.FixtureRequest) -> bool:
+    """Do it in the fast lane, and through the SDK."""
+    return request.param
+
+
+@pytest.fixture(params=["ANYPLUG_CONFINEMENT", "settings.toml"])
+def off_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, settings: Callable[[str], None]) -> str:
+    """Switch confinement off, in each of the two ways; give which it is."""
+    if request.param == "settings.toml":
+        settings('confinement = "off"\n')
+    else:
+        monkeypatch.setenv("ANYPLUG_CONFINEMENT", "off")
+    return request.param

@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -183,13 +183,6 @@ async def approve(host: Host, *names: str, always: bool = False) -> None:
 def last(host: Host, count: int) -> list[Any]:
     """The newest records of the audit, the oldest of them first."""
     return [one.record for one in host.audit.records()][-count:]
-
-
-async def until(is_so: Callable[[], Any]) -> None:
-    """Wait until something is so."""
-    with anyio.fail_after(PATIENCE_S):
-        while not is_so():
-            await anyio.sleep(0.02)
 
 
 def answering(*answers: Any) -> tuple[Any, list[Any]]:

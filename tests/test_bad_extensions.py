@@ -1,12 +1,12 @@
 """Every bad habit that an extension can have: a clear answer, no process left, and others go on."""
 
 import os
-import re
 
 import anyio
 import pytest
 
 import looking
+import misbehaving
 from anyplug.notices import Note
 from conftest import HABITS
 
@@ -21,9 +21,9 @@ SETTINGS = {
     "answers-late": "timeout_s = 0.3",
     "never-reads": "timeout_s = 0.5",
 }
+MANY_CALLS = {"dies-with-calls": 50}
 
-# The code of a call's answer (empty: it succeeded), what stands in its text, and what `problems` says of it.
-EXPECTED = {
+EXPECTED: dict[str, misbehaving.Expected] = {
     "well-behaved": ("", "^done$", ""),
     "silent-at-start": (NEVER_UP, "", r"sent no hello within 0\.3s .*first line on stdout"),
     "garbage-first": ("", "^done$", ""),
@@ -63,38 +63,11 @@ EXPECTED = {
 @pytest.fixture
 def habits(host, settings):
     """Make a host of some habits, each with the settings that keep the test short."""
-
-    def make(*names, **others):
-        settings("".join(f"[plugins.{name}]\n{text}\n" for name, text in SETTINGS.items()))
-        return host(*(os.path.join(FOLDER, name) for name in names), **others)
-
-    return make
+    return misbehaving.hosts(FOLDER, SETTINGS, host, settings)
 
 
-async def calls(h, habit, count=1):
-    results = []
-
-    async def call():
-        results.append(await h.call(habit.replace("-", "_")))
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(count):
-            tasks.start_soon(call)
-    return results
-
-
-async def appears(h, tool):
-    with anyio.move_on_after(10):
-        while all(tool != known.name for known in h.tools):
-            await anyio.sleep(0.01)
-
-
-def check(result, habit, h):
-    code, text, problem = EXPECTED[habit]
-    assert (result.error.code if result.error else "") == code, result
-    assert re.search(text, result.error.message if result.error else result.text, re.DOTALL), result
-    said = "\n".join(f"{entry.name}: {one.message} ({one.hint})" for entry in h.plugins for one in entry.problems)
-    assert re.search(f"{habit}: .*{problem}" if problem else "", said, re.DOTALL), said
+async def calls(h, habit):
+    return await misbehaving.calls(h, habit.replace("-", "_"), MANY_CALLS.get(habit, 1))
 
 
 def test_every_habit_has_a_folder_and_an_expectation():
@@ -108,9 +81,9 @@ async def test_a_bad_extension_gets_a_clear_answer_and_others_go_on(habit, habit
             tag = h._runner.guard._tag
             if habit == "registers-after-ready":
                 assert "registers_after_ready" not in [tool.name for tool in h.tools]
-                await appears(h, "registers_after_ready")
-            for result in await calls(h, habit, 50 if habit == "dies-with-calls" else 1):
-                check(result, habit, h)
+                await misbehaving.appears(h, "registers_after_ready")
+            for result in await calls(h, habit):
+                misbehaving.check(habit, EXPECTED[habit], result, h)
             assert (await h.call("well_behaved")).text == "done"
             place = h.peers.of(h.snapshot.plugin(habit).plugin)[0]
             if EXPECTED[habit][0] == NEVER_UP and habit != "intercepts-nonsense":
@@ -123,7 +96,7 @@ async def test_all_bad_extensions_at_once_do_not_disturb_each_other(habits):
     results = {}
 
     async def call(habit):
-        results[habit] = await calls(h, habit, 50 if habit == "dies-with-calls" else 1)
+        results[habit] = await calls(h, habit)
 
     with anyio.fail_after(60):
         async with habits(*some) as h:
@@ -132,7 +105,7 @@ async def test_all_bad_extensions_at_once_do_not_disturb_each_other(habits):
                 for habit in some:
                     tasks.start_soon(call, habit)
             for habit in some:
-                check(results[habit][0], habit, h)
+                misbehaving.check(habit, EXPECTED[habit], results[habit][0], h)
     assert looking.tagged(tag) == {}
 
 
@@ -166,7 +139,7 @@ async def test_a_flood_of_frames_is_counted_and_reaches_who_listens(habits):
 async def test_registrations_have_a_bound(habits):
     async with habits("floods-registrations") as h:
         await h.call("floods_registrations")
-        await appears(h, "tool998")
+        await misbehaving.appears(h, "tool998")
         assert len(h.tools) == 1000
         assert [problem.message for problem in h.problems] == [
             "floods-registrations: it registered more than 1000 tools; the others do not count"

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import time
 
@@ -10,7 +9,9 @@ import anyio
 import pytest
 
 import looking
+import misbehaving
 from conftest import HABITS
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -25,8 +26,7 @@ SETTINGS = {
     "huge-result": "max_output_bytes = 100_000",
 }
 
-# The code of a call's answer (empty: it succeeded), what stands in its text, and what `problems` says of it.
-EXPECTED = {
+EXPECTED: dict[str, misbehaving.Expected] = {
     "well-behaved": ("", "^done$", ""),
     "silent": (NEVER_UP, "", r"was not ready within 2s: waiting for the moon .*hello_s"),
     "refuses": (NEVER_UP, "", "ended before it was ready: it refused: the licence has run out"),
@@ -73,12 +73,7 @@ def habits(host, settings, tmp_path):
     shutil.copytree(FOLDER, tmp_path / "mcp")
     for folder in filter(os.path.isdir, (tmp_path / "mcp").iterdir()):  # a server sees only its own folder
         shutil.copy(os.path.join(FOLDER, "rpc.py"), folder)
-
-    def make(*names, **others):
-        settings("".join(f"[plugins.{name}]\n{text}\n" for name, text in SETTINGS.items()))
-        return host(*(str(tmp_path / "mcp" / name) for name in names), **others)
-
-    return make
+    return misbehaving.hosts(str(tmp_path / "mcp"), SETTINGS, host, settings)
 
 
 @pytest.fixture
@@ -96,22 +91,8 @@ def act(habit):
     return f"mcp.{habit}.act"
 
 
-async def until(is_so):
-    with anyio.fail_after(20):
-        while not is_so():
-            await anyio.sleep(0.01)
-
-
 def names(h):
     return sorted(tool.name for tool in h.tools)
-
-
-def check(result, habit, h):
-    code, text, problem = EXPECTED[habit]
-    assert (result.error.code if result.error else "") == code, result
-    assert re.search(text, result.error.message if result.error else result.text, re.DOTALL), result
-    said = "\n".join(f"{entry.name}: {one.message} ({one.hint})" for entry in h.plugins for one in entry.problems)
-    assert re.search(f"{habit}: .*{problem}" if problem else "", said, re.DOTALL), said
 
 
 def test_every_habit_has_a_folder_and_an_expectation():
@@ -125,7 +106,7 @@ async def test_a_bad_server_gets_a_clear_answer_and_others_go_on(habit, habits):
     with anyio.fail_after(30):
         async with habits(habit, "well-behaved") as h:
             tag = h._runner.guard._tag
-            check(await h.call(act(habit)), habit, h)
+            misbehaving.check(habit, EXPECTED[habit], await h.call(act(habit)), h)
             assert (await h.call(act("well-behaved"))).text == "done"
     assert looking.tagged(tag) == {}
 
@@ -142,8 +123,8 @@ async def test_all_bad_servers_at_once_do_not_disturb_each_other(habits):
             async with anyio.create_task_group() as tasks:
                 for habit in EXPECTED:
                     tasks.start_soon(call, habit)
-            for habit in EXPECTED:
-                check(results[habit], habit, h)
+            for habit, expected in EXPECTED.items():
+                misbehaving.check(habit, expected, results[habit], h)
     assert looking.tagged(tag) == {}
 
 

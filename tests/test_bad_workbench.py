@@ -1,12 +1,12 @@
 """Every habit that a Workbench plugin can have, good or bad: a clear answer, no process left, and others go on."""
 
 import os
-import re
 
 import anyio
 import pytest
 
 import looking
+import misbehaving
 from conftest import HABITS
 
 pytestmark = pytest.mark.anyio
@@ -24,8 +24,7 @@ SETTINGS = {
 SLOW_TO_STOP = {"never-leaves"}  # seen together with all others, where its seconds count once
 MANY_CALLS = {"dies-with-calls": 10}
 
-# The code of a call's answer (empty: it succeeded), what stands in its text, and what `problems` says of it.
-EXPECTED = {
+EXPECTED: dict[str, misbehaving.Expected] = {
     "well-behaved": ("", "^done$", ""),
     "answers-in-sync": ("", "^done$", ""),
     "uses-this": ("", "^done in uses-this$", ""),
@@ -95,38 +94,11 @@ def _no_display(monkeypatch):
 @pytest.fixture
 def habits(host, settings):
     """Make a host of some habits, each with the settings that keep the test short."""
-
-    def make(*names, **others):
-        settings("".join(f"[plugins.{name}]\n{text}\n" for name, text in SETTINGS.items()))
-        return host(*(os.path.join(FOLDER, name) for name in names), **others)
-
-    return make
+    return misbehaving.hosts(FOLDER, SETTINGS, host, settings)
 
 
 async def calls(h, habit):
-    results = []
-
-    async def call():
-        results.append(await h.call(f"{habit}.act"))
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(MANY_CALLS.get(habit, 1)):
-            tasks.start_soon(call)
-    return results
-
-
-async def appears(h, tool):
-    with anyio.move_on_after(10):
-        while all(tool != known.name for known in h.tools):
-            await anyio.sleep(0.01)
-
-
-def check(result, habit, h):
-    code, text, problem = EXPECTED[habit]
-    assert (result.error.code if result.error else "") == code, result
-    assert re.search(text, result.error.message if result.error else result.text, re.DOTALL), result
-    said = "\n".join(f"{entry.name}: {one.message} ({one.hint})" for entry in h.plugins for one in entry.problems)
-    assert re.search(f"{habit}: .*{problem}" if problem else "", said, re.DOTALL), said
+    return await misbehaving.calls(h, f"{habit}.act", MANY_CALLS.get(habit, 1))
 
 
 def test_every_habit_has_a_folder_and_an_expectation():
@@ -139,9 +111,9 @@ async def test_a_plugin_with_a_habit_gets_a_clear_answer_and_others_go_on(habit,
         async with habits("well-behaved", habit) as h:
             tag = h._runner.guard._tag
             if habit == "registers-later":
-                await appears(h, "registers-later.act")
+                await misbehaving.appears(h, "registers-later.act")
             for result in await calls(h, habit):
-                check(result, habit, h)
+                misbehaving.check(habit, EXPECTED[habit], result, h)
             assert (await h.call("well-behaved.act")).text == "done"
             problems = [problem for problem in h.snapshot.plugin(habit).problems if problem.level == "error"]
             assert problems == []
@@ -163,5 +135,5 @@ async def test_all_habits_at_once_do_not_disturb_each_other(habits):
                     tasks.start_soon(call, habit)
             for habit in some:
                 for result in results[habit]:
-                    check(result, habit, h)
+                    misbehaving.check(habit, EXPECTED[habit], result, h)
     assert looking.tagged(tag) == {}

@@ -13,17 +13,11 @@ from anyplug.audit import digest_of
 from anyplug.gate import Attachment
 from conftest import HABITS
 from extending import heard
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE_S = 20.0
 SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}, "additionalProperties": False}
-
-
-async def until(is_so):
-    with anyio.fail_after(PATIENCE_S):
-        while not is_so():
-            await anyio.sleep(0.01)
 
 
 def guarding(answer, *, events=("tool_call",), before=""):

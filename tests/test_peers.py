@@ -4,20 +4,20 @@ import itertools
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import anyio
 import pytest
 
 import extending
+import killing
 import looking
 import making
 from anyplug import offers, peers
 from anyplug.gate import Attachment
 from anyplug.runtime.guard import TOKEN_VARIABLE
 from extending import heard
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -43,12 +43,6 @@ for frame in heard():
         say(frame, str(os.getpid()))
 """
 )
-
-
-async def until(is_so):
-    with anyio.fail_after(PATIENCE_S):
-        while not is_so():
-            await anyio.sleep(0.01)
 
 
 def starts(folder):
@@ -429,26 +423,9 @@ async def test_all_are_told_goodbye_and_gone_when_the_host_leaves(zot, host):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_no_process_outlives_a_host_that_was_killed(number, zot, tmp_path):
+def test_no_process_outlives_a_host_that_was_killed(number, zot):
     folder = zot("orphan", "import subprocess; subprocess.Popen(['sleep', '611'])\n" + MORTAL)
-    script = (
-        "import anyio, sys\nfrom anyplug.host import Host\n"
-        "async def main():\n"
-        f"    async with Host([{folder!r}], roots=[], watch=False) as host:\n"
-        "        print(host.peers.up[0].session.pid, flush=True)\n        await anyio.sleep(600)\n"
-        "anyio.run(main)\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    pid = int(process.stdout.readline())
-    assert looking.is_running(pid)
-    process.send_signal(number)
-    process.wait()
-    process.stdout.close()
-    assert looking.until(lambda: not looking.is_running(pid))
-    assert looking.until(
-        lambda: not looking.processes(lambda one: b"sleep\x00611" in looking.read(f"/proc/{one}/cmdline"))
-    )
+    killing.leaves_nothing(folder, number, "sleep 611")
 
 
 async def test_hosts_come_and_go_without_leaving_files_or_tasks(zot, host):

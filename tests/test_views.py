@@ -14,7 +14,7 @@ from anyplug.gate import Attachment
 from anyplug.search import Index, words
 from anyplug.settings import find_home
 from anyplug.views import View
-from serving import ERAS, client, last
+from serving import client, last
 from using import fails, home, ok
 
 pytestmark = pytest.mark.anyio
@@ -29,12 +29,6 @@ for frame in heard():
     elif frame["type"] == "command_invoked":
         emit("command_response", id=frame["id"], action="prompt", prompt=NAME)
 """
-
-
-@pytest.fixture(params=list(ERAS))
-def era(request):
-    """Do it in both eras of the protocol."""
-    return request.param
 
 
 @pytest.fixture

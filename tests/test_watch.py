@@ -11,6 +11,7 @@ import watchfiles
 import looking
 import making
 from anyplug import digest
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -18,12 +19,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch):
     monkeypatch.setattr("anyplug.watch.LOOK_AGAIN_MS", 300)
-
-
-async def until(is_so):
-    with anyio.fail_after(looking.PATIENCE_S):
-        while not is_so():
-            await anyio.sleep(0.02)
 
 
 async def settled(host):
@@ -216,7 +211,7 @@ async def test_a_root_that_comes_later_is_found(host, tmp_path):
         await until(lambda: [entry.name for entry in h.plugins] == ["hello"])
 
 
-async def test_a_root_that_goes_and_comes_back_does_not_stop_the_watching(host, root, cyclop, tmp_path):
+async def follows_a_root_that_goes_and_comes_back(host, root, cyclop, tmp_path):
     cyclop()
     async with host(roots=(root,), watch=True) as h:
         await settled(h)
@@ -226,6 +221,10 @@ async def test_a_root_that_goes_and_comes_back_does_not_stop_the_watching(host, 
         await until(lambda: [entry.name for entry in h.plugins] == ["hello"])
         cyclop(description="Another.")
         await until(lambda: description(h) == "Another.")
+
+
+async def test_a_root_that_goes_and_comes_back_does_not_stop_the_watching(host, root, cyclop, tmp_path):
+    await follows_a_root_that_goes_and_comes_back(host, root, cyclop, tmp_path)
 
 
 async def test_what_changes_before_a_new_watch_is_set_is_seen(host, root, cyclop, tmp_path, monkeypatch):
@@ -237,15 +236,7 @@ async def test_what_changes_before_a_new_watch_is_set_is_seen(host, root, cyclop
             yield batch
 
     monkeypatch.setattr("watchfiles.awatch", after_a_while)
-    cyclop()
-    async with host(roots=(root,), watch=True) as h:
-        await settled(h)
-        os.rename(root, tmp_path / "away")
-        await until(lambda: h.plugins == [])
-        os.rename(tmp_path / "away", root)
-        await until(lambda: [entry.name for entry in h.plugins] == ["hello"])
-        cyclop(description="Another.")
-        await until(lambda: description(h) == "Another.")
+    await follows_a_root_that_goes_and_comes_back(host, root, cyclop, tmp_path)
 
 
 async def test_a_host_that_leaves_does_not_wait_for_its_watching_thread(host, root, cyclop, monkeypatch):

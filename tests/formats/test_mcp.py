@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+import killing
 import looking
 import making
 from anyplug import checkup, peers
@@ -25,6 +26,7 @@ from anyplug.host import Host
 from anyplug.model import Audio, Endpoint, Image, Resource, Text
 from anyplug.settings import find_home
 from conftest import HABITS
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -125,12 +127,6 @@ def everything() -> str:
         except OSError:  # another worker was faster, and its server may run from there already
             shutil.rmtree(staging)
     return program
-
-
-async def until(is_so):
-    with anyio.fail_after(PATIENCE_S):
-        while not is_so():
-            await anyio.sleep(0.02)
 
 
 def names(h):
@@ -740,21 +736,7 @@ async def test_a_server_that_lets_nobody_in_says_so(mcp, host, listening):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_no_server_outlives_a_host_that_was_killed(number, mcp):
     folder = mcp(script="import subprocess\nsubprocess.Popen(['sleep', '617'])\n" + DONE)
-    script = (
-        "import anyio\nfrom anyplug.host import Host\nasync def main():\n"
-        f"    async with Host([{folder!r}], roots=[], watch=False) as host:\n"
-        "        print(host.peers.up[0].session.pid, flush=True)\n        await anyio.sleep(600)\nanyio.run(main)\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    pid = int(process.stdout.readline())
-    process.send_signal(number)
-    process.wait()
-    process.stdout.close()
-    assert looking.until(lambda: not looking.is_running(pid))
-    assert looking.until(
-        lambda: not looking.processes(lambda one: b"sleep\x00617" in looking.read(f"/proc/{one}/cmdline"))
-    )
+    killing.leaves_nothing(folder, number, "sleep 617")
 
 
 async def test_hosts_come_and_go_without_leaving_files_or_tasks(mcp, host, listening):

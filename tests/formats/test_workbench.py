@@ -18,6 +18,7 @@ from anyplug.gate import Attachment
 from anyplug.model import Audio, Image, Resource, Text
 from conftest import HABITS
 from extending import extension
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -32,12 +33,6 @@ def _no_display(monkeypatch):
     """Keep away from the clipboard of whoever runs the tests."""
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-
-
-async def until(is_so):
-    with anyio.fail_after(PATIENCE_S):
-        while not is_so():
-            await anyio.sleep(0.01)
 
 
 async def evaluate(h, js, **more):

@@ -17,18 +17,13 @@ from anyplug.gate import Attachment
 from anyplug.model import Image, Text
 from anyplug.notices import Note, NotesCleared, PanelChanged, SlashSubmitted, Submitted
 from extending import heard
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
 PATIENCE_S = 15.0
 LOOP = "\nfor frame in heard(): pass\n"
 QUICK = 'hello()\ntool("act")\nemit("ready")\n'  # then what it does with a call
-
-
-async def until(is_so):
-    with anyio.fail_after(PATIENCE_S):
-        while not is_so():
-            await anyio.sleep(0.01)
 
 
 def answering(*lines, up=QUICK):

@@ -45,16 +45,10 @@ def test_show_says_that_it_does_not_run_here_and_what_would_help():
     assert "only in part" in using.ok("show", "hello").out
 
 
-@pytest.mark.parametrize("how", ["variable", "settings"])
-def test_show_and_approve_say_that_it_is_switched_off_and_by_whom(how, monkeypatch, settings):
-    if how == "variable":
-        monkeypatch.setenv("ANYPLUG_CONFINEMENT", "off")
-    else:
-        settings('confinement = "off"\n')
-    by = "ANYPLUG_CONFINEMENT" if how == "variable" else "settings.toml"
+def test_show_and_approve_say_that_it_is_switched_off_and_by_whom(off_by):
     making.cyclop("plugins", "hello")
-    assert f"confinement is switched off by {by}" in using.ok("approve", "hello", "--yes").err
-    assert f"no: confinement is switched off by {by}" in using.ok("show", "hello").out
+    assert f"confinement is switched off by {off_by}" in using.ok("approve", "hello", "--yes").err
+    assert f"no: confinement is switched off by {off_by}" in using.ok("show", "hello").out
     assert using.ok("show", "hello", "--json").json["confinement"]["state"] == "off"
 
 

@@ -2,8 +2,6 @@
 
 import time
 
-import pytest
-
 import confining
 import extending
 import making
@@ -41,18 +39,12 @@ def test_a_person_gets_the_summary_first():
         assert text in done.out
 
 
-@pytest.mark.parametrize("how", ["variable", "settings"])
-def test_that_it_is_switched_off_is_a_problem_with_its_cure(how, monkeypatch, settings):
-    if how == "variable":
-        monkeypatch.setenv("ANYPLUG_CONFINEMENT", "off")
-    else:
-        settings('confinement = "off"\n')
-    by = "ANYPLUG_CONFINEMENT" if how == "variable" else "settings.toml"
+def test_that_it_is_switched_off_is_a_problem_with_its_cure(off_by):
     done = using.run("doctor")
     assert done.code == 1
     assert done.out.startswith("Plugins are NOT held to their permissions: confinement is switched off.")
-    assert f"problem: confinement is switched off by {by}" in done.out
-    assert using.run("doctor", "--json").json["off_by"] == by
+    assert f"problem: confinement is switched off by {off_by}" in done.out
+    assert using.run("doctor", "--json").json["off_by"] == off_by
 
 
 def test_without_namespaces_it_says_what_stays_open_and_how_to_get_them_back(settings):

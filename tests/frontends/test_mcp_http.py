@@ -13,7 +13,8 @@ from mcp import Client
 import extending
 import serving
 from anyplug.frontends.mcp.server import make_server
-from serving import ERAS, View, answering, approve, find_home, last, until
+from serving import ERAS, View, answering, approve, find_home, last
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -26,12 +27,6 @@ for frame in heard():
         tool("grown")
         say(frame, "grew")
 """
-
-
-@pytest.fixture(params=list(ERAS))
-def era(request):
-    """Do it in both eras of the protocol."""
-    return request.param
 
 
 @asynccontextmanager

@@ -9,7 +9,8 @@ import extending
 import serving
 from anyplug.frontends.mcp import streams
 from anyplug.frontends.mcp.lane import Lane
-from serving import HELLO, last, lines, modern, request, until
+from serving import HELLO, last, lines, modern, request
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 

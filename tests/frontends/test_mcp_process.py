@@ -15,8 +15,9 @@ import making
 import residing
 import serving
 from anyplug.runtime.guard import TOKEN_VARIABLE
-from serving import ERAS, HELLO, PATIENCE_S, request, until
+from serving import HELLO, PATIENCE_S, request
 from using import PROGRAM, fails, home, ok
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -30,12 +31,6 @@ for frame in heard():
         print("a stray line", file=sys.stderr)
         say(frame, "done")
 """
-
-
-@pytest.fixture(params=list(ERAS))
-def era(request):
-    """Do it in both eras of the protocol."""
-    return request.param
 
 
 @pytest.fixture

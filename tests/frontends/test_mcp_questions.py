@@ -15,23 +15,11 @@ import serving
 from anyplug.frontends.mcp import answers, questions
 from anyplug.frontends.mcp.server import make_server
 from anyplug.gate import Question
-from serving import ERAS, View, answering, approve, client, find_home, last, raw_call
+from serving import View, answering, approve, client, find_home, last, raw_call
 
 pytestmark = pytest.mark.anyio
 
 YES = {questions.KEY: types.ElicitResult(action="accept", content={"answer": "once"})}
-
-
-@pytest.fixture(params=list(ERAS))
-def era(request):
-    """Do it in both eras of the protocol."""
-    return request.param
-
-
-@pytest.fixture(params=[True, False], ids=["lane", "sdk"])
-def is_fast(request):
-    """Do it in the fast lane, and through the SDK."""
-    return request.param
 
 
 @pytest.fixture

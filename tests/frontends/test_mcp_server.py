@@ -15,7 +15,8 @@ import serving
 from anyplug import errors
 from anyplug.frontends.mcp import answers, offering
 from anyplug.model import Failure, File, Resource, Result, Text
-from serving import ERAS, approve, client, last, until
+from serving import approve, client, last
+from waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")]
 
@@ -71,18 +72,6 @@ emit("ready")
 for frame in heard():
     pass
 """
-
-
-@pytest.fixture(params=list(ERAS))
-def era(request):
-    """Do it in both eras of the protocol."""
-    return request.param
-
-
-@pytest.fixture(params=[True, False], ids=["lane", "sdk"])
-def is_fast(request):
-    """Do it in the fast lane, and through the SDK."""
-    return request.param
 
 
 def text(result):

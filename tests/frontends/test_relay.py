@@ -35,12 +35,6 @@ HEAVY = {"mcp", "mcp_types", "anyio", "asyncio", "pydantic", "anyplug.host", "an
 ASKING = {"older": request, "newer": modern}
 
 
-@pytest.fixture(params=list(ASKING))
-def era(request):
-    """Do it in both eras of the protocol."""
-    return request.param
-
-
 @pytest.fixture
 def plugins(home):
     """Approve one plugin that answers at once, and one that takes a minute."""
