@@ -1,12 +1,15 @@
 """The builtins of Rego, by group; importing this package declares them all."""
 
 from anyplug.policy.rego.builtins import (
+    aggregates,
+    casts,
     digests,
     encoding,
     graphs,
     nets,
     objects,
     operators,
+    patches,
     regexes,
     schemas,
     strings,
@@ -16,6 +19,9 @@ from anyplug.policy.rego.builtins import (
 )  # fmt: skip
 from anyplug.policy.rego.builtins.registry import TABLE
 
-GROUPS = (operators, strings, regexes, objects, encoding, times, nets, versions, digests, graphs, schemas, various)
+GROUPS = (
+    operators, aggregates, casts, strings, regexes, objects, patches, encoding, times, nets, versions, digests, graphs,
+    schemas, various,
+)  # fmt: skip
 
 __all__ = ["GROUPS", "TABLE"]

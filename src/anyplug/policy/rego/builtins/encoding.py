@@ -1,18 +1,22 @@
-"""Base64, hex, URL queries, URIs and YAML."""
+"""Values as text and back: base64, hex, URL queries, URIs, JSON and YAML."""
 
 import base64
 import binascii
+import json
 import re
 from typing import Any, Final
 from urllib.parse import quote_plus
 
-from anyplug.policy.rego import yaml
+from anyplug.policy.rego import numbers, yaml
 from anyplug.policy.rego.builtins import addresses, yaml_text
 from anyplug.policy.rego.builtins.registry import ANY, OBJECT, STRING, builtin, can_be_read, wrong
 from anyplug.policy.rego.documents import from_json
 from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
+from anyplug.policy.rego.texts import json_indented, json_text
 from anyplug.policy.rego.values import FALSE, TRUE, Object, Set, type_name
 
+MAX_TEXT: Final = 16 * 1024 * 1024  # characters of a document that is read
+OPTIONS: Final = frozenset({"pretty", "indent", "prefix"})
 _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$")
 _ESCAPED: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
@@ -170,6 +174,61 @@ def uri_parse(text: Any) -> Any:
 def uri_is_valid(text: Any) -> Any:
     """Whether a text is a URI."""
     return can_be_read(addresses.parse, text)
+
+
+def _no_constant(name: str) -> Any:
+    msg = f"invalid character {name[0]!r} looking for beginning of value"
+    raise BuiltinError(msg)
+
+
+def read_json(text: str) -> Any:
+    """Read a JSON document. Raises BuiltinError for what is none."""
+    if len(text) > MAX_TEXT:
+        msg = f"a document of more than {MAX_TEXT} characters"
+        raise NotSupported(msg)
+    try:
+        return from_json(
+            json.loads(text, parse_float=numbers.parse, parse_int=numbers.parse, parse_constant=_no_constant)
+        )
+    except (ValueError, RecursionError, ArithmeticError, NotSupported) as error:
+        raise BuiltinError(str(error)) from None
+
+
+@builtin("json.marshal", ANY)
+def json_marshal(value: Any) -> Any:
+    """Write a value as JSON."""
+    return json_text(value)
+
+
+@builtin("json.marshal_with_options", ANY, OBJECT)
+def json_marshal_with_options(value: Any, options: Any) -> Any:
+    """Write a value as JSON, on several lines if asked."""
+    for key in options.ordered():
+        if key not in OPTIONS:
+            msg = f'operand 2 object contained unknown key "{key}"'
+            raise OperandError(msg)
+        wanted = TRUE if key == "pretty" else ""
+        if options[key].__class__ is not wanted.__class__ or (key == "pretty" and options[key] not in {TRUE, FALSE}):
+            kind = "boolean" if key == "pretty" else "string"
+            msg = f"operand 2 key {key} failed cast to {kind}"
+            raise OperandError(msg)
+    pretty = options.get("pretty", TRUE if {"indent", "prefix"} & set(options) else FALSE)
+    if pretty is FALSE:
+        return json_text(value)
+    prefix = options.get("prefix", "")
+    return prefix + json_indented(value, prefix, options.get("indent", "\t"))
+
+
+@builtin("json.unmarshal", STRING)
+def json_unmarshal(text: Any) -> Any:
+    """Read JSON."""
+    return read_json(text)
+
+
+@builtin("json.is_valid", ANY)
+def json_is_valid(text: Any) -> Any:
+    """Whether a text is JSON."""
+    return can_be_read(read_json, text)
 
 
 @builtin("yaml.marshal", ANY)

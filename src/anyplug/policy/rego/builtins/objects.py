@@ -1,19 +1,13 @@
-"""Objects and JSON documents: look-ups, unions, filters, patches, and what is written and read as JSON."""
+"""Objects: look-ups, unions, subsets, and what is removed or filtered by paths."""
 
-import json
 from typing import Any, Final
 
-from anyplug.policy.rego import numbers
-from anyplug.policy.rego.builtins.registry import ANY, KEYS, OBJECT, STRING, builtin, can_be_read, wrong
-from anyplug.policy.rego.documents import from_json
-from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
+from anyplug.policy.rego.builtins.registry import ANY, KEYS, OBJECT, builtin, wrong
+from anyplug.policy.rego.errors import OperandError
 from anyplug.policy.rego.runtime import look
-from anyplug.policy.rego.texts import json_indented, json_text
-from anyplug.policy.rego.values import FALSE, TRUE, Object, Set, boolean, type_name
+from anyplug.policy.rego.values import Object, Set, boolean, type_name
 
 PATHS: Final = "one of {set, array} containing string paths or array of path segments"
-MAX_TEXT: Final = 16 * 1024 * 1024  # characters of a document that is read
-OPTIONS: Final = frozenset({"pretty", "indent", "prefix"})
 
 
 @builtin("object.get", OBJECT, ANY, ANY)
@@ -106,7 +100,8 @@ def _has(whole: Any, part: Any) -> bool:
 # Paths.
 
 
-def _unescape(part: str) -> str:
+def unescape(part: str) -> str:
+    """Give what a part of a JSON pointer means."""
     return part.replace("~1", "/").replace("~0", "~")
 
 
@@ -119,7 +114,7 @@ def _paths(value: Any) -> list[tuple[Any, ...]]:
         if path.__class__ is tuple:
             found.append(path)
         elif path.__class__ is str:
-            found.append(tuple(_unescape(part) for part in path.lstrip("/").split("/")) if path else ())
+            found.append(tuple(unescape(part) for part in path.lstrip("/").split("/")) if path else ())
         else:
             raise wrong(2, PATHS, path)
     return found
@@ -198,182 +193,3 @@ def _filtered(value: Any, kept: dict[Any, Any] | None) -> Any:
             if index in kept or str(index) in kept
         )
     return value
-
-
-# Patches.
-
-
-@builtin("json.patch", ANY, frozenset({tuple}))
-def json_patch(document: Any, patches: Any) -> Any:
-    """Apply patches, as RFC 6902 has them; paths may also be arrays."""
-    for patch in patches:
-        if patch.__class__ is not Object:
-            msg = (
-                f"must be an array of JSON-Patch objects, but at least one element is not an object: {type_name(patch)}"
-            )
-            raise OperandError(msg)
-        document = _patched(document, patch)
-    return document
-
-
-def _pointer(patch: Any, name: str) -> list[Any]:
-    path = patch.get(name)
-    if path.__class__ is str:
-        if not path:
-            return []
-        return [_unescape(part) for part in path.removeprefix("/").split("/")]
-    if path.__class__ is tuple:
-        return list(path)
-    msg = f"attribute '{name}' is missing or not a path"
-    raise BuiltinError(msg)
-
-
-def _patched(document: Any, patch: Any) -> Any:
-    operation = patch.get("op")
-    path = _pointer(patch, "path")
-    if operation in {"add", "replace", "test"} and patch.get("value") is None:
-        msg = f"missing required attribute 'value' for operation {operation}"
-        raise BuiltinError(msg)
-    if operation == "add":
-        return _edit(document, path, patch["value"], "add")
-    if operation == "replace":
-        _found(document, path)
-        return _edit(document, path, patch["value"], "replace")
-    if operation == "remove":
-        _found(document, path)
-        return _edit(document, path, None, "remove")
-    if operation == "test":
-        if _found(document, path) != patch["value"]:
-            msg = f"value from EditTree != patch value at {'/'.join(map(str, path))}"
-            raise BuiltinError(msg)
-        return document
-    if operation in {"move", "copy"}:
-        source = _pointer(patch, "from")
-        value = _found(document, source)
-        if operation == "move":
-            document = _edit(document, source, None, "remove")
-        return _edit(document, path, value, "add")
-    msg = f"unrecognized op {operation!r}"
-    raise BuiltinError(msg)
-
-
-def _found(document: Any, path: list[Any]) -> Any:
-    for part in path:
-        document = look(document, _at(document, part))
-        if document is None:
-            msg = f"path {'/'.join(map(str, path))} does not exist"
-            raise BuiltinError(msg)
-    return document
-
-
-def _at(document: Any, part: Any) -> Any:
-    """Give the key that a part of a path means."""
-    if document.__class__ is not tuple:
-        return part
-    if part == "-":
-        return len(document)
-    if part.__class__ is str and part.isdigit() and (part == "0" or part[0] != "0"):
-        return int(part)
-    if part.__class__ is int:
-        return part
-    msg = f"invalid array index {part!r}"
-    raise BuiltinError(msg)
-
-
-def _edit(document: Any, path: list[Any], value: Any, operation: str) -> Any:
-    if not path:
-        if operation == "remove":
-            return None
-        return value
-    key, rest = _at(document, path[0]), path[1:]
-    if rest:
-        inner = look(document, key)
-        if inner is None:
-            msg = f"path {key!r} does not exist"
-            raise BuiltinError(msg)
-        changed = _edit(inner, rest, value, operation)
-        if document.__class__ is Set:
-            return Set((document - {inner}) | {changed})
-        return _with(document, key, changed, "replace")
-    return _with(document, key, value, operation)
-
-
-def _with(document: Any, key: Any, value: Any, operation: str) -> Any:
-    if document.__class__ is Object:
-        if operation == "remove":
-            return Object({name: item for name, item in document.items() if name != key})
-        return Object({**document, key: value})
-    if document.__class__ is Set:
-        if operation == "remove":
-            return Set(document - {key})
-        if key not in {value, "-"}:
-            msg = "a set's path must be the value that is added"
-            raise BuiltinError(msg)
-        return Set(document | {value})
-    if document.__class__ is tuple:
-        if key.__class__ is not int or not 0 <= key <= len(document) - (operation != "add"):
-            msg = f"index {key} is out of bounds"
-            raise BuiltinError(msg)
-        if operation == "add":
-            return (*document[:key], value, *document[key:])
-        return (*document[:key], *(() if operation == "remove" else (value,)), *document[key + 1 :])
-    msg = f"cannot go into a {type_name(document)}"
-    raise BuiltinError(msg)
-
-
-# Reading and writing.
-
-
-def _no_constant(name: str) -> Any:
-    msg = f"invalid character {name[0]!r} looking for beginning of value"
-    raise BuiltinError(msg)
-
-
-def read_json(text: str) -> Any:
-    """Read a JSON document. Raises BuiltinError for what is none."""
-    if len(text) > MAX_TEXT:
-        msg = f"a document of more than {MAX_TEXT} characters"
-        raise NotSupported(msg)
-    try:
-        return from_json(
-            json.loads(text, parse_float=numbers.parse, parse_int=numbers.parse, parse_constant=_no_constant)
-        )
-    except (ValueError, RecursionError, ArithmeticError, NotSupported) as error:
-        raise BuiltinError(str(error)) from None
-
-
-@builtin("json.marshal", ANY)
-def json_marshal(value: Any) -> Any:
-    """Write a value as JSON."""
-    return json_text(value)
-
-
-@builtin("json.marshal_with_options", ANY, OBJECT)
-def json_marshal_with_options(value: Any, options: Any) -> Any:
-    """Write a value as JSON, on several lines if asked."""
-    for key in options.ordered():
-        if key not in OPTIONS:
-            msg = f'operand 2 object contained unknown key "{key}"'
-            raise OperandError(msg)
-        wanted = TRUE if key == "pretty" else ""
-        if options[key].__class__ is not wanted.__class__ or (key == "pretty" and options[key] not in {TRUE, FALSE}):
-            kind = "boolean" if key == "pretty" else "string"
-            msg = f"operand 2 key {key} failed cast to {kind}"
-            raise OperandError(msg)
-    pretty = options.get("pretty", TRUE if {"indent", "prefix"} & set(options) else FALSE)
-    if pretty is FALSE:
-        return json_text(value)
-    prefix = options.get("prefix", "")
-    return prefix + json_indented(value, prefix, options.get("indent", "\t"))
-
-
-@builtin("json.unmarshal", STRING)
-def json_unmarshal(text: Any) -> Any:
-    """Read JSON."""
-    return read_json(text)
-
-
-@builtin("json.is_valid", ANY)
-def json_is_valid(text: Any) -> Any:
-    """Whether a text is JSON."""
-    return can_be_read(read_json, text)

@@ -1,21 +1,15 @@
-"""Comparison, arithmetic, bits, aggregates, casts and questions about types."""
+"""What operators stand for, and the arithmetic beside them: comparison, membership, numbers, bits, sets."""
 
-import functools
-import re
 from decimal import Decimal
 from typing import Any, Final
 
 from anyplug.policy.rego import numbers, runtime
-from anyplug.policy.rego.builtins.registry import ANY, ARRAY, LIST, NUMBER, SET, builtin, need_integer, wrong
+from anyplug.policy.rego.builtins.registry import ANY, NUMBER, NUMERIC, SET, builtin, need_integer, wrong
 from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
-from anyplug.policy.rego.values import FALSE, NULL, TRUE, Object, Set, boolean, compare, ordered, type_name
+from anyplug.policy.rego.values import Set, boolean, compare
 
-NUMERIC: Final[frozenset[Any]] = frozenset({int, Decimal})
 MAX_RANGE: Final = 1_000_000  # numbers in one range
 MAX_SHIFT: Final = 4_096  # bits
-COUNTED: Final = frozenset({tuple, Object, Set, str})
-NO_NUMBERS: Final = frozenset({"nan", "inf", "infinity"})
-_NUMBER: Final = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$")
 
 
 def lt(left: Any, right: Any) -> bool:
@@ -238,155 +232,3 @@ def intersect(left: Any, right: Any) -> Any:
 def unite(left: Any, right: Any) -> Any:
     """Left | right."""
     return Set(left | right)
-
-
-# Aggregates.
-
-
-@builtin("count", frozenset({tuple, Object, Set, str}))
-def count(value: Any) -> Any:
-    """Count members, or characters."""
-    return len(value)
-
-
-def _numbers(value: Any) -> list[Any]:
-    if value.__class__ not in {tuple, Set}:
-        raise wrong(1, "one of {set, array}", value)
-    members = value.ordered() if value.__class__ is Set else list(value)
-    for item in members:
-        if item.__class__ not in NUMERIC:
-            kind = "set" if value.__class__ is Set else "array"
-            msg = f"operand 1 must be {kind} of numbers but got {kind} containing {type_name(item)}"
-            raise OperandError(msg)
-    return members
-
-
-@builtin("sum", ANY)
-def sum_(value: Any) -> Any:
-    """Add all numbers."""
-    return functools.reduce(numbers.add, [0, *_numbers(value)])
-
-
-@builtin("product", ANY)
-def product(value: Any) -> Any:
-    """Multiply all numbers."""
-    return functools.reduce(numbers.multiply, [1, *_numbers(value)])
-
-
-@builtin("max", LIST)
-def max_(value: Any) -> Any:
-    """Give the greatest member; undefined if there is none."""
-    found = ordered(value)
-    return found[-1] if found else None
-
-
-@builtin("min", LIST)
-def min_(value: Any) -> Any:
-    """Give the least member; undefined if there is none."""
-    found = ordered(value)
-    return found[0] if found else None
-
-
-@builtin("sort", LIST)
-def sort(value: Any) -> Any:
-    """Sort all members."""
-    return tuple(ordered(value))
-
-
-# Types.
-
-
-@builtin("to_number", ANY)
-def to_number(value: Any) -> Any:
-    """Give a number for null, booleans and texts."""
-    if value is NULL or value is FALSE:
-        return 0
-    if value is TRUE:
-        return 1
-    if value.__class__ in NUMERIC:
-        return value
-    if value.__class__ is not str:
-        raise wrong(1, "one of {null, boolean, number, string}", value)
-    if value.lower().lstrip("+-") in NO_NUMBERS:
-        msg = f"operand 1 must be valid number but got {value}"
-        raise OperandError(msg)
-    if not _NUMBER.match(value) or "_" in value:
-        msg = f"strconv.ParseFloat: parsing {value!r}: invalid syntax"
-        raise BuiltinError(msg)
-    plain = value.removeprefix("+")
-    try:
-        return (
-            numbers.parse(plain) if not plain.lstrip("-").startswith("0") else _plain(numbers.decimal(Decimal(plain)))
-        )
-    except ArithmeticError:
-        msg = f"number out of range: {value}"
-        raise BuiltinError(msg) from None
-
-
-def _plain(value: Decimal) -> Any:
-    return int(value) if value == value.to_integral_value() and value.as_tuple().exponent == 0 else value
-
-
-@builtin("type_name", ANY)
-def type_name_(value: Any) -> Any:
-    """Name the type of a value."""
-    return type_name(value)
-
-
-def _question(name: str, *names: str) -> None:
-    @builtin(name, ANY)
-    def asked(value: Any) -> Any:
-        return boolean(type_name(value) in names)
-
-
-for _kind in ("null", "boolean", "number", "string", "array", "object", "set"):
-    _question(f"is_{_kind}", _kind)
-
-
-@builtin("intersection", SET)
-def intersection(value: Any) -> Any:
-    """Give what all sets of a set have in common."""
-    found = _sets(value)
-    return Set(frozenset.intersection(*found)) if found else Set()
-
-
-@builtin("union", SET)
-def union(value: Any) -> Any:
-    """Give what any set of a set has."""
-    return Set(frozenset().union(*_sets(value)))
-
-
-def _sets(value: Any) -> list[Any]:
-    for item in value:
-        if item.__class__ is not Set:
-            msg = f"operand 1 must be set of sets but got set containing {type_name(item)}"
-            raise OperandError(msg)
-    return list(value)
-
-
-# Arrays.
-
-
-@builtin("array.concat", ARRAY, ARRAY)
-def array_concat(left: Any, right: Any) -> Any:
-    """Put two arrays one behind the other."""
-    return left + right
-
-
-@builtin("array.slice", ARRAY, NUMBER, NUMBER)
-def array_slice(value: Any, start: Any, stop: Any) -> Any:
-    """Give a part of an array."""
-    first, last = max(need_integer(2, start), 0), min(need_integer(3, stop), len(value))
-    return value[first:last] if first < last else ()
-
-
-@builtin("array.reverse", ARRAY)
-def array_reverse(value: Any) -> Any:
-    """Give the last first."""
-    return value[::-1]
-
-
-@builtin("array.flatten", ARRAY)
-def array_flatten(value: Any) -> Any:
-    """Put the members of arrays in an array in their place."""
-    return tuple(item for each in value for item in (each if each.__class__ is tuple else (each,)))

@@ -13,7 +13,8 @@ from anyplug.policy.rego.values import FALSE, NULL, TRUE, Atom, Object, Set, typ
 Kinds = frozenset[type] | None
 
 STRING: Final[Kinds] = frozenset({str})
-NUMBER: Final[Kinds] = frozenset({int, Decimal})
+NUMERIC: Final[frozenset[Any]] = frozenset({int, Decimal})
+NUMBER: Final[Kinds] = NUMERIC
 ARRAY: Final[Kinds] = frozenset({tuple})
 OBJECT: Final[Kinds] = frozenset({Object})
 SET: Final[Kinds] = frozenset({Set})

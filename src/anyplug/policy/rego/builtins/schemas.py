@@ -5,7 +5,7 @@ A schema with any other keyword is refused when it is met: an answer that ignore
 
 from typing import Any, Final
 
-from anyplug.policy.rego.builtins.objects import read_json
+from anyplug.policy.rego.builtins.encoding import read_json
 from anyplug.policy.rego.builtins.registry import ANY, builtin
 from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
 from anyplug.policy.rego.texts import json_text

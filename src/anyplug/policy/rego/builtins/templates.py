@@ -5,15 +5,13 @@ What a template of Go's may hold beyond that is refused when it is met, and neve
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any, Final
 
 from anyplug.policy.rego import numbers
-from anyplug.policy.rego.builtins import verbs
+from anyplug.policy.rego.builtins.template_functions import FUNCTIONS, is_true, shown
 from anyplug.policy.rego.errors import BuiltinError, NotSupported
 from anyplug.policy.rego.lexer import Source, unescape
-from anyplug.policy.rego.texts import json_text
-from anyplug.policy.rego.values import FALSE, NULL, TRUE, Atom, Object, Set, boolean, compare, type_name
+from anyplug.policy.rego.values import FALSE, NULL, TRUE, Object, Set, type_name
 
 _ACTION: Final = re.compile(
     r"\{\{(-(?=\s))?\s*(/\*.*?\*/|(?:\"(?:[^\"\\]|\\.)*\"|`[^`]*`|[^\"`])*?)\s*((?<=\s)-)?\}\}", re.DOTALL
@@ -157,7 +155,7 @@ def _action(piece: list[str]) -> Part:
     def act(run: _Run, dot: Any, scope: Scope) -> None:
         value = pipeline.value(dot, scope)
         if not pipeline.names:
-            run.write(_shown(value))
+            run.write(shown(value))
 
     return act
 
@@ -165,7 +163,7 @@ def _action(piece: list[str]) -> Part:
 def _if(condition: "_Pipeline", body: list[Part], otherwise: list[Part]) -> Part:
     def act(run: _Run, dot: Any, scope: Scope) -> None:
         inner = dict(scope)
-        _execute(body if _true(condition.value(dot, inner)) else otherwise, run, dot, inner)
+        _execute(body if is_true(condition.value(dot, inner)) else otherwise, run, dot, inner)
 
     return act
 
@@ -174,7 +172,7 @@ def _with(condition: "_Pipeline", body: list[Part], otherwise: list[Part]) -> Pa
     def act(run: _Run, dot: Any, scope: Scope) -> None:
         inner = dict(scope)
         value = condition.value(dot, inner)
-        if _true(value):
+        if is_true(value):
             _execute(body, run, value, inner)
         else:
             _execute(otherwise, run, dot, inner)
@@ -199,7 +197,7 @@ def _range(condition: "_Pipeline", body: list[Part], otherwise: list[Part]) -> P
         elif value is NULL:
             pairs = []
         else:
-            msg = f"template: range can't iterate over {_shown(value)}"
+            msg = f"template: range can't iterate over {shown(value)}"
             raise BuiltinError(msg)
         for key, item in pairs:
             inner = dict(scope)
@@ -269,8 +267,8 @@ def _split(tokens: list[str]) -> list[list[Any]]:
 
 def _call(command: list[Any], before: list[Any], dot: Any, scope: Scope) -> Any:
     first = command[0]
-    if isinstance(first, str) and first in _FUNCTIONS:
-        return _FUNCTIONS[first](*[_operand(each, dot, scope) for each in command[1:]], *before)
+    if isinstance(first, str) and first in FUNCTIONS:
+        return FUNCTIONS[first](*[_operand(each, dot, scope) for each in command[1:]], *before)
     if len(command) > 1 or before:
         msg = f"template: can't give argument to non-function {first}"
         raise BuiltinError(msg)
@@ -310,93 +308,3 @@ def _operand(token: Any, dot: Any, scope: Scope) -> Any:  # noqa: C901 - one bra
 
 
 _WORDS: Final = {"true": TRUE, "false": FALSE, "nil": NULL}
-
-
-def _true(value: Any) -> bool:
-    return not (value is FALSE or value is NULL or value in {0, ""} or value in ((), Object(), Set()))
-
-
-def _shown(value: Any) -> str:
-    """Write a value as Go prints it."""
-    if value.__class__ is str:
-        return value
-    if value is NULL:
-        return "<no value>"
-    if value.__class__ is Object:
-        return "map[" + " ".join(f"{_shown(key)}:{_inner(item)}" for key, item in value.pairs()) + "]"
-    if value.__class__ in {tuple, Set}:
-        return "[" + " ".join(_inner(item) for item in (value.ordered() if value.__class__ is Set else value)) + "]"
-    return json_text(value)
-
-
-def _inner(value: Any) -> str:
-    return "<nil>" if value is NULL else _shown(value)
-
-
-def _equal(first: Any, *others: Any) -> Any:
-    return boolean(any(first == other for other in others))
-
-
-def _ordering(test: Callable[[int], bool]) -> Callable[..., Any]:
-    def asked(left: Any, right: Any) -> Any:
-        if left.__class__ is Atom or type_name(left) != type_name(right):
-            msg = "template: incompatible types for comparison"
-            raise BuiltinError(msg)
-        return boolean(test(compare(left, right)))
-
-    return asked
-
-
-def _and(*values: Any) -> Any:
-    return next((value for value in values if not _true(value)), values[-1])
-
-
-def _or(*values: Any) -> Any:
-    return next((value for value in values if _true(value)), values[-1])
-
-
-def _index(value: Any, *keys: Any) -> Any:
-    for key in keys:
-        if (value.__class__ is tuple and key.__class__ is int and 0 <= key < len(value)) or (
-            value.__class__ is Object and key in value
-        ):
-            value = value[key]
-        else:
-            msg = f"template: error calling index: {_shown(key)}"
-            raise BuiltinError(msg)
-    return value
-
-
-def _length(value: Any) -> int:
-    if value.__class__ is str:
-        return len(value.encode())
-    if value.__class__ in {int, Decimal, Atom}:
-        msg = f"template: error calling len: len of type {type_name(value)}"
-        raise BuiltinError(msg)
-    return len(value)
-
-
-def _print(*values: Any) -> str:
-    """Join as Go's fmt.Sprint does: a space between two that are no strings."""
-    out: list[str] = []
-    for index, value in enumerate(values):
-        if index and value.__class__ is not str and values[index - 1].__class__ is not str:
-            out.append(" ")
-        out.append(_shown(value))
-    return "".join(out)
-
-
-def _printf(form: Any, *values: Any) -> str:
-    if form.__class__ is not str:
-        msg = "template: wrong type for value; expected string"
-        raise BuiltinError(msg)
-    return verbs.sprintf(form, values)
-
-
-_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "eq": _equal, "ne": lambda left, right: boolean(left != right), "lt": _ordering(lambda order: order < 0),
-    "le": _ordering(lambda order: order <= 0), "gt": _ordering(lambda order: order > 0),
-    "ge": _ordering(lambda order: order >= 0), "and": _and, "or": _or, "not": lambda value: boolean(not _true(value)),
-    "len": _length, "index": _index, "print": _print, "printf": _printf,
-    "println": lambda *values: " ".join(map(_shown, values)) + "\n",
-}  # fmt: skip

@@ -1,0 +1,60 @@
+"""Casts, and questions about types."""
+
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+from anyplug.policy.rego import numbers
+from anyplug.policy.rego.builtins.registry import ANY, NUMERIC, builtin, wrong
+from anyplug.policy.rego.errors import BuiltinError, OperandError
+from anyplug.policy.rego.values import FALSE, NULL, TRUE, boolean, type_name
+
+NO_NUMBERS: Final = frozenset({"nan", "inf", "infinity"})
+_NUMBER: Final = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$")
+
+
+@builtin("to_number", ANY)
+def to_number(value: Any) -> Any:
+    """Give a number for null, booleans and texts."""
+    if value is NULL or value is FALSE:
+        return 0
+    if value is TRUE:
+        return 1
+    if value.__class__ in NUMERIC:
+        return value
+    if value.__class__ is not str:
+        raise wrong(1, "one of {null, boolean, number, string}", value)
+    if value.lower().lstrip("+-") in NO_NUMBERS:
+        msg = f"operand 1 must be valid number but got {value}"
+        raise OperandError(msg)
+    if not _NUMBER.match(value) or "_" in value:
+        msg = f"strconv.ParseFloat: parsing {value!r}: invalid syntax"
+        raise BuiltinError(msg)
+    plain = value.removeprefix("+")
+    try:
+        return (
+            numbers.parse(plain) if not plain.lstrip("-").startswith("0") else _plain(numbers.decimal(Decimal(plain)))
+        )
+    except ArithmeticError:
+        msg = f"number out of range: {value}"
+        raise BuiltinError(msg) from None
+
+
+def _plain(value: Decimal) -> Any:
+    return int(value) if value == value.to_integral_value() and value.as_tuple().exponent == 0 else value
+
+
+@builtin("type_name", ANY)
+def type_name_(value: Any) -> Any:
+    """Name the type of a value."""
+    return type_name(value)
+
+
+def _question(name: str, *names: str) -> None:
+    @builtin(name, ANY)
+    def asked(value: Any) -> Any:
+        return boolean(type_name(value) in names)
+
+
+for _kind in ("null", "boolean", "number", "string", "array", "object", "set"):
+    _question(f"is_{_kind}", _kind)
