@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 import anyio
 
@@ -36,6 +37,19 @@ async def calls(h: Host, tool: str, count: int = 1) -> list[Result]:
         for _ in range(count):
             tasks.start_soon(call)
     return results
+
+
+async def together(habits: Iterable[str], call: Callable[[str], Awaitable[Any]]) -> dict[str, Any]:
+    """Call all of them at once; give what each answered."""
+    answers = {}
+
+    async def one(habit: str) -> None:
+        answers[habit] = await call(habit)
+
+    async with anyio.create_task_group() as tasks:
+        for habit in habits:
+            tasks.start_soon(one, habit)
+    return answers
 
 
 async def appears(h: Host, tool: str) -> None:

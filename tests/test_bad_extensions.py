@@ -93,19 +93,11 @@ async def test_a_bad_extension_gets_a_clear_answer_and_others_go_on(habit, habit
 
 async def test_all_bad_extensions_at_once_do_not_disturb_each_other(habits):
     some = [habit for habit in EXPECTED if habit != "registers-after-ready"]
-    results = {}
-
-    async def call(habit):
-        results[habit] = await calls(h, habit)
-
     with anyio.fail_after(60):
         async with habits(*some) as h:
             tag = h._runner.guard._tag
-            async with anyio.create_task_group() as tasks:
-                for habit in some:
-                    tasks.start_soon(call, habit)
-            for habit in some:
-                misbehaving.check(habit, EXPECTED[habit], results[habit][0], h)
+            for habit, results in (await misbehaving.together(some, lambda habit: calls(h, habit))).items():
+                misbehaving.check(habit, EXPECTED[habit], results[0], h)
     assert looking.tagged(tag) == {}
 
 

@@ -112,19 +112,11 @@ async def test_a_bad_server_gets_a_clear_answer_and_others_go_on(habit, habits):
 
 
 async def test_all_bad_servers_at_once_do_not_disturb_each_other(habits):
-    results = {}
-
-    async def call(habit):
-        results[habit] = await h.call(act(habit))
-
     with anyio.fail_after(90):
         async with habits(*EXPECTED) as h:
             tag = h._runner.guard._tag
-            async with anyio.create_task_group() as tasks:
-                for habit in EXPECTED:
-                    tasks.start_soon(call, habit)
-            for habit, expected in EXPECTED.items():
-                misbehaving.check(habit, expected, results[habit], h)
+            for habit, result in (await misbehaving.together(EXPECTED, lambda habit: h.call(act(habit)))).items():
+                misbehaving.check(habit, EXPECTED[habit], result, h)
     assert looking.tagged(tag) == {}
 
 

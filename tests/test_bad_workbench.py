@@ -122,18 +122,10 @@ async def test_a_plugin_with_a_habit_gets_a_clear_answer_and_others_go_on(habit,
 
 async def test_all_habits_at_once_do_not_disturb_each_other(habits):
     some = [habit for habit in EXPECTED if habit != "registers-later"]
-    results = {}
-
-    async def call(habit):
-        results[habit] = await calls(h, habit)
-
     with anyio.fail_after(90):
         async with habits(*some) as h:
             tag = h._runner.guard._tag
-            async with anyio.create_task_group() as tasks:
-                for habit in some:
-                    tasks.start_soon(call, habit)
-            for habit in some:
-                for result in results[habit]:
+            for habit, results in (await misbehaving.together(some, lambda habit: calls(h, habit))).items():
+                for result in results:
                     misbehaving.check(habit, EXPECTED[habit], result, h)
     assert looking.tagged(tag) == {}
