@@ -205,7 +205,7 @@ class Unit:
         resolver = Names(None, frozenset(), self.arity)
         body, names = resolver.resolve_query(parse_query(text))
         safety = Safety()
-        bound = safety.body(body, frozenset(), QUERY)
+        bound = safety.body(body, frozenset())
         faults = [*resolver.faults, *safety.faults]
         for found in walk.of_body(body):
             if isinstance(found, Call):

@@ -30,7 +30,7 @@ _SIMPLE: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n
 
 
 class Token(NamedTuple):
-    """kind is name, keyword, number, string, template, operator or end; a template's value is (offset, quote)."""
+    """kind is name, keyword, number, string, raw, template, operator or end."""
 
     kind: str
     text: str

@@ -188,7 +188,6 @@ def in_expr(expr: Expr, bound: frozenset[str]) -> Vars:  # noqa: C901 - one bran
         for pattern in (expr.key, expr.value):
             if pattern is not None:
                 found |= in_pattern(pattern, bound)
-        found = Vars(found.needs, found.gives)
     elif isinstance(expr, Every):
         found |= in_term(expr.domain, bound)
         found |= Vars(expr.free - bound, EMPTY)
@@ -212,7 +211,7 @@ class Safety:
         branch: Rule | None = rule
         args = frozenset(arg.name for arg in rule.args or [] if isinstance(arg, Var))
         while branch is not None:
-            bound = self.body(branch.body, args, rule.at)
+            bound = self.body(branch.body, args)
             for head in (*branch.path, branch.member, branch.value):
                 if head is not None:
                     self.head(head, bound)
@@ -224,7 +223,7 @@ class Safety:
         self.unsafe(found.needs, term.at)
         self.closures(term, bound | found.gives)
 
-    def body(self, body: list[Expr], bound: frozenset[str], at: Location) -> frozenset[str]:
+    def body(self, body: list[Expr], bound: frozenset[str]) -> frozenset[str]:
         """Put a body in order; gives what is bound behind it."""
         waiting = list(body)
         placed: list[Expr] = []
@@ -269,12 +268,12 @@ class Safety:
             self.closures(expr.domain, bound)
         elif isinstance(expr, Every):
             self.closures(expr.domain, bound)
-            self.body(expr.body, bound | {var.name for var in (expr.key, expr.value) if var is not None}, expr.at)
+            self.body(expr.body, bound | {var.name for var in (expr.key, expr.value) if var is not None})
         elif isinstance(expr, Not):
-            self.body(expr.body, bound, expr.at)
+            self.body(expr.body, bound)
         elif isinstance(expr, Logic):
             for operand in expr.operands:
-                self.body(operand, bound, expr.at)
+                self.body(operand, bound)
 
     def closures(self, term: Term, bound: frozenset[str]) -> None:  # noqa: C901 - one branch for each kind
         """Order the closures in a term."""
@@ -293,11 +292,11 @@ class Safety:
             for arg in term.args:
                 self.closures(arg, bound)
         elif isinstance(term, Comprehension):
-            inner = self.body(term.body, bound, term.at)
+            inner = self.body(term.body, bound)
             for head in (term.key, term.value):
                 if head is not None:
                     self.head(head, inner)
         elif isinstance(term, Template):
             bodies = [part for part in term.parts if not isinstance(part, str)]
             for body, value in zip(bodies, term.values, strict=True):
-                self.head(value, self.body(body, bound, term.at))
+                self.head(value, self.body(body, bound))

@@ -81,7 +81,7 @@ def _shown(arg: Any) -> str:
     if arg.__class__ is str:
         return arg
     if arg.__class__ is Decimal:
-        return _general(arg, None, "v")
+        return _general(arg, None)
     return rego_text(arg)
 
 
@@ -153,15 +153,15 @@ def _char(value: int) -> str:
 
 def _float(verb: str, flags: str, width: int | None, precision: int | None, value: Decimal) -> str:
     if verb == "s":
-        return f"%!s(float64={_general(value, None, 'v')})"
+        return f"%!s(float64={_general(value, None)})"
     if verb in {"f", "F"}:
         text = _fixed(value, 6 if precision is None else precision)
     elif verb in {"e", "E"}:
         text = _exponent(value, 6 if precision is None else precision)
     elif verb in {"g", "G", "v"}:
-        text = _general(value, precision, verb)
+        text = _general(value, precision)
     else:
-        return f"%!{verb}(float64={_general(value, None, 'v')})"
+        return f"%!{verb}(float64={_general(value, None)})"
     text = text.upper() if verb in {"E", "G"} else text
     if not text.startswith("-"):
         text = ("+" if "+" in flags else " " if " " in flags else "") + text
@@ -179,7 +179,7 @@ def _exponent(value: Decimal, precision: int) -> str:
     return f"{mantissa}e{'-' if number < 0 else '+'}{abs(number):02d}"
 
 
-def _general(value: Decimal, precision: int | None, verb: str) -> str:
+def _general(value: Decimal, precision: int | None) -> str:
     """Write the shortest text that means a float64, as %v and %g do."""
     value = Decimal(format(value, f".{max(precision, 1)}g")) if precision is not None else Decimal(repr(float(value)))
     if not value.is_finite():
