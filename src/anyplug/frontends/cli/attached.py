@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from anyplug.chains import ChainOutcome, Step
     from anyplug.commands import CommandOutcome
 
-CONTROL_S = 5.0  # for a host to say hello; nothing is opened for those who only ask how it does
+CONTROL_S = 10.0  # for a host to answer those who only ask how it does: nothing is opened for them
 
 T = TypeVar("T")
 
@@ -92,7 +92,8 @@ class Attached:
             return False
         except (OSError, ValueError):
             return False
-        self._connection.settimeout(None)  # calls have limits of their own
+        if kind != "control":
+            self._connection.settimeout(None)  # calls have limits of their own
         error = welcome.get("error")
         if error is not None and error["code"] != "unavailable":
             raise Refused(**error)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anyplug.frontends.resident.web import Web
 
 STOP_S = 30.0  # plugins are given some seconds to end in order
-SETTLE_S = 5.0  # for one that comes up or ends to be up or gone
+SETTLE_S = 10.0  # for one that comes up or ends to be up or gone
 LOOK_S = 0.02
 
 
