@@ -67,6 +67,7 @@ class Attached:
         self._lines = connection.makefile("rb")
         self._note = note
         self._ask = ask
+        self.pid = 0  # of the host, once we are attached
 
     def __enter__(self) -> Self:
         return self
@@ -103,6 +104,7 @@ class Attached:
             other = f"the host that is up is anyplug {welcome.get('version')}, and this is {__version__}"
             self._note(f"{other}: working without it (`anyplug stop` ends it)")
             return False
+        self.pid = welcome["pid"]
         return True
 
     def call(self, name: str, arguments: Any) -> Result:
@@ -175,6 +177,9 @@ class Attached:
     def _read(self) -> _Line:
         try:
             line = self._lines.readline()
+        except TimeoutError as error:
+            hint = "`anyplug stop` says how to end it"
+            raise Refused("unavailable", "the host that is up does not answer", hint) from error
         except OSError as error:
             raise HostGone from error
         if not line.endswith(b"\n"):
