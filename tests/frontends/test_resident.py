@@ -181,7 +181,7 @@ def test_whoever_waits_for_another_to_end_can_be_ended():
         begun = start("serve")
         assert looking.until(lambda: _hears(begun.pid, signal.SIGTERM))
         begun.send_signal(signal.SIGTERM)
-        assert finish(begun).code in {1, SIGNALLED + signal.SIGTERM}
+        assert finish(begun).code in {1, SIGNALLED + signal.SIGTERM, -signal.SIGTERM}
 
 
 def _hears(pid: int, number: signal.Signals) -> bool:
@@ -200,6 +200,24 @@ def test_one_that_comes_up_is_waited_for_by_those_who_ask_how_it_does():
         asking = start("status", "--json")
         assert not looking.until(lambda: asking.poll() is not None, patience_s=1)
     assert finish(asking).json == {"up": False}
+
+
+@pytest.mark.parametrize(("command", "said"), [("stop", {"stopped": True}), ("status", {"up": False})])
+def test_one_that_ends_while_it_is_asked_has_ended(command, said):
+    address = residing.address()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.settimeout(PATIENCE_S)
+        listener.bind(address.socket_path())
+        listener.listen()
+        making.write(address.word, json.dumps({"socket": address.socket_path()}))
+        asking = start(command, "--json")
+        connection, _ = listener.accept()
+        os.unlink(address.word)
+        with connection, connection.makefile("rb") as lines:
+            lines.readline()
+            connection.sendall(b'{"attached": "x", "version": "0", "pid": 4194304}\n')
+            lines.readline()
+    assert finish(asking).json == said
 
 
 @pytest.mark.parametrize("word", ["", "{", "[]", '{"socket": 7}', '{"socket": "/nowhere"}'])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from anyplug.chains import ChainOutcome, Step
     from anyplug.commands import CommandOutcome
 
-CONTROL_S = 5.0  # for a host to say hello; nothing is opened for those who only ask how it does
+CONTROL_S = 10.0  # for a host to answer those who only ask how it does: nothing is opened for them
 
 T = TypeVar("T")
 
@@ -67,6 +67,7 @@ class Attached:
         self._lines = connection.makefile("rb")
         self._note = note
         self._ask = ask
+        self.pid = 0  # of the host, once we are attached
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +93,8 @@ class Attached:
             return False
         except (OSError, ValueError):
             return False
-        self._connection.settimeout(None)  # calls have limits of their own
+        if kind != "control":
+            self._connection.settimeout(None)  # calls have limits of their own
         error = welcome.get("error")
         if error is not None and error["code"] != "unavailable":
             raise Refused(**error)
@@ -102,6 +104,7 @@ class Attached:
             other = f"the host that is up is anyplug {welcome.get('version')}, and this is {__version__}"
             self._note(f"{other}: working without it (`anyplug stop` ends it)")
             return False
+        self.pid = welcome["pid"]
         return True
 
     def call(self, name: str, arguments: Any) -> Result:
@@ -174,6 +177,9 @@ class Attached:
     def _read(self) -> _Line:
         try:
             line = self._lines.readline()
+        except TimeoutError as error:
+            hint = "`anyplug stop` says how to end it"
+            raise Refused("unavailable", "the host that is up does not answer", hint) from error
         except OSError as error:
             raise HostGone from error
         if not line.endswith(b"\n"):

@@ -32,13 +32,21 @@ def run(words: list[str]) -> int:
         _drop_output()  # whoever read our output has gone
         return 0
     except KeyboardInterrupt as interrupt:
-        print(file=sys.stderr)
-        return SIGNALLED + (interrupt.args[0] if interrupt.args else INTERRUPT)
+        return _interrupted(interrupt)
+    except RuntimeError as error:
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        return _interrupted(error.__cause__)  # in the midst of a class, which an import was about to make
     except OSError as error:
         if "--debug" in words:
             raise
         _drop_output()
         return _fail(error)
+
+
+def _interrupted(interrupt: KeyboardInterrupt) -> int:
+    print(file=sys.stderr)
+    return SIGNALLED + (interrupt.args[0] if interrupt.args else INTERRUPT)
 
 
 def _evaluate(words: list[str]) -> int | None:

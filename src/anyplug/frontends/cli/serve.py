@@ -2,11 +2,13 @@
 
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from anyplug import liveness
 from anyplug.errors import AnyplugError, UsageError
 from anyplug.frontends.cli import render
+from anyplug.frontends.cli.attached import Attached, HostGone
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
 from anyplug.frontends.resident.address import CURE, LINGER_S, Address, NotStarted, credentials
@@ -15,12 +17,11 @@ from anyplug.settings import find_home
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from anyplug.frontends.cli.attached import Attached
     from anyplug.frontends.resident.resident import Resident
     from anyplug.frontends.resident.web import Web
 
 STOP_S = 30.0  # plugins are given some seconds to end in order
-SETTLE_S = 5.0  # for one that comes up or ends to be up or gone
+SETTLE_S = 10.0  # for one that comes up or ends to be up or gone
 LOOK_S = 0.02
 
 
@@ -65,6 +66,7 @@ def serve(session: Session) -> int:
     _refuse_what_needs_http(session.options)
     if session.options.detach:
         return _detach(session)
+    session.leave_signals()
     import anyio  # only here: a client of the resident host needs no event loop
 
     from anyplug.frontends.resident.resident import Resident  # with the host
@@ -176,8 +178,9 @@ def stop(session: Session) -> int:
     address = Address(find_home(session.options.home).path)
     resident = _reach(session, address)
     if resident is not None:
-        with resident:
-            host = liveness.of(resident.stop())
+        with resident, suppress(HostGone):  # whoever was faster, it ends
+            host = liveness.of(resident.pid)
+            resident.stop()
         until = time.monotonic() + STOP_S
         while address.is_held() and liveness.is_alive(host):  # an agent may have started the next one already
             if time.monotonic() > until:
@@ -192,16 +195,14 @@ def stop(session: Session) -> int:
 
 def status(session: Session) -> int:
     """Say how the resident host does."""
-    resident = _reach(session, Address(find_home(session.options.home).path))
-    if resident is None:
+    said = _status_of(session)
+    if said is None:
         if session.options.json:
             session.print_json({"up": False})
         else:
             print("no host is up")
             session.note("hint: `anyplug serve` keeps one up; commands work without it, too")
         return 0
-    with resident:
-        said = resident.status()
     if session.options.json:
         session.print_json(said)
     else:
@@ -209,7 +210,15 @@ def status(session: Session) -> int:
     return 0
 
 
-def _reach(session: Session, address: Address) -> "Attached | None":
+def _status_of(session: Session) -> dict[str, Any] | None:
+    """Ask the resident host how it does; None if none is up."""
+    while (resident := _reach(session, Address(find_home(session.options.home).path))) is not None:
+        with resident, suppress(HostGone):  # it has just ended; there may be another one
+            return resident.status()
+    return None
+
+
+def _reach(session: Session, address: Address) -> Attached | None:
     """Attach to the resident host, to speak about itself; None if none is up. Raises NotUp if it does not answer."""
     until = time.monotonic() + SETTLE_S
     while (resident := session.attach("control")) is None and address.is_held():

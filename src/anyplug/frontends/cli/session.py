@@ -205,6 +205,15 @@ class Session:
         terminal.put(f"{question} [y/N]")
         return terminal.answer().strip().lower() in {"y", "yes"}
 
+    def leave_signals(self) -> None:
+        """Let signals end us at once until somebody else listens to them: there is nothing yet to be put in order.
+
+        An exception out of a handler comes out anywhere, also where it is lost or becomes another, as in an import.
+        """
+        for number in ENDING:
+            if signal.getsignal(number) == self._end:
+                signal.signal(number, signal.SIG_DFL)
+
     def _end(self, number: int, frame: FrameType | None) -> None:
         """Turn a signal into the end of what is under way."""
         if self._task is None:
