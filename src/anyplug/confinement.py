@@ -20,6 +20,7 @@ from anyplug.approval import Standing
 from anyplug.errors import NotEnforceable
 from anyplug.formats import oneshot, table
 from anyplug.formats.mcp import configuration
+from anyplug.formats.workbench import format as workbench
 from anyplug.model import Plugin
 from anyplug.runtime.confine import profile as profiles
 from anyplug.runtime.confine import system
@@ -175,6 +176,34 @@ class Confinement:
             executable=(*drawn.executable, *_launched(plugin, search_path)),
             writable=(*drawn.writable, *_above(drawn.hidden, drawn.writable)),
         )
+
+    def cure(
+        self,
+        plugin: Plugin,
+        standing: Standing,
+        said: str,
+        withheld: frozenset[str] = frozenset(),
+        purpose: Purpose = "run",
+    ) -> str:
+        """Say which grants would help a plugin that failed, by what it said; empty if none would, as far as is seen.
+
+        `withheld` are variables that it does not see.
+        """
+        from anyplug import refusals  # its patterns take 9 ms to compile, and only what fails needs them
+
+        lack = refusals.variables(said, withheld)
+        if self.is_on and sys.platform == "linux" and refusals.speaks_of_one(said):
+            lack += refusals.read(
+                said,
+                refusals.Scene(
+                    profile=self.profile(plugin, standing, purpose),
+                    cwd=self._project if plugin.format == workbench.NAME else plugin.path,
+                    user=os.path.expanduser("~"),
+                    project=self._project,
+                    find=functools.partial(system.program_files, search_path=self._variables.get("PATH", os.defpath)),
+                ),
+            )
+        return refusals.cure(plugin, lack, is_new=purpose == "init")
 
     def close(self) -> None:
         """Close every room, with whatever still runs in it. Blocks: call it in a thread."""

@@ -17,7 +17,7 @@ import anyio.abc
 import msgspec
 
 from anyplug import logs, offers
-from anyplug.errors import AnyplugError, NotEnforceable, Unavailable
+from anyplug.errors import AnyplugError, CallError, NotEnforceable, Unavailable
 from anyplug.formats.contract import Greeting, Peer, Terms
 from anyplug.formats.standing import PEERS
 from anyplug.model import Offer, Plugin
@@ -264,6 +264,8 @@ class Peers:
                         await peer.stop()
         except AnyplugError as error:
             place.refusal = error if isinstance(error, NotEnforceable) else None
+            if start is not None and isinstance(error, CallError):
+                error.hint = start.cure(f"{error.message}\n{error.metadata.get('stderr', '')}") or error.hint
             self._secrecy(place.plugin).error(error)
             place.reason = f"{error.message} ({error.hint})" if error.hint else error.message
         finally:

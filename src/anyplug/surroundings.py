@@ -51,6 +51,7 @@ class Start(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     spawn: Spawn
     release: Callable[[], None]
+    cure: Callable[[str], str]  # which grants would help, by what it said
 
 
 class Provisions:
@@ -141,7 +142,20 @@ class Provisions:
         # First: it makes the folder of programs that a room shows.
         variables = await self._in_turn(standing, functools.partial(self.variables, plugin, standing))
         room = await self._confinement.enter(plugin, standing)
-        return Start(self._inside(room, plugin, variables), room.spawn, lambda: self._confinement.leave(room))
+        return Start(
+            environment=self._inside(room, plugin, variables),
+            spawn=room.spawn,
+            release=lambda: self._confinement.leave(room),
+            cure=lambda said: self.cure(plugin, standing, said),
+        )
+
+    def cure(
+        self, plugin: Plugin, standing: Standing, said: str, users: Users | None = None, purpose: Purpose = "run"
+    ) -> str:
+        """Say which grants would help a plugin that failed, by what it said; empty if none would."""
+        variables = (users or self._users).variables
+        withheld = environment.divide(variables, permissions.environment_names(standing.granted)).withheld
+        return self._confinement.cure(plugin, standing, said, frozenset(withheld), purpose)
 
     def _inside(self, room: Room, plugin: Plugin, variables: dict[str, str]) -> dict[str, str]:
         """Name a folder for temporary files that can be written to: the user's own is not, in a room."""
