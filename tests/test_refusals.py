@@ -78,6 +78,8 @@ SAID = {
     'Get "https://example.org": dial tcp: lookup example.org: connection refused': "network",
     "TypeError: fetch failed": "network",
     "listen EPERM: operation not permitted 127.0.0.1": "network",
+    "Error: listen EPERM: operation not permitted /tmp/tsx-0/15.pipe": "network:unix",
+    "permission denied: dial unix /var/run/docker.sock: socket: operation not permitted": "network:unix",
 }
 
 

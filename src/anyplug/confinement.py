@@ -53,6 +53,9 @@ class Room:
         self.receipt = confined.receipt if confined is not None else OFF
         self.users = 0
         self.is_stale = False
+        # An environment that was given, and what became of it in here: nearly every call brings the same one.
+        self.given: dict[str, str] = {}
+        self.inside: dict[str, str] = {}
 
     @property
     def is_usable(self) -> bool:
@@ -158,6 +161,8 @@ class Confinement:
             granted = tuple(grant for grant in granted if not _is_in_project(grant))
         search_path = self._variables.get("PATH", os.defpath)
         found = _surveyed(search_path, home.bin, place.user, _changed(home.bin))
+        if "shell:exec" in granted:
+            found = system.for_every_program(found)
         find = functools.partial(system.program_files, search_path=search_path)
         drawn = profiles.draw(granted, place, found, find, self._limits(plugin))
         if standing.unconfined and any(grant.startswith("network:") for grant in drawn.unheld):

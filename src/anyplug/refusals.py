@@ -31,6 +31,12 @@ _NO_NETWORK = re.compile(
     r"|\b(?:listen|connect|bind|socket)\b.{0,60}(?:\bE(?:PERM|ACCES)\b|not permitted)",
     re.IGNORECASE,
 )
+# Sockets on this machine have a path; all that is said of those of programs behind it.
+_LOCAL = re.compile(
+    r"\bdial unix\b|\bunix://|\.sock\b|\bD-?Bus\b"
+    r"|\b(?:listen|connect|bind)\b.{0,60}(?:\bE(?:PERM|ACCES)\b|not permitted).{0,40}\s[@/]",
+    re.IGNORECASE,
+)
 # What was refused stands behind the word or before it, in quotes or as a path; what was to be run, as a mere name.
 _QUOTES = r"'\"`\u2018\u2019\u201c\u201d"
 _NAME = rf"(?:[{_QUOTES}]([^{_QUOTES}\n]+)[{_QUOTES}]|((?<![\w.~/:])(?:~|\.{{0,2}})/[^\s{_QUOTES}:,;()]+))"
@@ -87,13 +93,16 @@ def read(said: str, scene: Scene) -> list[Lack]:
     said = said[-LONGEST:]
     found: list[Lack] = []
     for line in said.replace("\0", "").splitlines():
+        if not scene.profile.unix and re.search(_WORD, line, re.IGNORECASE) and _LOCAL.search(line):
+            found.append(Lack("network:unix"))
+            continue
         for refused in _REFUSED.finditer(line):
             is_change = bool(_CHANGING.search(line, max(refused.start() - AROUND, 0), refused.end() + AROUND))
             for name in filter(None, refused.groups()):
                 found += _lacks(name, scene, is_change=is_change)
         for absent in _ABSENT.finditer(line):
             found += _lacks_sight(_absolute(next(filter(None, absent.groups())), scene), scene)
-    if scene.profile.network != "all" and _NO_NETWORK.search(said):
+    if scene.profile.network != "all" and not found and _NO_NETWORK.search(said):
         found.append(Lack("network"))
     return found
 
@@ -149,7 +158,9 @@ def _lacks_sight(path: str, scene: Scene) -> list[Lack]:
 
 def _lacks_writing(path: str, scene: Scene) -> list[Lack]:
     """Give the permission to change or make something: what is not there yet needs the folder above it."""
-    if _within(path, scene.profile.writable):
+    profile = scene.profile
+    is_own_tmp = profile.private_tmp and _within(path, SHARED_TMP) and not _within(path, _readable(profile))
+    if is_own_tmp or _within(path, profile.writable):
         return []
     if os.path.exists(path):
         return [Lack(f"filesystem:write:{_written(path, scene)}")] if os.access(path, os.W_OK) else []

@@ -26,6 +26,16 @@ from anyplug.secrecy import Secrecies
 T = TypeVar("T")
 
 TEMPORARY = frozenset({"TMPDIR", "TEMP", "TMP"})  # where programs are told to keep temporary files
+# Where programs keep what they can fetch again: the variable that says it, and the place in the user's folder if none.
+CACHES = {
+    "XDG_CACHE_HOME": ".cache",
+    "npm_config_cache": ".npm",
+    "PIP_CACHE_DIR": ".cache/pip",
+    "UV_CACHE_DIR": ".cache/uv",
+    "UV_TOOL_DIR": ".local/share/uv/tools",
+    "GOMODCACHE": "go/pkg/mod",
+    "BUN_INSTALL_CACHE_DIR": ".bun/install/cache",
+}
 
 
 class _Made(NamedTuple):
@@ -158,15 +168,27 @@ class Provisions:
         return self._confinement.cure(plugin, standing, said, frozenset(withheld), purpose)
 
     def _inside(self, room: Room, plugin: Plugin, variables: dict[str, str]) -> dict[str, str]:
-        """Name a folder for temporary files that can be written to: the user's own is not, in a room."""
-        if room.confined is None or (room.has_own_tmp and TEMPORARY.isdisjoint(variables)):
+        """Name folders that can be written to, for temporary files and caches: the user's own cannot, in a room."""
+        if room.confined is None:
             return variables
+        if room.given is not variables:
+            room.given, room.inside = variables, self._made_at_home(room, plugin, variables)
+        return room.inside
+
+    def _made_at_home(self, room: Room, plugin: Plugin, variables: dict[str, str]) -> dict[str, str]:
+        assert room.confined is not None
+        assert room.confined.profile is not None
+        own, user = self._catalog.home.cache(plugin.name), variables.get("HOME", "")
         kept = {name: value for name, value in variables.items() if name not in TEMPORARY}
-        if room.has_own_tmp:
-            return kept
-        folder = os.path.join(self._catalog.home.cache(plugin.name), "tmp")
-        make_folder(folder)
-        return kept | {"TMPDIR": folder}
+        if not room.has_own_tmp:
+            kept["TMPDIR"] = os.path.join(own, "tmp")
+            make_folder(kept["TMPDIR"])
+        writable = room.confined.profile.writable
+        for name, place in CACHES.items():
+            usual = variables.get(name) or os.path.join(user, place)
+            if not any(f"{usual}/".startswith(f"{folder}/") for folder in writable):
+                kept[name] = os.path.join(own, place.replace("/", "-").strip("."))
+        return kept
 
     def _private_tmp(
         self, plugin: Plugin, standing: Standing
