@@ -264,7 +264,7 @@ class Peers:
                         await peer.stop()
         except AnyplugError as error:
             place.refusal = error if isinstance(error, NotEnforceable) else None
-            if start is not None and isinstance(error, CallError):
+            if start is not None and isinstance(error, CallError) and "anyplug grant" not in error.hint:
                 error.hint = start.cure(f"{error.message}\n{error.metadata.get('stderr', '')}") or error.hint
             self._secrecy(place.plugin).error(error)
             place.reason = f"{error.message} ({error.hint})" if error.hint else error.message

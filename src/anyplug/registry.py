@@ -84,7 +84,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         """Find a slash command, whatever its case; raises CommandNotFound."""
         found = self.commands.get(name.removeprefix("/").lower())
         if found is None:
-            raise CommandNotFound(name, _similar(name, self.commands))
+            raise CommandNotFound(name, _similar(name, self.commands), self._not_loaded)
         return found
 
     def plugin(self, name: str) -> Entry:
@@ -119,6 +119,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         plugins = [tool.plugin for tool, _ in self.owners.values() if tool.own_name == name]
         if plugins:
             return f"several plugins have one: {', '.join(f'{plugin}/{name}' for plugin in plugins)}"
+        return self._not_loaded
+
+    @property
+    def _not_loaded(self) -> str:
         return f"these plugins could not be loaded: {', '.join(self._broken)}" if self._broken else ""
 
 

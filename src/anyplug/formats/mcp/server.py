@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.to_thread
 
-from anyplug.errors import CallError, TimedOut, TooLarge, Unavailable
+from anyplug.errors import CallError, TimedOut, TooLarge, Unavailable, last_words
 from anyplug.formats import oneshot
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.mcp import configuration, references, results, sdk
@@ -33,7 +33,6 @@ HELLO_S = 30.0  # from the start to the list of tools; what npx and uvx start ha
 LEAVE_S = 2.0  # how long a server at an address may take to hear that we leave
 NOTICE_S = 1.0  # how long a connection that was lost may take to say why
 LONGEST_LINE = 16 << 20  # bytes of one message; an image in base64 is one line
-STDERR_SHOWN = 500  # characters
 CLOSED = "the connection was closed"
 
 _numbers = itertools.count(1)
@@ -140,7 +139,7 @@ class Server:
 
     def unavailable(self, when: str, gone: PeerGone) -> Unavailable:
         """Describe that it has ended."""
-        stderr = f": {gone.stderr[-STDERR_SHOWN:]}" if gone.stderr else ""
+        stderr = f": {last_words(gone.stderr)}" if gone.stderr else ""
         what = "" if self.session else "the connection to "
         return Unavailable(
             f"{what}MCP server '{self._name}' ended {when}: {gone.reason}{stderr}",
@@ -156,7 +155,7 @@ class Server:
         return Unavailable(f"MCP server '{self._name}' cannot be started: {reason}", hint)
 
     def _too_slow(self, hello_s: float) -> Unavailable:
-        stderr = self.session.stderr_end.strip()[-STDERR_SHOWN:] if self.session else ""
+        stderr = last_words(self.session.stderr_end) if self.session else ""
         return Unavailable(
             f"MCP server '{self._name}' was not ready within {hello_s:g}s" + (f": {stderr}" if stderr else ""),
             "it has to answer `initialize` and `tools/list`; "

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from anyio import CancelScope
 
-from anyplug.errors import TimedOut, TooLarge, Unavailable
+from anyplug.errors import TimedOut, TooLarge, Unavailable, last_words
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.workbench import format as workbench
 from anyplug.model import Call, Offer, Plugin, Tool
@@ -319,7 +319,7 @@ class NodePlugin:
 
 
 def _last_words(stderr: str) -> str:
-    return f": {stderr[-500:]}" if stderr else ""
+    return f": {last_words(stderr)}" if stderr else ""
 
 
 def _expire(future: "asyncio.Future[Any]") -> None:

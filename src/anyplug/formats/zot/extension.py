@@ -13,7 +13,7 @@ import msgspec
 from anyio import CancelScope
 
 from anyplug import logs
-from anyplug.errors import BadOutput, TimedOut, Unavailable
+from anyplug.errors import BadOutput, TimedOut, Unavailable, last_words
 from anyplug.formats import oneshot
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.zot import frames
@@ -112,7 +112,8 @@ class Extension:
             await self._end("it said no hello")
             raise Unavailable(
                 f"extension '{self.plugin.name}' sent no hello within {hello_s:g}s",
-                "its first line on stdout must be a hello frame; it may be waiting for something",
+                "its first line on stdout must be a hello frame; if it only needs longer, "
+                f"`hello_s` under [plugins.{self.plugin.name}] in settings.toml gives it the time",
             ) from None
         except PeerGone as gone:
             if gone.exit_code is None:  # a confined program's start is answered only later
@@ -184,7 +185,7 @@ class Extension:
 
     def unavailable(self, when: str, gone: PeerGone) -> Unavailable:
         """Describe that it has ended."""
-        stderr = f": {gone.stderr[-500:]}" if gone.stderr else ""
+        stderr = f": {last_words(gone.stderr)}" if gone.stderr else ""
         return Unavailable(
             f"extension '{self.plugin.name}' ended {when}: {gone.reason}{stderr}",
             f"`anyplug logs {self.plugin.name}` shows what it said",
