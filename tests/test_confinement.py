@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 
 import anyio
@@ -778,6 +779,19 @@ async def test_programs_find_the_settings_that_everybody_may_read(host, cyclop, 
         for granted, is_open in (((), False), (("shell:exec",), True)):
             await h.approve(plugin, granted=granted)
             assert (await h.call("reads", attachment=YES)).is_error != is_open
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", ["for the user", "by a variable"])
+async def test_modules_that_the_user_installed_are_found(how, usual, host, cyclop, monkeypatch):
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    folder = f"{usual}/.local/lib/python{version}/site-packages" if how == "for the user" else f"{usual}/modules"
+    making.write(f"{folder}/theirs.py", "WORD = 'found'\n")
+    monkeypatch.setenv("PYTHONPATH", folder if how == "by a variable" else "", prepend=os.pathsep)
+    script = making.python("import theirs\nprint(json.dumps({'result': theirs.WORD}))")
+    async with host(cyclop(script=script)) as h:
+        result = await h.call("hello")
+    assert result.text == "found", result
 
 
 @pytest.mark.anyio

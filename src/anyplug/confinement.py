@@ -169,7 +169,12 @@ class Confinement:
             # The person said that it may run although nothing holds it to these hosts.
             wider = profiles.draw((*granted, "network"), place, found, find, self._limits(plugin))
             drawn = msgspec.structs.replace(wider, unheld=drawn.unheld)
-        own = (*format.readable(plugin), *filter(None, map(self._variables.get, CERTIFICATES)))
+        variables = format.environment(plugin, home, dict(self._variables), frozenset())
+        own = (
+            *format.readable(plugin),
+            *filter(None, map(self._variables.get, CERTIFICATES)),
+            *(system.libraries(variables) if purpose != "resolve" else ()),
+        )
         scripts = _scripts(plugin) if purpose == "resolve" else ()
         return msgspec.structs.replace(
             drawn,

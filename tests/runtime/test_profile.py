@@ -186,6 +186,21 @@ def test_who_may_run_every_program_may_follow_links_on_the_path_and_read_setting
         assert set(wide.settings) <= set(drawn.readable) or not is_open
 
 
+def test_modules_that_a_person_installed_are_libraries_too_and_no_folder_with_much_else_is(tmp_path):
+    user = tmp_path / "user"
+    for folder in (".local/lib/python3.11/site-packages", "perl5", ".ssh", "src"):
+        (user / folder).mkdir(parents=True)
+    named = f"{user}/src:relative::/usr/lib:{user}:{tmp_path}:/"
+    found = system.libraries({"HOME": str(user), "PYTHONPATH": named, "NODE_PATH": "/opt/modules"})
+    assert set(found) == {
+        f"{user}/src",
+        "/opt/modules",
+        f"{user}/.local/lib/python3.11/site-packages",
+        f"{user}/perl5",
+    }
+    assert system.libraries({"PYTHONPATH": "/"}) == ()
+
+
 @pytest.mark.parametrize("folder", ["shims", ".volta/bin"])
 def test_of_what_only_chooses_an_interpreter_the_whole_place_is_needed(folder, tmp_path):
     making.write(str(tmp_path / "manager" / folder / "node"), "x", 0o755)

@@ -8,6 +8,7 @@ import functools
 import glob
 import os
 import re
+from collections.abc import Mapping
 
 import msgspec
 
@@ -63,6 +64,14 @@ SYSTEM_PREFIXES = frozenset({"/", "/usr", "/usr/local"})
 UV_PYTHONS = (".local/share/uv/python", "Library/Application Support/uv/python")
 PROGRAM_PARTS = ("/usr/lib/{0}", "/usr/lib/{0}-core", "/usr/libexec/{0}", "/usr/libexec/{0}-core", "/usr/share/{0}",
                  "/usr/share/{0}-core", "/etc/{0}", "/etc/{0}config", "/etc/{0}rc", "/etc/{0}.conf")  # fmt: skip
+# What a person installed for themselves: folders that these variables name, and where package managers put things.
+LIBRARY_VARIABLES = ("PYTHONPATH", "NODE_PATH", "PERL5LIB", "PERLLIB", "RUBYLIB", "GEM_HOME", "GEM_PATH",
+                     "LD_LIBRARY_PATH")  # fmt: skip
+USERS_LIBRARIES = (".local/lib/python*/site-packages", ".local/lib/node_modules", ".local/share/gem", ".gem", "perl5")
+# Never as a whole, whoever names them: much else lies there.
+TOO_WIDE = frozenset({"/", "/bin", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/run", "/sbin", "/srv",
+                      "/tmp", "/usr", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/local", "/usr/sbin", "/usr/share",
+                      "/var", "/var/lib", "/var/tmp"})  # fmt: skip
 FOR_ALL = 0o004  # the bit of a file that everybody may read
 FOR_ALL_FOLDERS = 0o005
 
@@ -104,6 +113,16 @@ def program_files(name: str, search_path: str = os.defpath) -> tuple[str, ...]:
         return ()
     stem = os.path.basename(name)
     return _real([found, *(part.format(stem) for part in PROGRAM_PARTS), *_belongings(os.path.realpath(found))])
+
+
+def libraries(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Give the folders in which interpreters look for modules that the person installed, given these variables."""
+    user = variables.get("HOME", "")
+    named = [path for name in LIBRARY_VARIABLES for path in variables.get(name, "").split(os.pathsep)]
+    found = [os.path.realpath(path) for path in named if os.path.isabs(path)]
+    if os.path.isabs(user):
+        found += [path for pattern in USERS_LIBRARIES for path in glob.glob(os.path.join(user, pattern))]
+    return tuple(path for path in found if path not in TOO_WIDE and not f"{user}/".startswith(f"{path}/"))
 
 
 def for_every_program(found: System) -> System:
