@@ -23,6 +23,7 @@ from anyplug.gate import Attachment
 from anyplug.runtime.confine import system
 from anyplug.runtime.confine.enforcement import LAYERS
 from anyplug.runtime.guard import TOKEN_VARIABLE
+from anyplug.runtime.toolchain import find_uv
 from confining import CHANGES, GIT, INTERNET, NAMED_SOCKETS, NEEDS_ROOT, NOT_EVERYWHERE, USERS, WITHOUT_MOUNTS
 
 pytestmark = pytest.mark.xdist_group("tmp")  # without namespaces, /tmp/bundle is the machine's
@@ -755,6 +756,21 @@ async def test_what_programs_fetch_can_be_kept_though_the_users_own_caches_are_n
         assert not result.is_error, result
         assert all(folder.startswith(h.catalog.home.cache("keeper")) for folder in result.text.split())
     assert os.listdir(usual) == [".local"]
+
+
+@pytest.mark.anyio
+async def test_an_extension_that_uv_runs_as_a_project_does_not_change_its_own_code(usual, host, root):
+    if (uv := find_uv()) is None:
+        pytest.skip("no uv here")
+    folder = extending.extension(root, "project", exec="uv", args=["run", "--offline", "run.py"])
+    about = 'name = "project"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = []\n'
+    making.write(f"{folder}/pyproject.toml", f"[project]\n{about}")
+    await anyio.run_process([uv, "lock", "--quiet", "--offline"], cwd=folder)
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("project").plugin)
+        result = await h.call("project", attachment=YES)
+        again = await h.call("project", attachment=YES)
+    assert (result.text, again.text) == ("{}", "{}"), (result, again)
 
 
 @pytest.mark.anyio
