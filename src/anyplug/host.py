@@ -255,6 +255,8 @@ class Host:
         trail = Trail(name, attachment or self._attachment, arguments)
         try:
             view = trail.attachment.view
+            if not self._snapshot.knows(name):
+                await self.hear_out(name)
             tool, entry = self._snapshot.tool(name) if view is None else view.tool(self._snapshot, name)
             trail.found(tool.name, entry.plugin)
             standing = self._trust(entry.plugin, tool, trail)
@@ -300,6 +302,7 @@ class Host:
         stop_listening = self.listen(lambda notice: notes.append(notice) if isinstance(notice, Note) else None)
         try:
             view = trail.attachment.view
+            await self.hear_out(f"/{name}")
             command, entry = self._snapshot.command(name) if view is None else view.command(self._snapshot, name)
             trail.found(f"/{command.name}", entry.plugin)
             standing = self._trust(entry.plugin, None, trail)
@@ -333,6 +336,11 @@ class Host:
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Hear what extensions say on their own account; call what this gives to stop."""
         return self._live.listen(listener)
+
+    async def hear_out(self, name: str) -> None:
+        """Wait a moment for extensions that may yet register a tool, or a command with its slash, of this name."""
+        if not self._snapshot.knows(name):
+            await self._live.peers.hear_out(lambda: self._snapshot.knows(name))
 
     def warm_up(self) -> None:
         """Start all that stays up and was left for later, without waiting for it."""

@@ -71,6 +71,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         """The tools of approved plugins."""
         return [tool for tool, entry in self.owners.values() if entry.state == "approved"]
 
+    def knows(self, name: str) -> bool:
+        """Whether a name leads to a tool, or with its slash to a command."""
+        if name.startswith("/"):
+            return name[1:].lower() in self.commands
+        return name in self.owners or self.aliases.get(name, name) in self.owners or name in OURS
+
     def tool(self, name: str) -> tuple[Tool, Entry]:
         """Find a tool by any of its names; raises ToolNotFound."""
         full = self.aliases.get(name, name)

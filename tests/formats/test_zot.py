@@ -199,6 +199,26 @@ async def test_without_ready_it_is_waited_for_until_it_is_quiet(zot, host):
         assert [tool.name for tool in h.tools] == ["t0", "t1", "t2", "t3"]
 
 
+async def test_one_that_is_quiet_before_its_first_registration_is_not_taken_as_ready(zot, host):
+    async with host(zot("slow", 'hello()\ntime.sleep(0.8)\ntool("act")\ntool("other")\n' + LOOP)) as h:
+        assert [tool.name for tool in h.tools] == ["act", "other"]
+
+
+async def test_a_name_that_a_slow_one_may_yet_register_is_waited_for(zot, host):
+    script = (
+        'hello()\ntool("act")\ntime.sleep(0.8)\ntool("late"), command("late")\n'
+        "for frame in heard():\n    if frame['type'] == 'tool_call': say(frame, frame['name'])\n"
+        "    if frame['type'] == 'command_invoked': emit('command_response', id=frame['id'], action='noop')\n"
+    )
+    async with host(zot("slow", script)) as h:
+        assert [tool.name for tool in h.tools] == ["act"]
+        assert (await h.call("late")).text == "late"
+        assert (await h.run_command("/late")).error is None
+    async with host(zot("slow", script)) as h:
+        assert (await h.run_command("/LATE")).error is None
+        assert (await h.call("nobody")).error.code == "not_found"  # after the time that all have
+
+
 async def test_another_name_in_hello_is_a_warning_and_the_manifests_counts(zot, host):
     folder = zot("given", 'hello(name="chosen"); tool("act"); emit("ready")' + LOOP)
     async with host(folder) as h:

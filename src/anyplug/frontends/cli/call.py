@@ -52,6 +52,7 @@ def call(session: Session) -> int:
             return report(session, resident.call(options.tool, arguments(options.words, options.args, schema)))
 
     async def work(host: "Host") -> int:
+        await host.hear_out(options.tool)
         try:
             schema = host.snapshot.tool(options.tool)[0].input_schema
         except ToolNotFound:
