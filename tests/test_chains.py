@@ -186,8 +186,8 @@ def test_many_braces_take_no_longer_than_other_texts():
 
 def test_a_result_is_seen_as_workbench_shows_it():
     assert view(said("hi", metadata={"m": 1})) == {"content": "hi", "metadata": {"m": 1}}
-    assert view(said("hi", format="mcp")) == {"content": [{"type": "text", "text": "hi"}], "metadata": {}}
-    assert view(Result()) == {"content": [], "metadata": {}}
+    assert view(said("hi", format="mcp")) == {"content": [{"type": "text", "text": "hi"}]}
+    assert view(Result()) == {"content": []}
     blocks = (Text("a"), Image("image/png", "AA=="), File("f", "text/plain", "/f"))
     assert view(Result(content=blocks))["content"] == [
         {"type": "text", "text": "a"},
@@ -195,12 +195,12 @@ def test_a_result_is_seen_as_workbench_shows_it():
         {"type": "file", "name": "f", "mime_type": "text/plain", "path": "/f"},
     ]
     failed = said("half", is_error=True, error=Failure("tool_error", "whole"))
-    assert view(failed) == {"content": "half", "metadata": {}, "error": "whole"}
+    assert view(failed) == {"content": "half", "error": "whole"}
 
 
 def test_structured_output_stands_beside_content_and_hides_nothing():
     structured = {"sum": 3, "content": "no", "metadata": "no", "error": "no"}
-    assert view(said("hi", structured=structured)) == {"content": "hi", "metadata": {}, "sum": 3}
+    assert view(said("hi", structured=structured)) == {"content": "hi", "sum": 3}
     assert view(said("hi", structured=[1])) == {"content": "hi", "metadata": [1]}  # data that is no object
     assert view(said("hi", structured=[1], metadata={"a": 1})) == {"content": "hi", "metadata": {"a": 1}}
 
@@ -343,7 +343,7 @@ async def test_a_chain_stops_at_the_first_failure_and_says_which(host, cyclop):
         records = len(list(h._audit.records()))
     assert (outcome.success, outcome.failed_at, outcome.error) == (False, 2, 'Tool "fails" failed: it broke')
     assert [result.is_error for result in outcome.steps] == [False, True]
-    assert outcome.context["bad"] == {"content": "it broke", "metadata": {}, "error": "it broke"}
+    assert outcome.context["bad"] == {"content": "it broke", "error": "it broke"}
     assert (missing.failed_at, missing.error) == (2, "Tool not found: ecko")
     assert missing.steps[-1].error.hint == "did you mean echo?"
     assert records == 4

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 
 import anyio
@@ -13,13 +14,16 @@ import pytest
 
 import confining
 import escaping
+import extending
 import looking
 import making
 import using
 from anyplug import confinement, trees
 from anyplug.gate import Attachment
+from anyplug.runtime.confine import system
 from anyplug.runtime.confine.enforcement import LAYERS
 from anyplug.runtime.guard import TOKEN_VARIABLE
+from anyplug.runtime.toolchain import find_uv
 from confining import CHANGES, GIT, INTERNET, NAMED_SOCKETS, NEEDS_ROOT, NOT_EVERYWHERE, USERS, WITHOUT_MOUNTS
 
 pytestmark = pytest.mark.xdist_group("tmp")  # without namespaces, /tmp/bundle is the machine's
@@ -945,6 +949,118 @@ async def test_temporary_files_can_be_made_wherever_the_user_has_them(format, na
     async with host(request.getfixturevalue(format)("maker", script)) as h:
         result = await h.call("maker" if format == "cyclop" else "maker.act")
     assert "made" in result.text
+
+
+CACHES = ("XDG_CACHE_HOME", "npm_config_cache", "PIP_CACHE_DIR", "UV_CACHE_DIR")
+KEEPS_CACHES = f"""
+import os
+def keeps():
+    for name in {CACHES!r}:
+        folder = os.path.join(os.environ[name], "deep", "in")
+        os.makedirs(folder, exist_ok=True)
+        open(os.path.join(folder, "file"), "w").close()
+    return " ".join(os.environ[name] for name in {CACHES!r})
+"""
+KEEPS_CACHES_IN_NODE = f"""() => {{
+  const fs = require('fs'), path = require('path');
+  const folders = {json.dumps(CACHES)}.map((name) => process.env[name]);
+  for (const folder of folders) {{
+    fs.mkdirSync(path.join(folder, 'deep', 'in'), {{ recursive: true }});
+    fs.writeFileSync(path.join(folder, 'deep', 'in', 'file'), '');
+  }}
+  return folders.join(' ');
+}}"""
+
+
+def keeper_of_caches(root, format):
+    """A plugin that keeps something in each cache that it is told of, and says where those are."""
+    if format == "cyclop":
+        return making.cyclop(root, "keeper", making.python(KEEPS_CACHES + "print(json.dumps({'result': keeps()}))"))
+    if format == "workbench":
+        return making.workbench(root, "keeper", KEEPS_CACHES_IN_NODE)
+    answers = "for frame in heard():\n    if frame['type'] == 'tool_call': say(frame, keeps())\n"
+    return extending.extension(root, "keeper", f"{KEEPS_CACHES}\nhello(), tool('keeper'), emit('ready')\n{answers}")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format", ["cyclop", "zot", "workbench"])
+async def test_what_programs_fetch_can_be_kept_though_the_users_own_caches_are_not_theirs(format, usual, host, root):
+    keeper_of_caches(root, format)
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("keeper").plugin)
+        result = await h.call("keeper.act" if format == "workbench" else "keeper", attachment=YES)
+        assert not result.is_error, result
+        assert all(folder.startswith(h.catalog.home.cache("keeper")) for folder in result.text.split())
+    assert os.listdir(usual) == [".local"]
+
+
+@pytest.mark.anyio
+async def test_an_extension_that_uv_runs_as_a_project_does_not_change_its_own_code(usual, host, root):
+    if (uv := find_uv()) is None:
+        pytest.skip("no uv here")
+    folder = extending.extension(root, "project", exec="uv", args=["run", "--offline", "run.py"])
+    about = 'name = "project"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = []\n'
+    making.write(f"{folder}/pyproject.toml", f"[project]\n{about}")
+    await anyio.run_process([uv, "lock", "--quiet", "--offline"], cwd=folder)
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("project").plugin)
+        result = await h.call("project", attachment=YES)
+        again = await h.call("project", attachment=YES)
+    assert (result.text, again.text) == ("{}", "{}"), (result, again)
+
+
+@pytest.mark.anyio
+async def test_a_cache_that_was_granted_stays_where_the_user_has_it(usual, host, root, monkeypatch):
+    os.mkdir(f"{usual}/.cache")
+    monkeypatch.setenv("npm_config_cache", f"{usual}/.cache/packages")
+    asked = "[os.environ.get(name) for name in ('XDG_CACHE_HOME', 'npm_config_cache')]"
+    making.cyclop(root, "asks", making.python(f"print(json.dumps({{'result': json.dumps({asked})}}))"))
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("asks").plugin, granted=("filesystem:write:~/.cache",))
+        result = await h.call("asks", attachment=YES)
+    assert json.loads(result.text) == [None, f"{usual}/.cache/packages"]
+
+
+@pytest.mark.anyio
+async def test_programs_find_the_settings_that_everybody_may_read(host, cyclop, root):
+    usual = system.survey(os.environ["PATH"], "/nonexistent", "/nonexistent").readable
+    path = next(path for path in system.settings() if os.path.isfile(path) and path not in usual)
+    cyclop("reads", f'#!/bin/sh\nhead -c 1 {path} >/dev/null && echo \'{{"result": "read"}}\'\n')
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("reads").plugin
+        for granted, is_open in (((), False), (("shell:exec",), True)):
+            await h.approve(plugin, granted=granted)
+            assert (await h.call("reads", attachment=YES)).is_error != is_open
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", ["for the user", "by a variable"])
+async def test_modules_that_the_user_installed_are_found(how, usual, host, cyclop, monkeypatch):
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    folder = f"{usual}/.local/lib/python{version}/site-packages" if how == "for the user" else f"{usual}/modules"
+    making.write(f"{folder}/theirs.py", "WORD = 'found'\n")
+    monkeypatch.setenv("PYTHONPATH", folder if how == "by a variable" else "", prepend=os.pathsep)
+    script = making.python("import theirs\nprint(json.dumps({'result': theirs.WORD}))")
+    async with host(cyclop(script=script)) as h:
+        result = await h.call("hello")
+    assert result.text == "found", result
+
+
+@pytest.mark.anyio
+async def test_a_set_up_script_fetches_packages_by_what_comes_with_the_interpreters(host, stavrobot, root):
+    found = [name for name in ("npm", "npx", "pip3") if shutil.which(name)]
+    folder = stavrobot("setup", init={"entrypoint": "init.sh"})
+    making.write(f"{folder}/init.sh", "#!/bin/sh\nset -e\n" + "".join(f"{name} --version\n" for name in found), 0o755)
+    async with host(roots=(root,)) as h:
+        said = await h.approve(h.snapshot.plugin("setup").plugin)
+    assert len(said.splitlines()) == len(found)
+
+
+@pytest.mark.anyio
+async def test_python_finds_the_machines_libraries_by_their_names(host, cyclop):
+    script = making.python("import ctypes.util\nprint(json.dumps({'result': str(ctypes.util.find_library('c'))}))")
+    async with host(cyclop(script=script)) as h:
+        assert "libc" in (await h.call("hello")).text
 
 
 @pytest.mark.anyio

@@ -100,6 +100,7 @@ def test_certificates_are_the_users_or_the_machines():
         "SSL_CERT_FILE": "/mine",
         "REQUESTS_CA_BUNDLE": "/mine",
     }
+    assert environment.certificates({"NODE_EXTRA_CA_CERTS": "/ours"})["NODE_EXTRA_CA_CERTS"] == "/ours"
     if os.path.exists(environment.CERTIFICATES):
         assert environment.certificates({})["SSL_CERT_FILE"] == environment.CERTIFICATES
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import extending
 import making
 import using
 from anyplug.audit import Audit, Record
@@ -586,6 +587,41 @@ def test_of_what_git_ignores_an_extension_takes_only_what_it_names(installer, tm
     plugin = installer.install(Source(location=str(source))).plugin
     found = {path.relative_to(plugin.path).as_posix() for path in Path(plugin.path).rglob("*") if path.is_file()}
     assert found == {".gitignore", "extension.json", "notes.txt", "dist/main.sh"}
+
+
+@pytest.mark.parametrize(
+    ("program", "whole"), [("./.venv/bin/python", ".venv"), ("./node_modules/.bin/run", "node_modules")]
+)
+@pytest.mark.parametrize("format", ["zot", "mcp"])
+def test_what_is_named_of_installed_modules_is_taken_with_all_of_them(format, program, whole, installer, tmp_path):
+    source = an_extension_as_its_author_has_it(tmp_path / "built")
+    making.write(f"{source}/.venv/pyvenv.cfg", "home = /usr/bin\n")
+    making.write(f"{source}/.venv/lib/venv/module.py", "")
+    making.write(f"{source}/node_modules/run/cli.js", "#!/usr/bin/env node\n", 0o755)
+    making.write(f"{source}/node_modules/__pycache__/x.pyc", "")
+    os.mkdir(f"{source}/node_modules/.bin")
+    os.symlink("../run/cli.js", f"{source}/node_modules/.bin/run")
+    if format == "zot":
+        extending.write_manifest(str(source), {"name": "built", "exec": program, "args": ["notes.txt"]})
+    else:
+        os.unlink(source / "extension.json")
+        servers = {"one": {"command": program, "args": ["notes.txt"]}}
+        making.write(f"{source}/mcp.json", json.dumps({"mcpServers": servers}))
+        making.write(f"{source}/.gitignore", "")
+    done = installer.install(Source(location=str(source)))
+    found = {path.relative_to(done.plugin.path).as_posix() for path in Path(done.plugin.path).rglob("*")}
+    assert {".venv/lib/venv/module.py", ".venv/bin/python"} <= found or whole != ".venv"
+    assert {"node_modules/a/b.js", "node_modules/run/cli.js"} <= found or whole != "node_modules"
+    assert "node_modules/__pycache__" not in found
+    assert os.access(os.path.join(done.plugin.path, program), os.X_OK)
+    assert whole not in done.left_modules
+
+
+def test_modules_that_stay_behind_are_named(tmp_path):
+    source = an_extension_as_its_author_has_it(tmp_path / "built")
+    done = using.ok("install", str(source), "--yes")
+    assert ".venv and node_modules stayed behind" in done.err
+    assert os.path.join(using.home(), "plugins", "built") in done.err
 
 
 def test_an_extension_whose_program_is_not_there_is_not_installed(installer, tmp_path, home):

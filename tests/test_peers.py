@@ -109,6 +109,7 @@ async def test_one_that_was_given_up_is_started_again_on_request(zot, host, impa
         result = await h.call("doomed/act")
         assert result.error.code == "not_found"
         assert "could not be loaded: doomed" in result.error.message
+        assert "could not be loaded: doomed" in (await h.run_command("/act")).error.message
         making.write(os.path.join(folder, "mended"), "")
         await h.reload("doomed")
         assert (place(h, "doomed").health, place(h, "doomed").restarts) == ("running", 0)

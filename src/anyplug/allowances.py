@@ -3,7 +3,6 @@
 Draws it, and holds nobody to it.
 """
 
-import functools
 import os
 from collections.abc import Mapping
 
@@ -59,11 +58,17 @@ class Allowances:
         granted, exact, misled = _followed(granted, place)
         search_path = self._variables.get("PATH", os.defpath)
         found = system.survey(search_path, home.bin, place.user)
-        find = functools.partial(system.program_files, search_path=search_path)
-        drawn = profiles.draw(granted, place, found, find, self._limits(plugin))
+        if "shell:exec" in granted:
+            found = system.for_every_program(found)
+        drawn = profiles.draw(granted, place, found, self.program_files, self._limits(plugin))
         if standing.unconfined and any(grant.startswith("network:") for grant in drawn.unheld):
             drawn = profiles.widened(drawn)
-        own = (*format.readable(plugin), *filter(None, map(self._variables.get, CERTIFICATES)))
+        variables = format.environment(plugin, home, dict(self._variables), frozenset())
+        own = (
+            *format.readable(plugin),
+            *filter(None, map(self._variables.get, CERTIFICATES)),
+            *(system.libraries(variables) if purpose != "resolve" else ()),
+        )
         scripts = _scripts(plugin) if purpose == "resolve" else ()
         return msgspec.structs.replace(
             drawn,
@@ -78,6 +83,10 @@ class Allowances:
             exact=exact,
             misled=misled,
         )
+
+    def program_files(self, program: str) -> tuple[str, ...]:
+        """Give the files of a program of the user's PATH."""
+        return system.program_files(program, search_path=self._variables.get("PATH", os.defpath))
 
     def _limits(self, plugin: Plugin) -> profiles.Limits:
         given = self._settings.of(plugin.name).limits

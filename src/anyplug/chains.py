@@ -1,7 +1,7 @@
 """Chains: tools called one after the other, each with what those before it gave, as in Workbench.
 
 A step is {"tool": NAME, "input": {...}, "outputKey": NAME}. `{{path}}` in a text of an input stands for a value of
-the context, which has what each step gave, {content, metadata, error?}, under its outputKey, under `step<i>`
+the context, which has what each step gave, {content, metadata?, error?}, under its outputKey, under `step<i>`
 counted from 0, and the newest under `lastResult`. Knows no host: whoever runs a chain says how a tool is called.
 """
 
@@ -127,7 +127,7 @@ def view(result: Result) -> dict[str, Any]:
     content: Any = [msgspec.to_builtins(block) for block in result.content]
     if len(result.content) == 1 and isinstance(result.content[0], Text) and result.format != "mcp":
         content = result.content[0].text
-    seen = {"content": content, "metadata": result.metadata}
+    seen = {"content": content} | ({"metadata": result.metadata} if result.metadata else {})
     if result.is_error:
         seen["error"] = _message(result)
     if isinstance(result.structured, dict):

@@ -19,6 +19,7 @@ from anyplug.allowances import Allowances
 from anyplug.approval import Standing
 from anyplug.errors import NotEnforceable
 from anyplug.formats import oneshot, table
+from anyplug.formats.workbench import format as workbench
 from anyplug.model import Plugin
 from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.guard import Guard
@@ -44,6 +45,9 @@ class Room:
         self.receipt = confined.receipt if confined is not None else OFF
         self.users = 0
         self.is_stale = False
+        # An environment that was given, and what became of it in here: nearly every call brings the same one.
+        self.given: dict[str, str] = {}
+        self.inside: dict[str, str] = {}
 
     @property
     def is_usable(self) -> bool:
@@ -129,6 +133,34 @@ class Confinement:
     def receipt(self, plugin: Plugin) -> Receipt | None:
         """Say what a plugin's programs are held by; None if none has run."""
         return self._receipts.get(plugin.path)
+
+    def cure(
+        self,
+        plugin: Plugin,
+        standing: Standing,
+        said: str,
+        withheld: frozenset[str] = frozenset(),
+        purpose: Purpose = "run",
+    ) -> str:
+        """Say which grants would help a plugin that failed, by what it said; empty if none would, as far as is seen.
+
+        `withheld` are variables that it does not see.
+        """
+        from anyplug import refusals  # its patterns take 9 ms to compile, and only what fails needs them
+
+        lack = refusals.variables(said, withheld)
+        if self.is_on and sys.platform == "linux" and refusals.speaks_of_one(said):
+            lack += refusals.read(
+                said,
+                refusals.Scene(
+                    profile=self._allowances.profile(plugin, standing, purpose),
+                    cwd=self._project if plugin.format == workbench.NAME else plugin.path,
+                    user=os.path.expanduser("~"),
+                    project=self._project,
+                    find=self._allowances.program_files,
+                ),
+            )
+        return refusals.cure(plugin, lack, is_new=purpose == "init")
 
     def close(self) -> None:
         """Close every room, with whatever still runs in it. Blocks: call it in a thread."""

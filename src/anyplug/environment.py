@@ -111,7 +111,9 @@ def _as_name(option: str) -> str:
 
 def certificates(variables: Mapping[str, str]) -> dict[str, str]:
     """Give the variables by which programs find the machine's certificates."""
+    # Node has certificates of its own, and needs to be told of those that a person added.
+    given = {name: variables[name] for name in ("NODE_EXTRA_CA_CERTS",) if variables.get(name)}
     bundle = variables.get("SSL_CERT_FILE") or (CERTIFICATES if os.path.exists(CERTIFICATES) else "")
     if not bundle:
-        return {}
-    return {"SSL_CERT_FILE": bundle, "REQUESTS_CA_BUNDLE": variables.get("REQUESTS_CA_BUNDLE") or bundle}
+        return given
+    return given | {"SSL_CERT_FILE": bundle, "REQUESTS_CA_BUNDLE": variables.get("REQUESTS_CA_BUNDLE") or bundle}

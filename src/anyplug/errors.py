@@ -70,6 +70,13 @@ CODES: dict[str, Code] = {
 STDERR_SHOWN = 500  # characters of a plugin's stderr that a message quotes, as Cyclop One does
 
 
+def last_words(stderr: str) -> str:
+    """Give the end of what a program said, from the beginning of a line on."""
+    whole = stderr.strip()
+    end = whole[-STDERR_SHOWN:]
+    return end if end == whole else end.partition("\n")[2] or end
+
+
 class AnyplugError(Exception):
     """The root. `code` is stable, `hint` says what to do."""
 
@@ -105,10 +112,10 @@ class CommandNotFound(CallError):
 
     code = "not_found"
 
-    def __init__(self, name: str, similar: list[str]) -> None:
+    def __init__(self, name: str, similar: list[str], reason: str = "") -> None:
         near = ", ".join(f"/{known}" for known in similar)
         hint = f"did you mean {near}?" if near else "`anyplug show NAME` lists a plugin's commands"
-        super().__init__(f"no command is named '/{name.removeprefix('/')}'", hint)
+        super().__init__(f"no command is named '/{name.removeprefix('/')}'" + (f": {reason}" if reason else ""), hint)
 
 
 class NotApproved(CallError):

@@ -41,7 +41,7 @@ from anyplug.job_runs import JobRuns
 from anyplug.jobs import Job, Jobs
 from anyplug.live import Live
 from anyplug.loading import Loading
-from anyplug.model import Call, Command, Plugin, Problem, Progress, Result, Tool, Verdict
+from anyplug.model import Call, Command, Failure, Plugin, Problem, Progress, Result, Tool, Verdict
 from anyplug.notices import Listener, Note, SnapshotChanged
 from anyplug.panels import Panels
 from anyplug.peers import Peers
@@ -256,6 +256,8 @@ class Host:
         trail = Trail(name, attachment or self._attachment, arguments)
         try:
             view = trail.attachment.view
+            if not self.snapshot.knows(name):
+                await self.hear_out(name)
             tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
             trail.found(tool.name, entry.plugin)
             standing = self._trust(entry.plugin, tool, trail)
@@ -297,9 +299,11 @@ class Host:
         name, words = split_command(line)
         trail = Trail(f"/{name}", attachment or self._attachment, {"args": words})
         notes: list[Note] = []
+        standing: Standing | None = None
         stop_listening = self.listen(lambda notice: notes.append(notice) if isinstance(notice, Note) else None)
         try:
             view = trail.attachment.view
+            await self.hear_out(f"/{name}")
             command, entry = self.snapshot.command(name) if view is None else view.command(self.snapshot, name)
             trail.found(f"/{command.name}", entry.plugin)
             standing = self._trust(entry.plugin, None, trail)
@@ -320,6 +324,9 @@ class Host:
             raise
         finally:
             stop_listening()
+        if outcome.error is not None and standing is not None:
+            cured = self._cured(outcome.error, "", entry.plugin, standing, trail)
+            outcome = msgspec.structs.replace(outcome, error=cured)
         self._record(trail, outcome.as_result())
         notes += [Note(trail.plugin, "warn", warning) for warning in trail.warnings]
         return msgspec.structs.replace(outcome, notes=tuple(notes))
@@ -331,6 +338,11 @@ class Host:
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Hear what extensions say on their own account; call what this gives to stop."""
         return self._live.listen(listener)
+
+    async def hear_out(self, name: str) -> None:
+        """Wait a moment for extensions that may yet register a tool, or a command with its slash, of this name."""
+        if not self.snapshot.knows(name):
+            await self._live.peers.hear_out(lambda: self.snapshot.knows(name))
 
     def warm_up(self) -> None:
         """Start all that stays up and was left for later, without waiting for it."""
@@ -384,6 +396,7 @@ class Host:
         try:
             said = await table.BY_NAME[plugin.format].prepare(plugin, self._provisions.of(plugin, standing))
         except CallError as error:
+            error.hint = self._provisions.cure(plugin, standing, error.message, purpose="init") or error.hint
             secrecy.error(error)
             raise
         return secrecy.text(said)
@@ -512,8 +525,12 @@ class Host:
             try:
                 around = await self._provisions.ready(call.plugin, standing, trail.attachment.users)
                 result = await table.BY_NAME[call.plugin.format].invoke(call, around)
-            except CallError as error:
-                result = failed(error)
+            except CallError as refusal:
+                result = failed(refusal)
+            if result.error is not None:
+                said = f"{result.text}\n{result.metadata.get('stderr', '')}"
+                error = self._cured(result.error, said, call.plugin, standing, trail)
+                result = msgspec.structs.replace(result, error=error)
             if self._policies.is_on(self._cwd):
                 result = await policing.after(self._policies, call, standing, trail, self._cwd, result)
         except anyio.get_cancelled_exc_class():
@@ -524,6 +541,11 @@ class Host:
             del self._callers[call.id]
         trail.held_by = self._confinement.receipt(call.plugin)
         return self._record(trail, warned(result, warnings))
+
+    def _cured(self, failure: Failure, said: str, plugin: Plugin, standing: Standing, trail: Trail) -> Failure:
+        """Name the grant that would have helped, where it seems that one was lacking."""
+        cure = self._provisions.cure(plugin, standing, f"{failure.message}\n{said}", trail.attachment.users)
+        return msgspec.structs.replace(failure, hint=cure) if cure else failure
 
     def _record(self, trail: Trail, result: Result) -> Result:
         """Write the record of a call that has ended, and complete its result."""

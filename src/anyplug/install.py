@@ -21,7 +21,8 @@ from anyplug.catalog import Catalog
 from anyplug.errors import InstallError
 from anyplug.formats import scripts
 from anyplug.formats.contract import Folder
-from anyplug.model import Launch, Plugin
+from anyplug.formats.mcp import configuration
+from anyplug.model import Plugin
 from anyplug.sources import Brought, Source
 
 CALLS_END_S = 30.0  # how long an update waits for calls that are under way
@@ -57,6 +58,7 @@ class Installed(msgspec.Struct, frozen=True):
     plugin: Plugin
     record: Install
     left_config: bool
+    left_modules: tuple[str, ...] = ()
 
 
 class Installer:
@@ -82,7 +84,7 @@ class Installer:
             try:
                 self._catalog.approvals.forget(target)
                 self._remember(target, record)
-                return Installed(self._read(target), record, brought.left_config)
+                return Installed(self._read(target), record, brought.left_config, brought.left_modules)
             except BaseException:
                 os.rename(target, os.path.join(staging, FAILED))
                 raise
@@ -115,7 +117,7 @@ class Installer:
                 os.rename(plugin.path, aside)
             try:
                 os.rename(new.path, plugin.path)
-                yield Installed(self._read(plugin.path), record, brought.left_config)
+                yield Installed(self._read(plugin.path), record, brought.left_config, brought.left_modules)
                 self._remember(plugin.path, record)
             except BaseException:
                 # Moved, not deleted: a file that resists deletion must not keep the old version from its place.
@@ -218,12 +220,9 @@ class Installer:
             raise InstallError(
                 f"{source.shown} holds no plugin", "if the plugin is in a folder of it, name it with --subdir"
             )
-        if found.launch is None:
-            brought = sources.bring(origin, commit, staging)
-        else:
-            # An extension's folder is where its author builds it: only what it names is taken of what git ignores.
-            left = sources.ignored(source, origin, staging)
-            brought = sources.bring(origin, commit, staging, left, _named_files(found.launch, origin))
+        # An extension's folder is where its author builds it: only what it names is taken of what git ignores.
+        left = sources.ignored(source, origin, staging) if found.launch is not None else frozenset()
+        brought = sources.bring(origin, commit, staging, left, _named_files(found))
         first = discovery.read(Folder(brought.folder, os.path.join(staging, source.folder_name)))
         assert first is not None
         named = os.path.join(staging, first.name)
@@ -307,10 +306,13 @@ def _explained(what: str) -> Iterator[None]:
         ) from error
 
 
-def _named_files(launch: Launch, origin: str) -> list[str]:
-    """List the files inside a folder that a launch names, relative to it."""
-    paths = [os.path.normpath(os.path.join(origin, word)) for word in (launch.program, *launch.arguments)]
-    return [os.path.relpath(path, origin) for path in paths if path.startswith(origin + os.sep)]
+def _named_files(plugin: Plugin) -> list[str]:
+    """List the files inside a plugin's folder that its command lines name, relative to it."""
+    launch = plugin.launch
+    words = (launch.program, *launch.arguments) if launch is not None else ()
+    paths = [os.path.normpath(os.path.join(plugin.path, word)) for word in words]
+    named = [os.path.relpath(path, plugin.path) for path in paths if path.startswith(plugin.path + os.sep)]
+    return [*named, *configuration.named_files(plugin)]
 
 
 def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:

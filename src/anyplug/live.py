@@ -178,7 +178,7 @@ def _refusal(extension: Extension, frame: frames.CallTool, parent: Call | None) 
     chain = parent.chain if parent is not None else ()
     refusals = {
         "extension did not opt in to call_tool": CALL_TOOL not in extension.capabilities,
-        "call_tool requires a name and JSON object args": not frame.name,
+        "call_tool requires a name and JSON object args": not frame.name or not isinstance(frame.args, dict),
         "unknown or expired parent tool call": bool(frame.parent_id) and parent is None,
         "parent_id is required while an extension tool is active": not frame.parent_id and bool(extension.active),
         "tool call cycle detected": frame.name in chain,

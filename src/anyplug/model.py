@@ -123,6 +123,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[str, ...] = ()
     intercepts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    is_whole: bool = True  # it said so, or has had the time for it; else more may come
     fault: str = ""  # why it is not up just now; never stored
 
     @property

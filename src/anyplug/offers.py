@@ -41,6 +41,7 @@ def merged(offers: Iterable[Offer]) -> Offer:
         events=tuple(sorted({event for offer in several for event in offer.events})),
         intercepts=tuple(sorted({event for offer in several for event in offer.intercepts})),
         warnings=tuple(text for offer in several for text in offer.warnings),
+        is_whole=all(offer.is_whole for offer in several),
         fault="; ".join(offer.fault for offer in several if offer.fault),
     )
 

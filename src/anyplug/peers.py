@@ -17,7 +17,7 @@ import anyio.abc
 import msgspec
 
 from anyplug import logs, offers
-from anyplug.errors import AnyplugError, NotEnforceable, Unavailable
+from anyplug.errors import AnyplugError, CallError, NotEnforceable, Unavailable
 from anyplug.formats.contract import Greeting, Peer, Terms
 from anyplug.formats.standing import PEERS
 from anyplug.model import Offer, Plugin
@@ -31,6 +31,8 @@ PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)  # before each restart; after the last one 
 STEADY_S = 60.0  # a run of this length forgives the crashes before it
 DRAIN_S = 30.0  # how long calls under way may hold up the end of what is to be replaced
 DRAIN_STEP_S = 0.01
+HEAR_S = 10.0  # for those that have to start first, and then have the time that they have for `ready`
+HEAR_STEP_S = 0.05
 
 Health = Literal["idle", "running", "restarting", "given_up"]
 
@@ -64,6 +66,14 @@ class Place:
         self.scope = anyio.CancelScope()  # of the task that keeps it up
         self.over = anyio.Event()  # that task has ended, and with it the process
         self.is_ending = False  # the process is gone and is not started again by itself; the task has yet to notice
+
+    @property
+    def may_offer_more(self) -> bool:
+        """Whether it may yet register something that nobody knows of."""
+        if self.peer is not None:
+            return not self.peer.offer.is_whole
+        is_new = self.offer is None or not self.offer.is_whole
+        return is_new and self.health != "given_up" and not self.crashes
 
     @property
     def is_busy(self) -> bool:
@@ -169,6 +179,19 @@ class Peers:
             if place.health == "idle" and not place.is_ending:
                 self._begin(place)
 
+    async def hear_out(self, is_known: Callable[[], bool]) -> None:
+        """Wait until something is known, or all who have not said that they are ready have had their time."""
+        unsure = [place for place in self._places.values() if place.may_offer_more]
+        for place in unsure:
+            if place.health == "idle" and not place.is_ending:
+                self._begin(place)
+        with anyio.move_on_after(HEAR_S):
+            while not is_known() and any(place.may_offer_more for place in unsure):
+                await anyio.sleep(HEAR_STEP_S)
+        for place in unsure:
+            if place.peer is not None:
+                self.note_offer(place, place.peer)
+
     async def reach(self, plugin: Plugin, process: str = "") -> Any:
         """Give a process that is up, waiting for one that is on its way; raises Unavailable."""
         place = self._places.get((plugin.path, process))
@@ -264,6 +287,8 @@ class Peers:
                         await peer.stop()
         except AnyplugError as error:
             place.refusal = error if isinstance(error, NotEnforceable) else None
+            if start is not None and isinstance(error, CallError) and "anyplug grant" not in error.hint:
+                error.hint = start.cure(f"{error.message}\n{error.metadata.get('stderr', '')}") or error.hint
             self._secrecy(place.plugin).error(error)
             place.reason = f"{error.message} ({error.hint})" if error.hint else error.message
         finally:

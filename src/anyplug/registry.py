@@ -71,6 +71,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         """The tools of approved plugins."""
         return [tool for tool, entry in self.owners.values() if entry.state == "approved"]
 
+    def knows(self, name: str) -> bool:
+        """Whether a name leads to a tool, or with its slash to a command."""
+        if name.startswith("/"):
+            return name[1:].lower() in self.commands
+        return name in self.owners or self.aliases.get(name, name) in self.owners or name in OURS
+
     def tool(self, name: str) -> tuple[Tool, Entry]:
         """Find a tool by any of its names; raises ToolNotFound."""
         full = self.aliases.get(name, name)
@@ -84,7 +90,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         """Find a slash command, whatever its case; raises CommandNotFound."""
         found = self.commands.get(name.removeprefix("/").lower())
         if found is None:
-            raise CommandNotFound(name, _similar(name, self.commands))
+            raise CommandNotFound(name, _similar(name, self.commands), self._not_loaded)
         return found
 
     def plugin(self, name: str) -> Entry:
@@ -119,6 +125,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         plugins = [tool.plugin for tool, _ in self.owners.values() if tool.own_name == name]
         if plugins:
             return f"several plugins have one: {', '.join(f'{plugin}/{name}' for plugin in plugins)}"
+        return self._not_loaded
+
+    @property
+    def _not_loaded(self) -> str:
         return f"these plugins could not be loaded: {', '.join(self._broken)}" if self._broken else ""
 
 

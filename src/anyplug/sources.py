@@ -21,6 +21,9 @@ GIT_S = 300.0  # for one git command
 SCHEMES = ("https://", "http://", "git://", "ssh://", "file://", "git@")
 PROTOCOLS = "https:http:git:ssh:file"
 LEFT_BEHIND = frozenset({".git", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
+NEVER_TAKEN = frozenset({".git", "__pycache__"})
+MODULES = frozenset({".venv", "venv", "node_modules"})  # what a program needs, and git does not have
+ENVIRONMENT = "pyvenv.cfg"  # makes a folder a virtual environment
 CONFIG = "config.json"
 # How the person reaches repositories; GIT_DIR and its like would point git at another one.
 GIT_KEPT = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_PROXY_COMMAND",
@@ -77,6 +80,7 @@ class Brought(msgspec.Struct, frozen=True):
     folder: str
     commit: str  # empty if it did not come from git
     left_config: bool  # a config.json was not taken over
+    left_modules: tuple[str, ...] = ()  # folders of modules that were not
 
 
 def find(source: Source, staging: str) -> tuple[str, str]:
@@ -133,12 +137,20 @@ def ignored(source: Source, origin: str, staging: str) -> frozenset[str]:
 def bring(
     origin: str, commit: str, staging: str, left: frozenset[str] = frozenset(), needed: Sequence[str] = ()
 ) -> Brought:
-    """Copy a folder into the staging folder, less what is `left` but for what is `needed`; raises InstallError."""
+    """Copy a folder into the staging folder, less what is `left` but for what is `needed`; raises InstallError.
+
+    What is needed of a virtual environment or of installed modules is needed with all the rest of these.
+    """
     folder = os.path.join(staging, COPY)
     try:
         _copy(origin, folder, left)
         for name in needed:
-            _copy_one(origin, folder, name)
+            whole = _modules_around(origin, name)
+            if whole and not os.path.lexists(os.path.join(folder, whole)):
+                os.makedirs(os.path.dirname(os.path.join(folder, whole)), exist_ok=True)
+                _copy(os.path.join(origin, whole), os.path.join(folder, whole), frozenset(), left_behind=NEVER_TAKEN)
+            elif not whole:
+                _copy_one(origin, folder, name)
     except OSError as error:
         raise InstallError(
             f"cannot copy {error.filename or origin}: {error.strerror}", "check its permissions"
@@ -147,7 +159,12 @@ def bring(
     left_config = os.path.lexists(config)
     if left_config:
         _delete(config)
-    return Brought(folder, commit, left_config)
+    left_modules = tuple(
+        name
+        for name in sorted(MODULES)
+        if os.path.isdir(os.path.join(origin, name)) and not os.path.lexists(os.path.join(folder, name))
+    )
+    return Brought(folder, commit, left_config, left_modules)
 
 
 def _clone(source: Source, target: str) -> str:
@@ -212,6 +229,16 @@ def _git(source: Source, folder: str, *words: str) -> str:
     return out.decode()
 
 
+def _modules_around(origin: str, name: str) -> str:
+    """Give the outermost folder of modules, or virtual environment, in which a file lies; empty if it lies in none."""
+    parts = name.split(os.sep)[:-1]
+    for depth, part in enumerate(parts, 1):
+        folder = os.path.join(*parts[:depth])
+        if part == "node_modules" or os.path.exists(os.path.join(origin, folder, ENVIRONMENT)):
+            return folder
+    return ""
+
+
 def _copy_one(origin: str, target: str, name: str) -> None:
     """Copy one file that a manifest names, wherever it lies, if it was not copied yet."""
     file, new = os.path.join(origin, name), os.path.join(target, name)
@@ -220,7 +247,7 @@ def _copy_one(origin: str, target: str, name: str) -> None:
         shutil.copy2(file, new)
 
 
-def _copy(origin: str, target: str, left: frozenset[str]) -> None:
+def _copy(origin: str, target: str, left: frozenset[str], left_behind: frozenset[str] = LEFT_BEHIND) -> None:
     """Copy a tree; links stay links, and what is neither file, folder nor link stays behind."""
     folders = [""]
     while folders:
@@ -231,7 +258,7 @@ def _copy(origin: str, target: str, left: frozenset[str]) -> None:
                 name = os.path.join(below, entry.name)
                 new = os.path.join(target, name)
                 mode = entry.stat(follow_symlinks=False).st_mode
-                if entry.name in LEFT_BEHIND or name in left:
+                if entry.name in left_behind or name in left:
                     continue
                 if stat.S_ISLNK(mode):
                     os.symlink(os.readlink(entry.path), new)

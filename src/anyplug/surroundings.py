@@ -25,7 +25,18 @@ from anyplug.secrecy import Secrecies
 
 T = TypeVar("T")
 
+PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"
 TEMPORARY = frozenset({"TMPDIR", "TEMP", "TMP"})  # where programs are told to keep temporary files
+# Where programs keep what they can fetch again: the variable that says it, and the place in the user's folder if none.
+CACHES = {
+    "XDG_CACHE_HOME": ".cache",
+    "npm_config_cache": ".npm",
+    "PIP_CACHE_DIR": ".cache/pip",
+    "UV_CACHE_DIR": ".cache/uv",
+    "UV_TOOL_DIR": ".local/share/uv/tools",
+    "GOMODCACHE": "go/pkg/mod",
+    "BUN_INSTALL_CACHE_DIR": ".bun/install/cache",
+}
 
 
 class _Made(NamedTuple):
@@ -51,6 +62,7 @@ class Start(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     spawn: Spawn
     release: Callable[[], None]
+    cure: Callable[[str], str]  # which grants would help, by what it said
 
 
 class Provisions:
@@ -141,18 +153,46 @@ class Provisions:
         # First: it makes the folder of programs that a room shows.
         variables = await self._in_turn(standing, functools.partial(self.variables, plugin, standing))
         room = await self._confinement.enter(plugin, standing)
-        return Start(self._inside(room, plugin, variables), room.spawn, lambda: self._confinement.leave(room))
+        return Start(
+            environment=self._inside(room, plugin, variables),
+            spawn=room.spawn,
+            release=lambda: self._confinement.leave(room),
+            cure=lambda said: self.cure(plugin, standing, said),
+        )
+
+    def cure(
+        self, plugin: Plugin, standing: Standing, said: str, users: Users | None = None, purpose: Purpose = "run"
+    ) -> str:
+        """Say which grants would help a plugin that failed, by what it said; empty if none would."""
+        variables = (users or self._users).variables
+        withheld = environment.divide(variables, permissions.environment_names(standing.granted)).withheld
+        return self._confinement.cure(plugin, standing, said, frozenset(withheld), purpose)
 
     def _inside(self, room: Room, plugin: Plugin, variables: dict[str, str]) -> dict[str, str]:
-        """Name a folder for temporary files that can be written to: the user's own is not, in a room."""
-        if room.confined is None or (room.has_own_tmp and TEMPORARY.isdisjoint(variables)):
+        """Name folders that can be written to, for temporary files and caches: the user's own cannot, in a room."""
+        if room.confined is None:
             return variables
+        if room.given is not variables:
+            room.given, room.inside = variables, self._made_at_home(room, plugin, variables)
+        return room.inside
+
+    def _made_at_home(self, room: Room, plugin: Plugin, variables: dict[str, str]) -> dict[str, str]:
+        assert room.confined is not None
+        assert room.confined.profile is not None
+        own, user = self._catalog.home.cache(plugin), variables.get("HOME", "")
         kept = {name: value for name, value in variables.items() if name not in TEMPORARY}
-        if room.has_own_tmp:
-            return kept
-        folder = os.path.join(self._catalog.home.cache(plugin), "tmp")
-        make_folder(folder)
-        return kept | {"TMPDIR": folder}
+        if not room.has_own_tmp:
+            kept["TMPDIR"] = os.path.join(own, "tmp")
+            make_folder(kept["TMPDIR"])
+        writable = room.confined.profile.writable
+        for name, place in CACHES.items():
+            usual = variables.get(name) or os.path.join(user, place)
+            if not any(f"{usual}/".startswith(f"{folder}/") for folder in writable):
+                kept[name] = os.path.join(own, place.replace("/", "-").strip("."))
+        if "UV_NO_PROJECT" not in kept:
+            # Where `uv run` makes the environment of a project: beside it, it would be a change of the plugin's code.
+            kept[PROJECT_ENVIRONMENT] = os.path.join(own, "project")
+        return kept
 
     def _private_tmp(
         self, plugin: Plugin, standing: Standing

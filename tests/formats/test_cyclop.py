@@ -523,6 +523,14 @@ async def test_of_a_failures_stderr_500_characters_are_shown(host, cyclop):
     assert len(result.metadata["stderr"]) == 2000
     assert result.metadata["exit_code"] == 7
     assert result.content[1].text == "out\n"
+    assert result.error.hint == "its last words: y"
+
+
+@pytest.mark.anyio
+async def test_what_went_wrong_is_told_though_it_stands_at_the_end_of_a_long_trace(host, cyclop):
+    script = making.python("def deeper(n):\n    return deeper(n - 1) if n else {}['the point']\ndeeper(30)")
+    async with host(cyclop(script=script)) as h:
+        assert (await h.call("hello")).error.hint == "its last words: KeyError: 'the point'"
 
 
 # The limits

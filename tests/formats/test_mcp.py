@@ -427,6 +427,16 @@ async def test_a_tool_has_its_servers_name_and_shorter_ones_while_they_are_clear
         assert len({peer.session.pid for peer in h.peers.up}) == 2
 
 
+async def test_uv_makes_the_environment_of_each_servers_project_where_it_may(mcp, host):
+    servers = {name: {"command": "python3", "args": ["server.py"]} for name in ("one", "other")}
+    async with host(mcp(script=ENVIRONMENT, servers=servers)) as h:
+        said = [json.loads((await h.call(f"mcp.{name}.act")).text) for name in servers]
+        places = {environment["UV_PROJECT_ENVIRONMENT"] for environment in said}
+        cache = h.catalog.home.cache("kit")
+    assert len(places) == len(servers)
+    assert all(place.startswith(f"{cache}/") for place in places)
+
+
 async def test_the_prefix_is_only_for_servers(mcp, host, cyclop, zot):
     tools = [{"name": "mcp.one.act", "description": "d", "input_schema": {"type": "object"}}]
     extension = zot("other", "hello()\ntool('mcp.x.y')\nemit('ready')\nfor frame in heard(): pass\n")

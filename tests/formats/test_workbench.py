@@ -416,7 +416,7 @@ ANSWERS = {
     "return { get content() { throw new Error('got') } }": ("Tool error: got", ..., "got", None),
     "return { content: 'a', get metadata() { throw 'got' } }": ("Tool error: got", ..., "got", None),
     "return { content: 'a', metadata: { get x() { throw new Error('late') } } }": (
-        "", {}, "the answer cannot be written as JSON: late", None,
+        "Tool error: the answer cannot be written as JSON: late", {}, ..., None,
     ),
     # what is thrown
     "throw new Error('b')": ("Tool error: b", ..., "b", None),

@@ -194,6 +194,26 @@ async def test_without_ready_it_is_waited_for_until_it_is_quiet(zot, host):
         assert [tool.name for tool in h.tools] == ["t0", "t1", "t2", "t3"]
 
 
+async def test_one_that_is_quiet_before_its_first_registration_is_not_taken_as_ready(zot, host):
+    async with host(zot("slow", 'hello()\ntime.sleep(0.8)\ntool("act")\ntool("other")\n' + LOOP)) as h:
+        assert [tool.name for tool in h.tools] == ["act", "other"]
+
+
+async def test_a_name_that_a_slow_one_may_yet_register_is_waited_for(zot, host):
+    script = (
+        'hello()\ntool("act")\ntime.sleep(0.8)\ntool("late"), command("late")\n'
+        "for frame in heard():\n    if frame['type'] == 'tool_call': say(frame, frame['name'])\n"
+        "    if frame['type'] == 'command_invoked': emit('command_response', id=frame['id'], action='noop')\n"
+    )
+    async with host(zot("slow", script)) as h:
+        assert [tool.name for tool in h.tools] == ["act"]
+        assert (await h.call("late")).text == "late"
+        assert (await h.run_command("/late")).error is None
+    async with host(zot("slow", script)) as h:
+        assert (await h.run_command("/LATE")).error is None
+        assert (await h.call("nobody")).error.code == "not_found"  # after the time that all have
+
+
 async def test_another_name_in_hello_is_a_warning_and_the_manifests_counts(zot, host):
     folder = zot("given", 'hello(name="chosen"); tool("act"); emit("ready")' + LOOP)
     async with host(folder) as h:
@@ -265,6 +285,7 @@ async def test_what_could_not_be_understood_stands_in_its_log(zot, host, home):
         ([{}], (Text('[unknown block type "None" from extension blocks]'),)),
         ([{"type": "image", "mime_type": "image/gif", "data": "R0lG"}], (Image("image/gif", "R0lG"),)),
         ([{"type": "image", "data": ""}], (Image("image/png", ""),)),
+        ([{"type": "image", "data": "R0lG\nR0lG\r\n"}], (Image("image/png", "R0lGR0lG"),)),  # as `base64` writes it
         ([{"type": "text", "text": "# a", "format": "markdown"}], (Text("# a"),)),
     ],
 )
@@ -290,6 +311,14 @@ async def test_a_large_image_arrives_whole(zot, host):
     lines = "emit('tool_result', id=frame['id'], content=[{'type': 'image', 'data': frame['args']['data']}])"
     async with host(zot("blocks", answering(lines))) as h:
         assert (await h.call("act", {"data": data})).content == (Image("image/png", data),)
+
+
+async def test_the_last_words_of_one_that_dies_begin_at_the_beginning_of_a_line(zot, host):
+    lines = "sys.stderr.write(''.join(f'line {n} of many\\n' for n in range(100))); sys.stderr.flush(); os._exit(3)"
+    async with host(zot("dies", answering(lines))) as h:
+        said = (await h.call("act")).error.message.partition("it exited with 3: ")[2].splitlines()
+    assert len(said) > 5
+    assert all(line.startswith("line ") for line in said)
 
 
 async def test_is_error_and_structured_content_are_passed_on(zot, host):
@@ -721,6 +750,8 @@ async def test_a_called_tools_answer_comes_with_its_images_and_within_bounds(zot
     [
         ({"name": "ask"}, "tool call cycle detected"),
         ({"name": ""}, "call_tool requires a name and JSON object args"),
+        ({"name": "relay", "args": "[]"}, "call_tool requires a name and JSON object args"),
+        ({"name": "relay", "args": [1]}, "call_tool requires a name and JSON object args"),
         ({"name": "relay", "parent_id": "no-such-call"}, "unknown or expired parent tool call"),
         ({"name": "relay", "parent_id": ""}, "parent_id is required while an extension tool is active"),
         ({"name": "nobody"}, "no tool is named 'nobody'"),

@@ -22,6 +22,7 @@ module.exports.register = (api) => {
     run: async ({ by }) => {
       if (by === 0) return { content: 'Nothing was counted', error: 'zero', metadata: { by } };
       if (by < 0) throw new Error('only upwards');
+      if (by > 99) return { content: `Failed to count: too far`, error: 'too far' };
       return { content: `now ${(count += by)}`, metadata: { count } };
     },
   });
@@ -103,6 +104,12 @@ def test_errors_of_a_tool_show_what_went_wrong_and_what_it_says_to_people(instal
         "tool_error",
         {"by": 0},
     )
+
+
+def test_what_it_says_to_people_is_shown_though_it_ends_in_the_technical_word(installed):
+    failed = run("call", "count.up", "by=100", "--yes")  # as the guide's own example words it
+    assert (failed.code, failed.out) == (1, "Failed to count: too far\n")
+    assert "error: too far" in failed.err
 
 
 def test_arguments_warn_unless_the_settings_say_strict(installed, settings):

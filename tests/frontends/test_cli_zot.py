@@ -147,6 +147,24 @@ def test_show_of_one_that_does_not_start_says_why(tmp_path):
 # Calling
 
 
+def test_what_a_slow_one_registers_late_can_be_called_and_is_known_from_then_on(tmp_path):
+    count = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    script = (
+        COUNTED
+        + f"hello()\ntool('early')\ntime.sleep(0.8)\ntool('late', schema={count!r})\n"
+        + ("for frame in heard():\n    if frame['type'] == 'tool_call': say(frame, json.dumps(frame['args']))\n")
+    )
+    folder = extending.extension(tmp_path / "somewhere", "slow", script)
+    ok("install", folder, "--yes", "--always")
+    assert ok("call", "late", "n=2").out == '{"n": 2}\n'
+    assert {tool["name"] for tool in ok("tools", "slow", "--json").json} == {"early", "late"}
+    before = starts(os.path.join(home(), "plugins", "slow"))
+    fails(4, "call", "nobody")  # now and here everything is known
+    assert starts(os.path.join(home(), "plugins", "slow")) <= before + 1
+    fails(4, "call", "nobody")
+    assert starts(os.path.join(home(), "plugins", "slow")) <= before + 1
+
+
 def test_a_tool_is_called_like_any_other(installed):
     done = ok("call", "weather", "city=Berlin")
     assert done.out == "Berlin: sunny\n"

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+import making
 from anyplug.runtime.confine import macos, system
 from anyplug.runtime.confine.enforcement import LAYERS, Enforcement
 from anyplug.runtime.confine.profile import Limits, Place, System, draw
@@ -176,6 +177,62 @@ def test_the_survey_never_opens_whole_folders_of_programs():
     names = {os.path.basename(path) for path in found.executable}
     assert not names & {"git", "curl", "wget", "ssh", "docker", "sqlite3", "sudo", "su", "mount", "nc", "gcc", "make"}
     assert names & {"dash", "bash", "busybox"}
+
+
+def test_of_settings_all_is_open_that_everybody_may_read_and_nothing_else(tmp_path):
+    etc = tmp_path / "etc"
+    for path, mode in {"open/a": 0o644, "open/deep/b": 0o644, "mixed/c": 0o644, "mixed/key": 0o600, "d": 0o644}.items():
+        making.write(str(etc / path), "x", mode)
+    making.write(str(etc / "shut" / "e"), "x")
+    os.chmod(etc / "shut", 0o700)
+    making.write(str(etc / "key"), "x", 0o640)
+    os.symlink("key", etc / "link")
+    assert system.settings(str(etc)) == tuple(str(etc / path) for path in ("d", "mixed/c", "open"))
+    assert system.settings(str(etc / "open")) == (str(etc / "open"),)
+    assert system.settings(str(etc / "nowhere")) == ()
+
+
+def test_who_may_run_every_program_may_follow_links_on_the_path_and_read_settings(tmp_path):
+    prefix = tmp_path / "versions" / "v1"
+    program = making.write(str(prefix / "lib" / "node_modules" / "yarn" / "bin" / "yarn.js"), "x", 0o755)
+    (prefix / "bin").mkdir()
+    os.symlink("../lib/node_modules/yarn/bin/yarn.js", prefix / "bin" / "yarn")
+    toolchains = tmp_path / ".rustup" / "toolchains"
+    toolchains.mkdir(parents=True)
+    (tmp_path / ".cargo" / "bin").mkdir(parents=True)
+    found = system.survey(f"{prefix}/bin:{tmp_path}/.cargo/bin:/usr/bin", "/nonexistent", "/nonexistent")
+    assert (found.settings, found.linked) == ((), ())
+    wide = system.for_every_program(found)
+    assert {program, str(toolchains)} <= set(wide.linked)
+    assert set(system.settings()) == set(wide.settings)
+    assert "/etc/shadow" not in wide.settings
+    for granted, is_open in (("shell:exec", True), ("shell:exec:git", False), ("filesystem:read", False)):
+        drawn = draw((granted,), PLACE, wide, lambda _name: ())
+        assert (program in drawn.executable) == is_open
+        assert set(wide.settings) <= set(drawn.readable) or not is_open
+
+
+def test_modules_that_a_person_installed_are_libraries_too_and_no_folder_with_much_else_is(tmp_path):
+    user = tmp_path / "user"
+    for folder in (".local/lib/python3.11/site-packages", "perl5", ".ssh", "src"):
+        (user / folder).mkdir(parents=True)
+    named = f"{user}/src:relative::/usr/lib:{user}:{tmp_path}:/"
+    found = system.libraries({"HOME": str(user), "PYTHONPATH": named, "NODE_PATH": "/opt/modules"})
+    assert set(found) == {
+        f"{user}/src",
+        "/opt/modules",
+        f"{user}/.local/lib/python3.11/site-packages",
+        f"{user}/perl5",
+    }
+    assert system.libraries({"PYTHONPATH": "/"}) == ()
+
+
+@pytest.mark.parametrize("folder", ["shims", ".volta/bin"])
+def test_of_what_only_chooses_an_interpreter_the_whole_place_is_needed(folder, tmp_path):
+    making.write(str(tmp_path / "manager" / folder / "node"), "x", 0o755)
+    found = system.survey(str(tmp_path / "manager" / folder), "/nonexistent", "/nonexistent")
+    place = tmp_path / "manager" / os.path.dirname(folder)
+    assert str(place) in found.executable
 
 
 def test_for_a_mac_the_last_rule_decides_and_what_is_ours_is_closed_before_its_own_is_opened():

@@ -12,6 +12,7 @@ from anyplug.errors import (
     TimedOut,
     TooLarge,
     Unavailable,
+    last_words,
 )
 from anyplug.model import Call
 from anyplug.runtime.diagnosis import diagnose
@@ -89,6 +90,8 @@ def _crashed(finished: Finished, words: Words, stdout: str, stderr: str) -> Cras
         said = f"killed by {signal_name(-code)}" + (f"; {said}" if said else "")
     if code == COMMAND_NOT_FOUND:
         hint = "a program that it needs, or its interpreter, is not installed"
+    elif len(stderr.strip()) > STDERR_SHOWN:  # what went wrong stands at the end of a trace
+        hint = f"its last words: {last_words(stderr).splitlines()[-1][:STDERR_SHOWN]}"
     return Crashed(
         f"{words.crashed} (exit {abs(code)})" + (f": {said}" if said else ""),
         hint,

@@ -2,18 +2,17 @@
 
 import shutil
 
+from anyplug import errors
 from anyplug.errors import Unavailable
 from anyplug.formats import oneshot
 from anyplug.runtime.diagnosis import diagnose
 from anyplug.runtime.program import Program
 from anyplug.runtime.session import PeerGone
 
-STDERR_SHOWN = 500  # characters of the end of stderr
-
 
 def last_words(stderr: str) -> str:
     """Give the end of what it said on stderr, to stand behind a reason."""
-    return f": {stderr[-STDERR_SHOWN:]}" if stderr else ""
+    return f": {errors.last_words(stderr)}" if stderr else ""
 
 
 def ended(what: str, when: str, gone: PeerGone, hint: str) -> Unavailable:

@@ -62,15 +62,10 @@ def switched_off(plugin: Plugin, tool: Tool | None) -> str:
 
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
     """Give the user's environment; what the configuration declares is added for each server."""
-    cache = home.cache(plugin)
     return {
         **users,
         "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
-        "PYTHONPYCACHEPREFIX": os.path.join(cache, "pycache"),
-        # Where npx and uvx keep what they fetch: the user's own places are not theirs to write to.
-        "npm_config_cache": os.path.join(cache, "npm"),
-        "UV_CACHE_DIR": os.path.join(cache, "uv"),
-        "UV_TOOL_DIR": os.path.join(cache, "uv-tools"),
+        "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin), "pycache"),
     }
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # these import the SDK
 
 HELLO_S = 30.0  # from the start to the list of tools; what npx and uvx start has to be fetched first
 LEAVE_S = 2.0  # how long a server at an address may take to hear that we leave
+PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"  # where uv keeps what a project needs
 NOTICE_S = 1.0  # how long a connection that was lost may take to say why
 LONGEST_LINE = 16 << 20  # bytes of one message; an image in base64 is one line
 CLOSED = "the connection was closed"
@@ -150,7 +151,7 @@ class Server:
         return staying.not_started(what, program, reason, plugin=self.plugin.name, named_in="the configuration")
 
     def _too_slow(self, hello_s: float) -> Unavailable:
-        stderr = self.session.stderr_end.strip()[-staying.STDERR_SHOWN :] if self.session else ""
+        stderr = self.session.stderr_end if self.session else ""
         return Unavailable(
             f"MCP server '{self._name}' was not ready within {hello_s:g}s{staying.last_words(stderr)}",
             "it has to answer `initialize` and `tools/list`; "
@@ -211,10 +212,13 @@ class Server:
         if endpoint.cwd and not self.plugin.is_file:  # what lies in the folder is meant, wherever it is started
             files = configuration.named_files(self.plugin)
             words = tuple(os.path.join(folder, word) if os.path.normpath(word) in files else word for word in words)
+        variables = dict(self._terms.environment)
+        if PROJECT_ENVIRONMENT in variables:  # each server is a project of its own
+            variables[PROJECT_ENVIRONMENT] += f"-{self._name.replace('/', '_')}"
         return Program(
             argv=(configuration.program(self.plugin, endpoint), *words),
             cwd=cwd,
-            env={**self._terms.environment, **endpoint.environment},
+            env={**variables, **endpoint.environment},
         )
 
     async def _converse(self, ways: list[Way]) -> None:

@@ -238,7 +238,8 @@ function asLine(answer) {
       const { warnings, ...rest } = answer;
       line = stringify({ ...cleaned(rest, warnings), warnings });
     } catch (error) {
-      line = stringify({ type: 'result', id: answer.id, error: `the answer cannot be written as JSON: ${describe(error)}` });
+      const why = `the answer cannot be written as JSON: ${describe(error)}`;
+      line = stringify({ type: 'result', id: answer.id, content: `Tool error: ${why}`, error: why });
     }
   }
   const size = byteLength(line);

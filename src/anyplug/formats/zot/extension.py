@@ -27,6 +27,7 @@ COMMAND_S = 30.0
 INTERCEPT_S = 5.0
 IDLE_READY_S = 0.25  # an extension that says nothing for so long after hello is taken to be ready
 READY_S = 3.0  # and after this in any case
+QUIET_STEP_S = 0.05  # between looks at one that says nothing
 MOST_REGISTERED = 1_000  # tools and commands, each; real extensions have a handful
 MOST_WARNINGS = 100  # that a person is shown
 ANSWERS = frozenset({"tool_result", "command_response", "event_intercept_response"})
@@ -58,6 +59,8 @@ class Extension:
         self._loop = asyncio.get_running_loop()
         self._greeted: asyncio.Future[None] = self._loop.create_future()
         self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._is_ready = False  # it said so
+        self._greeted_at = 0.0
         self._heard = 0.0
         self.session: Session  # from `start` on
 
@@ -78,6 +81,7 @@ class Extension:
             events=tuple(sorted(self.events)),
             intercepts=tuple(sorted(self.intercepts)),
             warnings=tuple(self.warnings),
+            is_whole=self._is_ready or self._loop.time() > self._greeted_at + READY_S,
         )
 
     async def start(self) -> None:
@@ -110,7 +114,8 @@ class Extension:
             await self._end("it said no hello")
             raise Unavailable(
                 f"extension '{self.plugin.name}' sent no hello within {hello_s:g}s",
-                "its first line on stdout must be a hello frame; it may be waiting for something",
+                "its first line on stdout must be a hello frame; if it only needs longer, "
+                f"`hello_s` under [plugins.{self.plugin.name}] in settings.toml gives it the time",
             ) from None
         except PeerGone as gone:
             if gone.exit_code is None:  # a confined program's start is answered only later
@@ -210,14 +215,15 @@ class Extension:
             self.tell({"type": "tool_cancel", "id": number})
 
     async def _settle(self) -> None:
-        """Wait for `ready` as zot does: until it comes, or nothing does."""
+        """Wait for `ready` as zot does: until it comes, or nothing does. One that has nothing yet is not ready."""
         until = self._loop.time() + READY_S
         while not self._ready.done() and self._loop.time() < until:
             quiet = self._heard + IDLE_READY_S - self._loop.time()
-            if quiet <= 0:
-                self._terms.log(b"[anyplug] no ready frame; taken as ready\n")
-                return
-            await asyncio.wait((self._ready,), timeout=min(quiet, until - self._loop.time()))
+            if quiet <= 0 and (self.tools or self.commands or self.events or self.intercepts):
+                break
+            await asyncio.wait((self._ready,), timeout=min(max(quiet, QUIET_STEP_S), until - self._loop.time()))
+        if not self._ready.done():
+            self._terms.log(b"[anyplug] no ready frame; taken as ready\n")
 
     def _receive(self, raw: dict[str, Any]) -> None:
         """Take one frame from the extension."""
@@ -242,6 +248,7 @@ class Extension:
             case frames.RegisterTool() | frames.RegisterCommand() | frames.Subscribe():
                 self._register(frame)
             case frames.Ready():
+                self._is_ready = True
                 if not self._ready.done():
                     self._ready.set_result(None)
             case frames.Hello() | frames.ShutdownAck():
@@ -274,6 +281,7 @@ class Extension:
                 "capabilities": ["call_tool"],
             }
         )
+        self._greeted_at = self._loop.time()
         self._greeted.set_result(None)
 
     def _link_log(self) -> None:

@@ -4,6 +4,7 @@ What it offers is not in the manifest: it registers tools and commands while it 
 """
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from anyplug import permissions, schema
@@ -29,6 +30,8 @@ NO_CONTENT = "(extension returned no content)"
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 # What a format that declares nothing is taken to need.
 ASKED = ("filesystem:read", "filesystem:write:.", "network", "shell:exec")
+
+_UNBROKEN = re.compile(r"[\r\n]+")  # `base64` breaks lines, and zot reads over that
 
 
 def load(folder: Folder) -> Plugin:
@@ -172,7 +175,8 @@ def _block(call: Call, raw: dict[str, Any]) -> Block | None:
         return Text(text) if isinstance(text, str) and text else None
     if kind == "image":
         data = raw.get("data", "")
-        if not isinstance(data, str) or not _is_base64(data):
+        data = _UNBROKEN.sub("", data) if isinstance(data, str) else None
+        if data is None or not _is_base64(data):
             raise BadOutput(
                 f"extension {call.plugin.name}/{call.tool.own_name} returned undecodable image",
                 "an image's data must be base64",

@@ -152,8 +152,8 @@ class CallTool(msgspec.Struct, frozen=True):
     """A tool that the extension wants the host to call."""
 
     id: str
-    name: str
-    args: dict[str, Any] = {}
+    name: str = ""
+    args: Any = {}  # an object, or the extension is told that it must be one: it waits for an answer
     parent_id: str = ""
 
 

@@ -52,6 +52,7 @@ def call(session: Session) -> int:
             return report(session, resident.call(options.tool, arguments(options.words, options.args, schema)))
 
     async def work(host: "Host") -> int:
+        await host.hear_out(options.tool)
         try:
             schema = host.snapshot.tool(options.tool)[0].input_schema
         except ToolNotFound:
@@ -113,10 +114,12 @@ def report(session: Session, result: Result) -> int:
 
 
 def beyond_the_error(result: Result) -> tuple[Block, ...]:
-    """Give the content without a first block that says only what the error says."""
+    """Give the content without a first block that says only what the error says, as what Workbench makes of one."""
     first = result.content[0] if result.content else None
-    if result.error is not None and isinstance(first, Text) and first.text.endswith(result.error.message):
-        return result.content[1:]
+    if result.error is not None and isinstance(first, Text):
+        message = result.error.message
+        if first.text in {message, f"Tool error: {message}"}:
+            return result.content[1:]
     return result.content
 
 

@@ -170,6 +170,9 @@ def _describe(session: Session, installed: Installed, entry: Entry, what: str) -
     print(f"{plugin.name} is {what}{at} in {plugin.path}", flush=True)
     if installed.left_config:
         session.warn("its config.json was left behind: configuration is yours to set")
+    if installed.left_modules:
+        these = " and ".join(installed.left_modules)
+        session.warn(f"{these} stayed behind; if it needs them, make them anew in {plugin.path}, then approve it again")
     if entry.state == "shadowed":
         session.warn(f"another plugin of that name comes first: {entry.shadowed_by}")
     for problem in plugin.problems:

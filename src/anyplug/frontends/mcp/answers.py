@@ -27,8 +27,9 @@ def tool_result(result: Result, output_schema: dict[str, Any] | None, *, is_mode
         error, is_error = Failure("bad_output", why, "the tool's output is above, as it came"), True
     if error is not None and error.code != "tool_error":
         content += [{"type": "text", "text": line} for line in _explained(error, result)]
-    elif error is not None and not content:
-        content = [{"type": "text", "text": error.message}]
+    elif error is not None:
+        content = content or [{"type": "text", "text": error.message}]
+        content += [{"type": "text", "text": f"hint: {error.hint}"}] if error.hint else []
     meta: Wire = {ERROR: _failure(error)} if error is not None else {}
     if result.metadata:
         meta[METADATA] = result.metadata

@@ -8,7 +8,7 @@ A grant is a permission with or without a scope:
     network:*:PORT             TCP to this port of any machine; names only from /etc/hosts
     network:unix               sockets that have a path or a name on this machine
     network:HOST[:PORT]        TCP to this machine, by way of the host's proxy; together with ports: `unheld`
-    shell:exec[:PROGRAM]       every program of the system, or this one
+    shell:exec[:PROGRAM]       every program of the system with its settings, or this one
     clipboard, notifications   open nothing: the kernel knows neither
 """
 
@@ -80,6 +80,9 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     readable: tuple[str, ...] = ()
     executable: tuple[str, ...] = ()
     search_path: tuple[str, ...] = ()
+    # For those who may run all programs: what these read of /etc, and where links on the PATH lead.
+    settings: tuple[str, ...] = ()
+    linked: tuple[str, ...] = ()
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,10 +109,10 @@ def draw(
     reads, reads_all, refused_reads = _paths(scopes, "filesystem:read", place)
     writes, writes_all, refused_writes = _paths(scopes, "filesystem:write", place)
     programs = scopes.get("shell:exec", ())
-    everything = (*SYSTEM_PROGRAMS, *system.search_path) if "" in programs else ()
+    everything = (*SYSTEM_PROGRAMS, *system.search_path, *system.linked) if "" in programs else ()
     network, ports, hosts, unheld = _network(scopes.get("network", ()))
     return Profile(
-        readable=_unique(system.readable, reads, users if reads_all else ()),
+        readable=_unique(system.readable, reads, users if reads_all else (), system.settings if everything else ()),
         writable=_unique(own, writes, (*users, *SHARED_TMP) if writes_all else ()),
         executable=_unique(
             (place.plugin, place.cache),

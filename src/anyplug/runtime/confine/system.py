@@ -8,25 +8,32 @@ import functools
 import glob
 import os
 import re
+from collections.abc import Mapping
+
+import msgspec
 
 from anyplug.runtime.confine.profile import System
 
-PROGRAM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
-INTERPRETERS = re.compile(r"(sh|bash|dash|zsh|env|uv|uvx|node|nodejs|(python|perl|ruby)[0-9.]*)")
+PROGRAM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
+# With what comes along with them to fetch packages, as set-up scripts do: it is run by them, and may do what they may.
+INTERPRETERS = re.compile(r"(sh|bash|dash|zsh|env|uv|uvx|node|nodejs|npm|npx|(python|perl|ruby|pip)[0-9.]*)")
 # What scripts with an empty list of permissions call. None of these starts other programs that it is not allowed
 # to (the kernel holds children to the same rules), reaches a network, or speaks to a daemon.
 TOOLS = """
     [ arch awk b2sum base32 base64 basename basenc bc bzcat bzip2 cat chmod chown cksum clear cmp column comm cp csplit
     cut date dc dd df diff diff3 dir dircolors dirname du echo ed egrep expand expr factor false fgrep file find fmt
-    fold gawk getconf getopt grep groups gunzip gzip head hexdump hostid hostname iconv id install join jq kill link
-    ln locale logname ls mawk md5sum mkdir mkfifo mktemp more mv nawk nice nl nohup nproc numfmt od paste patch
-    pathchk pgrep pinky pkill pr printenv printf ps ptx pwd readlink realpath rev rg rm rmdir sed seq setsid sha1sum
-    sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split stat stdbuf stty sum sync tac tail tar tee
-    test time timeout touch tr tree true truncate tsort tty tput uname unexpand uniq unlink unxz uptime users uuidgen
-    vdir wc which whoami xargs xxd xz xzcat yes yq zcat zgrep zstd
+    fold gawk getconf getopt grep groups gunzip gzip head hexdump hostid hostname iconv id install join jq kill
+    ldconfig link ln locale logname ls mawk md5sum mkdir mkfifo mktemp more mv nawk nice nl nohup nproc numfmt od paste
+    patch pathchk pgrep pinky pkill pr printenv printf ps ptx pwd readlink realpath rev rg rm rmdir sed seq setsid
+    sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split stat stdbuf stty sum sync tac tail tar
+    tee test time timeout touch tr tree true truncate tsort tty tput uname unexpand uniq unlink unxz uptime users
+    uuidgen vdir wc which whoami xargs xxd xz xzcat yes yq zcat zgrep zstd
 """.split()  # noqa: SIM905 - a list of words is read as words
 EITHER = re.compile("|".join((INTERPRETERS.pattern, *map(re.escape, TOOLS))))
-STAND_INS = "shims"
+ANY = re.compile(r".*", re.DOTALL)
+STAND_INS = ("/shims", "/.volta/bin")  # the ends of folders of version managers: pyenv, rbenv, asdf, mise; Volta
+CARGO = "/.cargo/bin"
+SYSTEM_FOLDERS = ("/usr/", "/bin", "/sbin", "/opt/", "/nix/", "/snap/")
 LIBRARY_FOLDERS = (
     "/lib/{triplet}", "/usr/lib/{triplet}", "/usr/local/lib/{triplet}", "/lib64", "/usr/lib64", "/usr/local/lib64",
 )  # fmt: skip
@@ -56,7 +63,17 @@ PREFIX_PARTS = ("lib", "lib64", "pyvenv.cfg", "share/zoneinfo", "share/terminfo"
 SYSTEM_PREFIXES = frozenset({"/", "/usr", "/usr/local"})
 UV_PYTHONS = (".local/share/uv/python", "Library/Application Support/uv/python")
 PROGRAM_PARTS = ("/usr/lib/{0}", "/usr/lib/{0}-core", "/usr/libexec/{0}", "/usr/libexec/{0}-core", "/usr/share/{0}",
-                 "/usr/share/{0}-core", "/etc/{0}")  # fmt: skip
+                 "/usr/share/{0}-core", "/etc/{0}", "/etc/{0}config", "/etc/{0}rc", "/etc/{0}.conf")  # fmt: skip
+# What a person installed for themselves: folders that these variables name, and where package managers put things.
+LIBRARY_VARIABLES = ("PYTHONPATH", "NODE_PATH", "PERL5LIB", "PERLLIB", "RUBYLIB", "GEM_HOME", "GEM_PATH",
+                     "LD_LIBRARY_PATH")  # fmt: skip
+USERS_LIBRARIES = (".local/lib/python*/site-packages", ".local/lib/node_modules", ".local/share/gem", ".gem", "perl5")
+# Never as a whole, whoever names them: much else lies there.
+TOO_WIDE = frozenset({"/", "/bin", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/run", "/sbin", "/srv",
+                      "/tmp", "/usr", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/local", "/usr/sbin", "/usr/share",
+                      "/var", "/var/lib", "/var/tmp"})  # fmt: skip
+FOR_ALL = 0o004  # the bit of a file that everybody may read
+FOR_ALL_FOLDERS = 0o005
 
 
 def survey(search_path: str, bin_folder: str, user: str) -> System:
@@ -109,6 +126,65 @@ def program_files(name: str, search_path: str = os.defpath) -> tuple[str, ...]:
     return _real([found, *(part.format(stem) for part in PROGRAM_PARTS), *_belongings(os.path.realpath(found))])
 
 
+def libraries(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Give the folders in which interpreters look for modules that the person installed, given these variables."""
+    user = variables.get("HOME", "")
+    named = [path for name in LIBRARY_VARIABLES for path in variables.get(name, "").split(os.pathsep)]
+    found = [os.path.realpath(path) for path in named if os.path.isabs(path)]
+    if os.path.isabs(user):
+        found += [path for pattern in USERS_LIBRARIES for path in glob.glob(os.path.join(user, pattern))]
+    return tuple(path for path in found if path not in TOO_WIDE and not f"{user}/".startswith(f"{path}/"))
+
+
+def for_every_program(found: System) -> System:
+    """Add what those need who may run all programs: their settings, and where links on the PATH lead."""
+    return msgspec.structs.replace(found, settings=settings(), linked=_linked(found.search_path))
+
+
+@functools.cache
+def settings(folder: str = "/etc") -> tuple[str, ...]:
+    """Give what programs read of the machine's settings: all that everybody may, by folder where that is all in it."""
+    found, is_whole = _public(folder)
+    return (folder,) if is_whole else tuple(found)
+
+
+@functools.cache
+def _linked(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the programs to which links in these folders lead, with what is installed around them.
+
+    So do the npm of nvm, and all that pipx and uv install; rustup's programs start others that lie in its own folder.
+    """
+    found = []
+    for folder in folders:
+        for path in _programs(folder, ANY) if not folder.startswith(SYSTEM_FOLDERS) else ():
+            if os.path.islink(path):
+                target = os.path.realpath(path)
+                found += [target, *_belongings(target)]
+        if folder.endswith(CARGO):
+            found.append(os.path.join(folder.removesuffix(CARGO), ".rustup", "toolchains"))
+    return _real(found)
+
+
+def _public(folder: str) -> tuple[list[str], bool]:
+    """List what everybody may read in a folder, and whether that is everything. Links lead to what has rules itself."""
+    found, is_whole = [], True
+    try:
+        with os.scandir(folder) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return [], False
+    for entry in listed:
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if entry.is_dir(follow_symlinks=False):
+            inside, is_open = _public(entry.path) if mode & FOR_ALL_FOLDERS == FOR_ALL_FOLDERS else ([], False)
+            found += [entry.path] if is_open else inside
+            is_whole = is_whole and is_open
+        elif entry.is_file(follow_symlinks=False):
+            found += [entry.path] if mode & FOR_ALL else []
+            is_whole = is_whole and bool(mode & FOR_ALL)
+    return found, is_whole
+
+
 def _programs(folder: str, wanted: re.Pattern[str]) -> list[str]:
     try:
         return [os.path.join(folder, name) for name in os.listdir(folder) if wanted.fullmatch(name)]
@@ -118,7 +194,7 @@ def _programs(folder: str, wanted: re.Pattern[str]) -> list[str]:
 
 def _is_stand_in(interpreter: str) -> bool:
     """Whether it only chooses an interpreter, as those of pyenv, rbenv and asdf do: then its whole place is needed."""
-    return os.path.basename(os.path.dirname(interpreter)) == STAND_INS
+    return os.path.dirname(interpreter).endswith(STAND_INS)
 
 
 def _belongings(interpreter: str) -> list[str]:
