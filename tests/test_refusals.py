@@ -79,6 +79,8 @@ SAID = {
     "TypeError: fetch failed": "network",
     "listen EPERM: operation not permitted 127.0.0.1": "network",
     "Error: listen EPERM: operation not permitted /tmp/tsx-0/15.pipe": "network:unix",
+    '  File "/usr/lib/python3.14/multiprocessing/forkserver.py", line 1\n'
+    "PermissionError: [Errno 1] Operation not permitted": "network:unix",
     "permission denied: dial unix /var/run/docker.sock: socket: operation not permitted": "network:unix",
 }
 

@@ -37,6 +37,8 @@ _LOCAL = re.compile(
     r"|\b(?:listen|connect|bind)\b.{0,60}(?:\bE(?:PERM|ACCES)\b|not permitted).{0,40}\s[@/]",
     re.IGNORECASE,
 )
+# Python says no more than that something was not permitted; where it was says the rest.
+_LOCAL_IN_PYTHON = re.compile(r"multiprocessing/(?:connection|forkserver|managers)\.py|AF_UNIX")
 # What was refused stands behind the word or before it, in quotes or as a path; what was to be run, as a mere name.
 _QUOTES = r"'\"`\u2018\u2019\u201c\u201d"
 _NAME = rf"(?:[{_QUOTES}]([^{_QUOTES}\n]+)[{_QUOTES}]|((?<![\w.~/:])(?:~|\.{{0,2}})/[^\s{_QUOTES}:,;()]+))"
@@ -102,6 +104,8 @@ def read(said: str, scene: Scene) -> list[Lack]:
                 found += _lacks(name, scene, is_change=is_change)
         for absent in _ABSENT.finditer(line):
             found += _lacks_sight(_absolute(next(filter(None, absent.groups())), scene), scene)
+    if not scene.profile.unix and not found and "not permitted" in said and _LOCAL_IN_PYTHON.search(said):
+        found.append(Lack("network:unix"))
     if scene.profile.network != "all" and not found and _NO_NETWORK.search(said):
         found.append(Lack("network"))
     return found

@@ -227,6 +227,20 @@ def test_modules_that_a_person_installed_are_libraries_too_and_no_folder_with_mu
     assert system.libraries({"PYTHONPATH": "/"}) == ()
 
 
+def test_a_program_comes_with_its_place_if_it_has_one_to_itself(monkeypatch, tmp_path):
+    monkeypatch.setattr(system, "OWN_PLACES", (f"{tmp_path}/lib/",))
+    program = making.write(str(tmp_path / "lib" / "jvm" / "bin" / "runs"), "x", 0o755)
+    making.write(str(tmp_path / "lib" / "jvm" / "conf" / "security"), "x")
+    (tmp_path / "bin").mkdir()
+    os.symlink(program, tmp_path / "bin" / "runs")
+    found = system.program_files("runs", f"{tmp_path}/bin")
+    assert found[0] == program
+    assert str(tmp_path / "lib" / "jvm") in found
+    assert system.program_files("sh", "/bin:/usr/bin")[0] == os.path.realpath("/bin/sh")
+    assert not {"/usr", "/bin", "/usr/bin", "/"} & set(system.program_files("sh", "/bin:/usr/bin"))
+    assert system.program_files("no-such-program", "/bin") == ()
+
+
 @pytest.mark.parametrize("folder", ["shims", ".volta/bin"])
 def test_of_what_only_chooses_an_interpreter_the_whole_place_is_needed(folder, tmp_path):
     making.write(str(tmp_path / "manager" / folder / "node"), "x", 0o755)

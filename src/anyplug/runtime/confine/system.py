@@ -63,7 +63,9 @@ PREFIX_PARTS = ("lib", "lib64", "pyvenv.cfg", "share/zoneinfo", "share/terminfo"
 SYSTEM_PREFIXES = frozenset({"/", "/usr", "/usr/local"})
 UV_PYTHONS = (".local/share/uv/python", "Library/Application Support/uv/python")
 PROGRAM_PARTS = ("/usr/lib/{0}", "/usr/lib/{0}-core", "/usr/libexec/{0}", "/usr/libexec/{0}-core", "/usr/share/{0}",
-                 "/usr/share/{0}-core", "/etc/{0}", "/etc/{0}config", "/etc/{0}rc", "/etc/{0}.conf")  # fmt: skip
+                 "/usr/share/{0}-core", "/etc/{0}", "/etc/{0}-*", "/etc/{0}config", "/etc/{0}rc",
+                 "/etc/{0}.conf")  # fmt: skip
+OWN_PLACES = ("/usr/lib/", "/usr/local/", "/opt/")
 # What a person installed for themselves: folders that these variables name, and where package managers put things.
 LIBRARY_VARIABLES = ("PYTHONPATH", "NODE_PATH", "PERL5LIB", "PERLLIB", "RUBYLIB", "GEM_HOME", "GEM_PATH",
                      "LD_LIBRARY_PATH")  # fmt: skip
@@ -122,8 +124,11 @@ def program_files(name: str, search_path: str = os.defpath) -> tuple[str, ...]:
     found = shutil.which(name, path=search_path)
     if found is None:
         return ()
-    stem = os.path.basename(name)
-    return _real([found, *(part.format(stem) for part in PROGRAM_PARTS), *_belongings(os.path.realpath(found))])
+    stem, real = os.path.basename(name), os.path.realpath(found)
+    named = [path for part in PROGRAM_PARTS for path in _matching("/", part.format(glob.escape(stem)))]
+    place = os.path.dirname(os.path.dirname(real))  # of a program with a folder to itself: all in it is its own
+    own = [place] if place.startswith(OWN_PLACES) and place not in TOO_WIDE else []
+    return tuple(dict.fromkeys([real, *_real([*named, *own, *_belongings(real)])]))
 
 
 def libraries(variables: Mapping[str, str]) -> tuple[str, ...]:
