@@ -24,8 +24,10 @@ HARMLESS = frozenset({"filesystem:read"})  # tier 1: never asks after approval
 WITH_SCOPE = ("filesystem:read", "filesystem:write", "network", "shell:exec", "env")
 LOCAL = "unix"  # the scope of `network` that is not about other machines
 LARGEST_PORT = 65535
-# What people hope for and a grant does not give, because the kernel knows no such thing.
+# What people would not think of, or hope for in vain: the kernel knows neither clipboards nor notifications.
 REALLY = {
+    "filesystem:write": "reaches files that run later as you, and unconfined: ~/.bashrc, what starts with your "
+    "desktop, programs in ~/.local/bin. Mostly a folder is enough: `filesystem:write:PATH`",
     "clipboard": "opens nothing by itself. A program that reaches the desktop's clipboard needs `shell:exec:PROGRAM` "
     "(xclip, wl-paste) and `network:unix`",
     "notifications": "opens nothing by itself. `notify-send` needs `shell:exec:notify-send` and `network:unix`",
@@ -100,7 +102,8 @@ def really(permission: str) -> str:
     """Say what a permission opens, where that is another than its name makes one think; else empty."""
     if is_by_host(permission):
         return BY_PROXY
-    return REALLY.get(permission) or REALLY.get(kind(permission) if not scope_of(permission) else "", "")
+    is_whole = scope_of(permission) in {"", "~", "/"}
+    return REALLY.get(permission) or REALLY.get(kind(permission) if is_whole else "", "")
 
 
 def scope_of(permission: str) -> str:

@@ -1,5 +1,7 @@
 """What `show`, `approve`, `grant` and `ungrant` say about what holds a plugin."""
 
+import os
+
 import pytest
 
 import making
@@ -110,7 +112,11 @@ def test_a_grant_says_what_it_means_where_its_words_do_not():
     assert "there is no program 'no-such-program' on your PATH" in said
     assert "note: network:unix reaches every program" in said
     assert "network:example.org:80 is held by a proxy" in using.ok("grant", "hello", "network:example.org:80").err
+    assert "opens nothing until there is" in using.ok("grant", "hello", "filesystem:read:~/notes").err
+    os.mkdir(os.path.expanduser("~/notes"))
     assert using.ok("grant", "hello", "filesystem:read:~/notes", "network").err == ""
+    for whole in ("filesystem:write", "filesystem:write:~"):
+        assert "run later as you" in using.ok("grant", "hello", whole).err
 
 
 @pytest.mark.parametrize(

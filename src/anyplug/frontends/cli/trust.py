@@ -296,10 +296,12 @@ def _say_what_it_means(session: Session, granted: tuple[str, ...]) -> None:
         scope = permissions.scope_of(permission)
         if text := permissions.really(permission):
             session.note(f"note: {permission} {text}")
-        if permissions.kind(permission).startswith("filesystem:") and scope and scope[0] not in "/~":
-            session.note(
-                f"note: {permission} is a path in the folder in which anyplug runs: now {os.path.abspath(scope)}"
-            )
+        if permissions.kind(permission).startswith("filesystem:") and scope:
+            path = os.path.abspath(os.path.expanduser(scope))
+            if scope[0] not in "/~":
+                session.note(f"note: {permission} is a path in the folder in which anyplug runs: now {path}")
+            if not os.path.exists(path):
+                session.warn(f"there is no {path}: {permission} opens nothing until there is")
         if permission.startswith("shell:exec:") and shutil.which(os.path.expanduser(scope)) is None:
             session.warn(f"there is no program '{scope}' on your PATH: {permission} opens nothing until there is one")
 

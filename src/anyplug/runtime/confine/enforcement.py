@@ -42,7 +42,7 @@ GAPS = {
     "read-only": "it can change modes, times and attributes of the user's files, and replace its own code in a folder "
     "that it may write to (which is noticed before the next call)",
     "mounts": "/tmp is not its own: it has none, unless its format promises one",
-    "pids": "it sees the command lines of other processes",
+    "pids": "it sees the command lines of other processes, and can change the priority of the user's own",
 }
 
 
