@@ -523,10 +523,13 @@ def test_what_a_process_has_to_say_behind_the_request_that_it_was_started_for_is
     assert starter.asks("call", name="broker")["result"]["is_error"] is False
     with contextlib.closing(sqlite3.connect(os.path.join(home(), "anyplug.db"))) as store, store:
         store.execute("CREATE TRIGGER full BEFORE UPDATE ON jobs BEGIN SELECT RAISE(ABORT, 'no room'); END")
-    assert Client().asks("call", name="broker", arguments={"n": 1})["result"]["is_error"] is False
+    other = Client()
+    assert other.asks("call", name="broker", arguments={"n": 1})["result"]["is_error"] is False
     assert looking.until(lambda: b"is not recorded" in looking.read(residing.address().log))
     starter.says(do="find", id=2, name="broker")
     assert starter.hears()["id"] == 2  # and nothing before it
+    for client in (starter, other):
+        client.leaves()
     ok("stop")
 
 

@@ -42,7 +42,8 @@ LEAVE_S = 5.0  # for clients to hear the last answers
 LEAVE_STEP_S = 0.01
 LAST_S = 60.0  # for a client that left to take what it is owed; people put programs to sleep
 FREE_S = 30.0  # for the one before to end: its plugins are given some seconds to end in order
-FREE_STEP_S = 0.02
+FREE_STEP_S = 0.05
+STEADY_S = 1.0  # one that answers for so long is up; whoever started us for want of one has found it by then
 
 
 class AlreadyUp(AnyplugError):
@@ -233,10 +234,13 @@ class Resident:
         os.makedirs(self._address.folder, mode=0o700, exist_ok=True)
         fd = os.open(self._address.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            until = time.monotonic() + FREE_S
+            began = unanswered = time.monotonic()
             while not _is_locked(fd):
                 # Whoever has the lock and is not to be reached comes up, ends, or only looks whether it is free.
-                if self._address.is_answered() or self._stopping.is_set() or time.monotonic() > until:
+                now = time.monotonic()
+                if not self._address.is_answered():
+                    unanswered = now
+                if self._stopping.is_set() or now - unanswered > STEADY_S or now - began > FREE_S:
                     word = self._address.read() or {}
                     raise AlreadyUp(
                         f"a host is up for {self.home.path} (pid {word.get('pid', '?')})",
