@@ -30,7 +30,7 @@ def show(rows: list[Row]) -> None:
             VERDICTS[row.met],
         )
     console = Console()
-    Console(width=max(console.width, 120)).print(table)
+    Console(width=max(console.width, 140)).print(table)
 
 
 def keep(rows: list[Row], plan: Plan) -> str:
