@@ -175,11 +175,10 @@ def _public(folder: str) -> tuple[list[str], bool]:
     found, is_whole = [], True
     try:
         with os.scandir(folder) as entries:
-            listed = sorted(entries, key=lambda entry: entry.name)
-    except OSError:
+            listed = [(entry, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
+    except OSError:  # closed, or changed under our hands
         return [], False
-    for entry in listed:
-        mode = entry.stat(follow_symlinks=False).st_mode
+    for entry, mode in sorted(listed, key=lambda pair: pair[0].name):
         if entry.is_dir(follow_symlinks=False):
             inside, is_open = _public(entry.path) if mode & FOR_ALL_FOLDERS == FOR_ALL_FOLDERS else ([], False)
             found += [entry.path] if is_open else inside
