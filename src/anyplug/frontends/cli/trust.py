@@ -226,7 +226,7 @@ def _present_confinement(session: Session, entry: Entry, granted: tuple[str, ...
     for note in held_by.notes:
         terminal.say(f"note: {render.line(note)}")
     for fall in held_by.shortfalls:
-        terminal.say(f"warning: nothing holds {render.line(fall.what)}: {fall.why}. Cure: {fall.cure}")
+        terminal.say(render.line(f"warning: nothing holds {fall.what}: {fall.why}. Cure: {fall.cure}"))
     if held_by.state == "refused":
         terminal.say("warning: so it will not run; --allow-unconfined lets it, held by what is left")
     elif held_by.state == "partly":
