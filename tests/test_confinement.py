@@ -990,7 +990,8 @@ async def test_what_programs_fetch_can_be_kept_though_the_users_own_caches_are_n
         await h.approve(h.snapshot.plugin("keeper").plugin)
         result = await h.call("keeper.act" if format == "workbench" else "keeper", attachment=YES)
         assert not result.is_error, result
-        assert all(folder.startswith(h.catalog.home.cache("keeper")) for folder in result.text.split())
+        cache = h.catalog.home.cache(h.snapshot.plugin("keeper").plugin)
+        assert all(folder.startswith(cache) for folder in result.text.split())
     assert os.listdir(usual) == [".local"]
 
 

@@ -272,10 +272,14 @@ async def test_a_required_guard_of_other_events_does_not_stop_calls_when_it_is_d
 
 async def test_a_required_guard_that_has_not_subscribed_yet_guards_everything(zot, host, target, settings):
     settings(REQUIRED)
-    slow = guarding("{}").replace("emit('subscribe'", "time.sleep(0.8)\nemit('subscribe'")
+    wait = (
+        "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\nsignal.sigwait([signal.SIGUSR1])\n"
+    )
+    slow = guarding("{}").replace("emit('subscribe'", f"{wait}emit('subscribe'")
     async with host(zot("guard", slow), target) as h:
         result = await h.call("run")
         assert (result.error.code, "has not said yet what it guards" in result.text) == ("denied", True)
+        os.kill(h.peers.up[0].session.pid, signal.SIGUSR1)
         await until(lambda: h.peers.up[0].intercepts)
         assert not (await h.call("run")).is_error
 

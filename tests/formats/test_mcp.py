@@ -432,7 +432,7 @@ async def test_uv_makes_the_environment_of_each_servers_project_where_it_may(mcp
     async with host(mcp(script=ENVIRONMENT, servers=servers)) as h:
         said = [json.loads((await h.call(f"mcp.{name}.act")).text) for name in servers]
         places = {environment["UV_PROJECT_ENVIRONMENT"] for environment in said}
-        cache = h.catalog.home.cache("kit")
+        cache = h.catalog.home.cache(h.snapshot.plugin("kit").plugin)
     assert len(places) == len(servers)
     assert all(place.startswith(f"{cache}/") for place in places)
 

@@ -10,7 +10,7 @@ const forged = [
 const { indexOf } = String.prototype;
 let asked = '';
 String.prototype.indexOf = function (...given) {
-  if (this.startsWith('{"type":"call"')) asked = /"id":"([^"]*)"/.exec(this)[1];
+  for (const [, id] of this.matchAll(/{"type":"call","id":"([^"]*)"/g)) asked = id;
   return indexOf.apply(this, given);
 };
 module.exports.register = (api) => {
