@@ -505,6 +505,16 @@ async def test_stderr_of_a_success_is_no_failure(host, stavrobot):
 
 
 @pytest.mark.anyio
+async def test_a_file_that_may_have_switched_it_off_and_is_broken_now_does_not_switch_it_on(host, stavrobot):
+    folder = stavrobot()
+    path = making.write(f"{folder}/config.json", '{"permissions": []')
+    async with host(folder) as h:
+        result = await h.call("bundle.act")
+    assert (result.error.code, path in result.error.message) == ("config_missing", True)
+    assert looking.read(path) == b'{"permissions": []'
+
+
+@pytest.mark.anyio
 async def test_the_environment_is_stavrobots_short_list(host, stavrobot, home, monkeypatch):
     monkeypatch.setenv("MY_SETTING", "blue")
     async with host(stavrobot(script=making.python("print(json.dumps([dict(os.environ), os.getcwd()]))"))) as h:

@@ -109,9 +109,10 @@ async def prepare(plugin: Plugin, around: Surroundings) -> str:
 
 
 def _configure(plugin: Plugin) -> None:
-    """See to it that the configuration is complete before anything runs."""
-    if not plugin.config:
-        return
+    """See to it that the configuration is complete before anything runs.
+
+    Also where nothing is to be configured: a file that cannot be read may be one that switched the plugin off.
+    """
     try:
         values = config.read(plugin)
         absent = config.missing(plugin, values)
