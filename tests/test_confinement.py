@@ -18,6 +18,7 @@ import extending
 import looking
 import making
 import using
+import waiting
 from anyplug import confinement, trees
 from anyplug.gate import Attachment
 from anyplug.runtime.confine import system
@@ -1087,3 +1088,17 @@ async def test_confinement_can_be_switched_off_and_the_record_says_so(how, host,
         (item,) = h.audit.records()
     assert json.loads(result.text) == [""]
     assert (item.record.held_by.layers, item.record.held_by.limits) == ((), {})
+
+
+@pytest.mark.anyio
+async def test_a_room_that_is_made_while_the_host_ends_is_closed(host, cyclop):
+    results = []
+    async with anyio.create_task_group() as tasks, host(cyclop("hello")) as h:
+
+        async def call() -> None:
+            results.append(await h.call("hello"))
+
+        tasks.start_soon(call)
+        await waiting.until(lambda: any(lock.locked() for lock in h._confinement._making.values()))
+    assert results[0].error.code == "unavailable"
+    assert not [words for words in looking.children().values() if "confine.spawner" in words]

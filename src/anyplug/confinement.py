@@ -17,7 +17,7 @@ import anyio.to_thread
 from anyplug import permissions
 from anyplug.allowances import Allowances
 from anyplug.approval import Standing
-from anyplug.errors import NotEnforceable
+from anyplug.errors import NotEnforceable, Unavailable
 from anyplug.formats import oneshot, table
 from anyplug.formats.workbench import format as workbench
 from anyplug.model import Plugin
@@ -91,6 +91,7 @@ class Confinement:
         self._receipts: dict[str, Receipt] = {}  # of the rooms in which plugins ran last
         self._making: dict[tuple[str, Purpose], anyio.Lock] = {}
         self._stale: list[Room] = []
+        self._is_closed = False
 
     @property
     def is_on(self) -> bool:
@@ -100,7 +101,7 @@ class Confinement:
     async def enter(self, plugin: Plugin, standing: Standing, purpose: Purpose = "run") -> Room:
         """Give the room for a plugin's programs; `leave` it when they have ended.
 
-        Raises NotEnforceable; or Unavailable, if a folder of the plugin's cannot be made.
+        Raises NotEnforceable; or Unavailable, if a folder of the plugin's cannot be made, or the host has ended.
         """
         key = (plugin.path, purpose)
         basis = (standing.digest, standing.granted, standing.unconfined, self._folders(plugin, standing))
@@ -119,6 +120,10 @@ class Confinement:
         assert room is not None
         self._rooms.pop(key, None)
         self._rooms[key] = room
+        if self._is_closed:  # while it was made: whoever closed the others has not seen this one
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self.close)
+            raise _ended()
         if purpose == "run":
             self._receipts[plugin.path] = room.receipt
         room.users += 1
@@ -163,7 +168,8 @@ class Confinement:
         return refusals.cure(plugin, lack, is_new=purpose == "init")
 
     def close(self) -> None:
-        """Close every room, with whatever still runs in it. Blocks: call it in a thread."""
+        """Close every room, with whatever still runs in it; no more can be entered. Blocks: call it in a thread."""
+        self._is_closed = True
         for room in (*self._rooms.values(), *self._stale):
             if room.confined is not None:
                 room.confined.close()
@@ -190,6 +196,8 @@ class Confinement:
         try:
             confined = await anyio.to_thread.run_sync(make)
         except NotHeld as refusal:
+            if self._is_closed:
+                raise _ended() from refusal
             raise NotEnforceable(plugin.name, str(refusal), refusal.cure) from refusal
         return Room(confined, basis, confined)
 
@@ -243,6 +251,10 @@ class Confinement:
         idle = [key for key, room in self._rooms.items() if not room.users and room.confined is not None]
         for key in idle[: max(0, len(idle) - MOST_IDLE)]:
             self._put_away(self._rooms.pop(key))
+
+
+def _ended() -> Unavailable:
+    return Unavailable("the host has ended meanwhile", "call it in one that is up")
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, tell: Callable[[Plugin, str], None], plugin: Plugin, text: str) -> None:

@@ -4,6 +4,7 @@ A mark is a soft RLIMIT_LOCKS that the host wears only for the moment of the spa
 program's own children stay unmarked), and a token in the child's environment.
 """
 
+import errno
 import os
 import resource
 import secrets
@@ -34,6 +35,7 @@ class Guard:
         self._limits = (0, 0)
         self._token = secrets.token_hex(12)
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
 
     @property
     def environment(self) -> dict[str, str]:
@@ -42,7 +44,9 @@ class Guard:
         return {TOKEN_VARIABLE: f"{outer},{self._token}" if outer else self._token}
 
     def __enter__(self) -> None:
-        """Mark whatever is spawned from here."""
+        """Mark whatever is spawned from here. Raises OSError once it is closed: nobody would end what comes then."""
+        if self._is_closed:
+            raise OSError(errno.ESHUTDOWN, "the host has ended")
         if self.is_in_force:
             _marking.acquire()
             try:
@@ -66,6 +70,7 @@ class Guard:
 
     def close(self) -> None:
         """Let the guardian sweep once, and wait for it."""
+        self._is_closed = True
         process, self._process = self._process, None
         if process is None:
             return
