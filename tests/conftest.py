@@ -63,6 +63,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "ZOT_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")  # never the developer's own
+    if "keyring.core" in sys.modules:  # it keeps the one that a test before had
+        monkeypatch.setattr("keyring.core._keyring_backend", None)
     monkeypatch.chdir(work)
     return ours
 
