@@ -122,6 +122,33 @@ def test_what_the_embedding_program_starts_itself_is_left_alone():
         theirs.wait()
 
 
+def test_nothing_is_started_that_nobody_would_end():
+    import threading  # only here
+
+    guard, other = Guard(), Guard()
+    said = []
+
+    def spawn() -> None:
+        try:
+            with guard:
+                said.append("started")
+        except OSError as error:
+            said.append(error.strerror)
+
+    threads = [threading.Thread(target=spawn), threading.Thread(target=guard.close)]
+    with other:  # one mark at a time: both wait
+        for thread in threads:
+            thread.start()
+            thread.join(0.1)
+    for thread in threads:
+        thread.join()
+    other.close()
+    assert said in (["started"], ["the host has ended"])
+    assert guard._process is None
+    with pytest.raises(OSError, match="the host has ended"), guard:
+        pass
+
+
 def test_two_threads_that_start_at_once_get_one_guardian():
     import threading  # only here
 

@@ -45,8 +45,6 @@ class Guard:
 
     def __enter__(self) -> None:
         """Mark whatever is spawned from here. Raises OSError once it is closed: nobody would end what comes then."""
-        if self._is_closed:
-            raise OSError(errno.ESHUTDOWN, "the host has ended")
         if self.is_in_force:
             _marking.acquire()
             try:
@@ -70,8 +68,9 @@ class Guard:
 
     def close(self) -> None:
         """Let the guardian sweep once, and wait for it."""
-        self._is_closed = True
-        process, self._process = self._process, None
+        with _marking:  # whoever spawns just now has started one, or finds that it is over
+            self._is_closed = True
+            process, self._process = self._process, None
         if process is None:
             return
         assert process.stdin is not None
@@ -83,6 +82,8 @@ class Guard:
             process.wait()
 
     def _ensure(self) -> None:
+        if self._is_closed:
+            raise OSError(errno.ESHUTDOWN, "the host has ended")
         if self._process is not None:
             if self._process.poll() is None:
                 return
