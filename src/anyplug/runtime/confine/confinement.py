@@ -3,14 +3,18 @@
 Part of the spawner, and of nothing else: the standard library only.
 """
 
+from __future__ import annotations
+
+import _socket  # `socket` takes 4 ms
 import os
 import resource
-import socket
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
 
 from anyplug.runtime.confine import kernel, landlock, room, seccomp
+
+TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 FRESH_RULES = 64  # starts with folders of their own, until the rules of the first ones are forgotten
 BACKLOG = 128  # connections that wait for the proxy
@@ -21,8 +25,8 @@ NO_FILES = ("/dev", "/proc", "/sys")
 SEEN_IN_SYS = ("devices/system/cpu", "devices/system/node", "fs/cgroup", "kernel/mm/transparent_hugepage")
 
 
-class Order(NamedTuple):
-    """What is to be held. The fields of a profile, and the layers that are wanted."""
+class Order:
+    """What is to be held. The fields of a profile, and the layers that are wanted. Never changed."""
 
     layers: tuple[str, ...]
     readable: tuple[str, ...] = ()
@@ -36,8 +40,16 @@ class Order(NamedTuple):
     unix: bool = False
     measured: tuple[str, ...] = ()
     exact: tuple[str, ...] = ()
-    limits: Mapping[str, int] = MappingProxyType({})
+    limits: Mapping[str, int]
     recorded: bool = False  # the host wants to hear what programs open, execute and connect to
+
+    def __init__(self, **given: Any) -> None:
+        self.limits = {}
+        vars(self).update(given)
+
+    def but(self, **changes: Any) -> Order:
+        """Give another, with these changes."""
+        return Order(**(vars(self) | changes))
 
 
 class Confinement:
@@ -53,7 +65,7 @@ class Confinement:
         self._filter = b""
         self._rules: landlock.Ruleset | None = None
         self._added = 0
-        self.doorway: socket.socket | None = None  # for the host's proxy, where there is to be one
+        self.doorway: _socket.socket | None = None  # for the host's proxy, where there is to be one
 
     def leave(self) -> None:
         """Leave the machine's namespaces, as many as we are let."""
@@ -160,7 +172,7 @@ class Confinement:
     @staticmethod
     def _real(order: Order) -> Order:
         """Follow links, and leave out what is not there: rules and mounts are about what a path leads to now."""
-        return order._replace(
+        return order.but(
             readable=_existing(order.readable, order.exact),
             writable=_existing(order.writable, order.exact),
             executable=_existing(order.executable, order.exact),
@@ -183,12 +195,15 @@ class Confinement:
         """Listen in the empty network: a socket stays in the one where it was made, whoever serves it."""
         try:
             room.bring_up_loopback()
-            self.doorway = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
+            doorway = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+            doorway.bind(("127.0.0.1", 0))
+            doorway.listen(BACKLOG)
         except OSError as error:
             self.held.remove("network")
             self.refused["network"] = str(error.strerror or error)
         else:
-            self.order = self.order._replace(ports=(self.doorway.getsockname()[1],))
+            self.doorway = doorway
+            self.order = self.order.but(ports=(self.doorway.getsockname()[1],))
 
     def _limit(self) -> None:
         limits = self.order.limits

@@ -3,11 +3,16 @@
 Imports only the standard library, and little of it: the spawner's start-up depends on it.
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import os
 import struct
-from typing import Any
+
+TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
+if TYPE_CHECKING:
+    from typing import Any
 
 CLONE_FS, CLONE_NEWNS, CLONE_NEWIPC = 0x200, 0x20000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000

@@ -4,14 +4,19 @@ Our own and not `pyseccomp`, which needs libseccomp on the machine and has seen 
 refuses with an errno and never kills: a program that asks whether it may is not a criminal.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import struct
-from typing import Literal
 
 from anyplug.runtime.confine import kernel
 
-Network = Literal["none", "ports", "hosts", "all"]
+TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Network = Literal["none", "ports", "hosts", "all"]
 
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}

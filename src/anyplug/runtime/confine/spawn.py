@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from anyplug.runtime.confine import landlock, seccomp
+from anyplug.runtime.confine import landlock, packets, seccomp
 from anyplug.runtime.confine.enforcement import LAYERS, NAMESPACES, PROXY, Enforcement, NotEnforceable, Shortfall
 from anyplug.runtime.confine.profile import Profile, widened
 from anyplug.runtime.confine.watch import mark_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # only who learns has the first, and only who was granted hos
 PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 BOOT = "import sys; sys.path.append(sys.argv.pop()); from anyplug.runtime.confine.spawner import main; main()"
 NUMBER_BITS = 56  # so that no two spawners number alike, and a mark still limits nothing
-START_S = 10.0  # it starts in 40 ms and answers in microseconds; a machine under load may take longer
+START_S = 10.0  # it starts in 25 ms and answers in microseconds; a machine under load may take longer
 ANSWER_LIMIT = 4096  # bytes
 PLAIN = ("mounts",)  # the layers without a profile
 # What is tried without, one after the other, where taking the layers fails half-way. A container that hides parts of
@@ -84,7 +84,7 @@ class ConfinedChild:
 
     def signal(self, number: int) -> None:
         """Send a signal to the whole group."""
-        self._spawn.send({"signal": self._number, "number": number})
+        self._spawn.send({"signal": self._number, "number": int(number)})
 
     def close(self) -> None:
         """Let go of the pipe."""
@@ -105,7 +105,7 @@ class ConfinedSpawn:
         owner: str = "NAME",
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Start the spawner and wait for its word. Blocks for some 50 ms: call it in a thread.
+        """Start the spawner and wait for its word. Blocks for some 25 ms: call it in a thread.
 
         A recorder hears what the programs do, and is closed with this. `owner` is whose programs they are; `tell`
         hears, in another thread, which hosts they were refused.
@@ -177,7 +177,7 @@ class ConfinedSpawn:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         try:
-            socket.send_fds(self._requests, [_encode(request)], [stdin, stdout, stderr, writing])
+            packets.send(self._requests, packets.encode(request), [stdin, stdout, stderr, writing])
         except OSError:
             os.close(reading)
             raise
@@ -194,7 +194,7 @@ class ConfinedSpawn:
     def send(self, request: dict[str, int]) -> None:
         """Send a request without descriptors; if nobody is there, there is nothing to signal either."""
         try:
-            self._requests.send(msgspec.json.encode(request))
+            self._requests.send(packets.encode(request))
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
             pass
 
@@ -249,16 +249,15 @@ class ConfinedSpawn:
         # Also for what is sent later: many starts at once fill the socket, and the spawner empties it in no time.
         self._requests.settimeout(START_S)
         try:
-            self._requests.send(_encode(_order(layers, self.profile) | {"recorded": self._is_recorded}))
-            packet, doorways, _, _ = socket.recv_fds(self._requests, ANSWER_LIMIT, 1)
+            self._requests.send(packets.encode(_order(layers, self.profile) | {"recorded": self._is_recorded}))
+            packet, doorways = packets.receive(self._requests, ANSWER_LIMIT, 1)
         except TimeoutError:
             return Word((), {}, f"the spawner did not answer within {START_S:.0f}s")
         except OSError as error:
             return Word((), {}, f"the spawner cannot be reached: {error.strerror}")
         for fd in doorways:
-            os.set_inheritable(fd, False)
             self._doorway = socket.socket(fileno=fd)
-        return msgspec.json.decode(packet, type=Word) if packet else Word((), {}, "the spawner ended at once")
+        return Word(*packets.read_word(packet)) if packet else Word((), {}, "the spawner ended at once")
 
     def _serve_hosts(self, recorder: "Recorder | None") -> None:
         """Let a proxy serve what was opened for it, if anything was; it closes that, too."""
@@ -323,7 +322,7 @@ def _layers(profile: Profile, wanted: tuple[str, ...]) -> tuple[str, ...]:
 def _order(layers: tuple[str, ...], profile: Profile | None) -> dict[str, Any]:
     if profile is None:
         return {"layers": layers}
-    fields = msgspec.structs.asdict(profile)
+    fields: dict[str, Any] = msgspec.to_builtins(profile)
     for only_for_us in ("hosts", "unheld", "misled", "notes", "binding"):
         del fields[only_for_us]
     return fields | {"layers": layers, "code": (*profile.code, *profile.binding)}
@@ -335,12 +334,3 @@ def _children(pid: int) -> list[int]:
     except OSError:
         return []
     return [int(child) for thread in threads for child in read(f"/proc/{pid}/task/{thread}/children").split()]
-
-
-def _encode(request: dict[str, Any]) -> bytes:
-    try:
-        return msgspec.json.encode(request)
-    except UnicodeEncodeError:  # a path or a variable that is no text, which only the standard library writes
-        import json  # 10 ms, and hardly anybody has such
-
-        return json.dumps(request, default=msgspec.to_builtins).encode()

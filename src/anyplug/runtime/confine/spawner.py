@@ -2,9 +2,9 @@
 
     python -I -S -c '...; spawner.main()' SOCKET_FD
 
-The first packet on the socket is its order: an `Order` in JSON. It takes the order's layers one by one and
-answers with a `Word`: what it holds, and what was refused and why; for an order of `hosts` a listening socket comes
-with it, the only way out of the empty network. Then each request is one packet of JSON; four
+The first packet on the socket is its order: the fields of an `Order` (`packets` says how they are written). It takes
+the order's layers one by one and answers with a word: what it holds, and what was refused and why; for an order of
+`hosts` a listening socket comes with it, the only way out of the empty network. Then each request is one packet; four
 file descriptors come with a start: stdin, stdout, stderr, and a pipe on which it answers how that program ended.
 
     {"start": ID, "argv": [...], "env": {...}, "cwd": "...", "tmp": "...", "visible": [...], "writable": [...],
@@ -18,25 +18,33 @@ asked about what the thread's programs open, execute and connect to (`record`).
 Mounts, Landlock and seccomp belong to a thread. One is confined at the first start and serves all that follow;
 a start that has a /tmp of its own gets a thread of its own. Nothing else ever happens in a confined thread.
 With a pid namespace the spawner is its process 1, so that the kernel ends everything with it; when the socket
-closes, the host is gone, and it leaves. Needs nothing but the standard library.
+closes, the host is gone, and it leaves. Needs nothing but the standard library, and little of that: each plugin's
+first call waits for its start. `json`, `socket`, `signal`, `threading` and `typing` would take longer than the
+interpreter.
 """
 
-import _thread  # `threading` would be a third of the start-up, and of each start
+from __future__ import annotations
+
+import _socket
+import _thread
 import errno
 import gc
-import json
 import os
 import resource
 import select
-import signal
-import socket
 import sys
 import time
-from typing import Any, NamedTuple
 
-from anyplug.runtime.confine import kernel
+from anyplug.runtime.confine import kernel, packets
 from anyplug.runtime.confine.confinement import Confinement, Order
 from anyplug.runtime.confine.watch import Watch, is_running, mark_of, other_processes, wear, wears
+
+TYPE_CHECKING = False  # type checkers know the name
+if TYPE_CHECKING:
+    import signal
+    from typing import Any
+else:
+    import _signal as signal
 
 LARGEST_REQUEST = 1 << 18  # bytes
 PASSED = 4  # file descriptors with each start
@@ -48,13 +56,12 @@ COLLECT = 256  # starts between two collections of garbage, which must not happe
 SWEEPS, SWEEP_PAUSE_S = 200, 0.001  # how often, and how soon again, we look whether what was killed is gone
 
 
-class Started(NamedTuple):
+class Started:
     """A program that runs."""
 
-    number: int
-    pipe: int
-    mark: int
-    folders: tuple[str, ...]  # that it has to itself
+    def __init__(self, number: int, pipe: int, mark: int, folders: tuple[str, ...]) -> None:
+        """`folders` are those that it has to itself."""
+        self.number, self.pipe, self.mark, self.folders = number, pipe, mark, folders
 
 
 class ConfinedThread:
@@ -62,7 +69,7 @@ class ConfinedThread:
 
     def __init__(
         self,
-        requests: socket.socket,
+        requests: _socket.socket,
         confinement: Confinement,
         trees: list[tuple[int, str]],
         *,
@@ -119,7 +126,7 @@ class ConfinedThread:
             listener = self._confinement.confine()
             self._is_confined = True
             if listener >= 0:
-                socket.send_fds(self._requests, [b"listen"], [listener])
+                packets.send(self._requests, b"listen", [listener])
                 os.close(listener)
         return os.posix_spawn(
             request["argv"][0],
@@ -135,7 +142,7 @@ class ConfinedThread:
 class Spawner:
     """The programs that run, by process id."""
 
-    def __init__(self, requests: socket.socket, confinement: Confinement) -> None:
+    def __init__(self, requests: _socket.socket, confinement: Confinement) -> None:
         self._requests = requests
         self._confinement = confinement
         self._running: dict[int, Started] = {}
@@ -172,12 +179,10 @@ class Spawner:
 
     def answer(self) -> bool:
         """Take one request; False if there will be no more."""
-        packet, fds, _, _ = socket.recv_fds(self._requests, LARGEST_REQUEST, PASSED)
-        for fd in fds:  # else every program would inherit the answering pipes of all the others, and its own
-            os.set_inheritable(fd, False)
+        packet, fds = packets.receive(self._requests, LARGEST_REQUEST, PASSED)
         if not packet:
             return False
-        request = json.loads(packet)
+        request = packets.decode(packet)
         if "signal" in request:
             self.signal(request["signal"], request["number"])
             return True
@@ -214,7 +219,7 @@ class Spawner:
             limit_cpu(pid, request["cpu_s"])
         return pid, mark
 
-    def thread_for(self, request: dict[str, Any]) -> "ConfinedThread":
+    def thread_for(self, request: dict[str, Any]) -> ConfinedThread:
         """Give the thread that starts what wants nothing for itself alone, else one for this start."""
         if request["tmp"] or request["writable"]:
             return ConfinedThread(
@@ -363,9 +368,9 @@ def say(pipe: int, text: str) -> None:
 
 def main() -> None:
     """Take the order, say what is held, serve."""
-    requests = socket.socket(fileno=int(sys.argv[1]))
-    requests.set_inheritable(False)
-    confinement = Confinement(Order(**json.loads(requests.recv(LARGEST_REQUEST))))
+    os.set_inheritable(int(sys.argv[1]), False)
+    requests = _socket.socket(fileno=int(sys.argv[1]))
+    confinement = Confinement(Order(**packets.decode(requests.recv(LARGEST_REQUEST))))
     confinement.leave()
     if "pids" in confinement.held and (child := os.fork()):  # we stay outside; the child is process 1 inside
         requests.close()
@@ -379,9 +384,9 @@ def main() -> None:
         confinement.take()
     except OSError as error:
         failure = str(error.strerror or error)
-    word = {"held": confinement.held, "refused": confinement.refused, "failure": failure}
+    word = packets.write_word(confinement.held, confinement.refused, failure)
     doorway = confinement.doorway
-    socket.send_fds(requests, [json.dumps(word).encode()], [doorway.fileno()] if doorway is not None else [])
+    packets.send(requests, word, [doorway.fileno()] if doorway is not None else [])
     if doorway is not None:  # the host has it now, and closes it
         doorway.close()
     if failure:
