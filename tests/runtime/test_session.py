@@ -322,7 +322,7 @@ async def test_what_it_said_just_before_its_end_is_delivered_first(start):
 
 
 async def test_who_gave_up_waiting_is_not_told_of_the_end(start):
-    peer = start("for frame in heard(): os._exit(1)")
+    peer = start("for frame in heard(): time.sleep(0.5); os._exit(1)")
     with anyio.move_on_after(0.01):
         await peer.ask("a")
     assert (await peer.end()).exit_code == 1
