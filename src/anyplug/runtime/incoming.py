@@ -15,7 +15,10 @@ import msgspec
 CHUNK = 65_536  # bytes; the capacity of a Linux pipe
 LOGGED_FAULTS = 200  # bad lines that are logged; the rest is only counted, because writing costs more than sending
 
-Receive = Callable[[dict[str, Any]], None]
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+Receive = Callable[[Any], None]
+Decode = Callable[[bytes], Any]  # raises one of UNREADABLE for what it does not know
 
 
 class Counts(msgspec.Struct):
@@ -39,8 +42,12 @@ class Incoming:
         log: Callable[[bytes], None],
         longest_line: int,
         skipped: Callable[[], None],
+        decode: Decode | None = None,
     ) -> None:
-        """Begin to read. `closed` hears of the end, `skipped` of a line that was too long."""
+        """Begin to read. `closed` hears of the end, `skipped` of a line that was too long.
+
+        `decode` may read the frames that it knows into something else than an object, and raise for all others.
+        """
         self._fd = fd
         self._loop = loop
         self._receive = receive
@@ -48,6 +55,7 @@ class Incoming:
         self._log = log
         self._longest_line = longest_line
         self._skipped = skipped
+        self._decode = decode
         self._line = bytearray()  # what came of a line that is not over yet
         self._is_skipping = False
         self.is_muted = False  # what still comes is not heard
@@ -114,9 +122,17 @@ class Incoming:
         if len(line) > self._longest_line:
             self._too_long()
             return
+        if self._decode is not None:
+            try:
+                known = self._decode(line)
+            except UNREADABLE:
+                pass  # then it is an object as any other
+            else:
+                self._receive(known)
+                return
         try:
             frame = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             self.malformed(f"malformed JSON: {error}")
             return
         if not isinstance(frame, dict):

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from anyplug.runtime.guard import signal_name
-from anyplug.runtime.incoming import CHUNK, Incoming, Receive
+from anyplug.runtime.incoming import CHUNK, Decode, Incoming, Receive
 from anyplug.runtime.outgoing import Outgoing
 from anyplug.runtime.program import Child, Finished, Program, Spawn
 
@@ -68,10 +68,12 @@ class Session:
         sieve: Sieve | None = None,
         longest_line: int = LONGEST_LINE,
         skipped: Callable[[], None] = lambda: None,
+        decode: Decode | None = None,
     ) -> None:
         """Start it; raises OSError if it cannot be started.
 
-        `receive`, `ended` and `skipped`, which hears of a line that was too long, are called on the loop.
+        `receive`, `ended` and `skipped`, which hears of a line that was too long, are called on the loop. Frames are
+        objects, but for those that `decode` knows.
         What it says on stderr passes through the `sieve` before anybody sees it.
         """
         self._loop = asyncio.get_running_loop()
@@ -99,6 +101,7 @@ class Session:
             log=log,
             longest_line=longest_line,
             skipped=skipped,
+            decode=decode,
         )
         self.counts = self._incoming.counts
         self._loop.add_reader(self._stderr, self._read_stderr)

@@ -103,6 +103,7 @@ class Extension:
                 ended=self._ended,
                 log=terms.log,
                 sieve=terms.secrecy.stream(),
+                decode=frames.read_plain,
             )
         except OSError as error:
             raise self._not_started(program, error.strerror or str(error)) from error
@@ -225,8 +226,16 @@ class Extension:
         if not self._ready.done():
             self._terms.log(b"[anyplug] no ready frame; taken as ready\n")
 
-    def _receive(self, raw: dict[str, Any]) -> None:
+    def _receive(self, raw: dict[str, Any] | msgspec.Struct) -> None:
         """Take one frame from the extension."""
+        if isinstance(raw, frames.ToolResult) and self._is_ready:  # nearly all are
+            self.session.counts.frames["tool_result"] += 1
+            self.session.answer(f"tool_result {raw.id}", raw)
+        else:
+            self._hear(raw)
+
+    def _hear(self, raw: dict[str, Any] | msgspec.Struct) -> None:
+        """Take any frame, at any time."""
         self._heard = self._loop.time()
         kind = frames.kind_of(raw)
         try:
@@ -235,7 +244,7 @@ class Extension:
             self.session.malformed(str(error))
             if not self._greeted.done():
                 self._refuse(str(error))
-            elif kind in ANSWERS and isinstance(number := raw.get("id"), str):
+            elif kind in ANSWERS and isinstance(raw, dict) and isinstance(number := raw.get("id"), str):
                 self.session.answer(f"{kind} {number}", BadAnswer(str(error)))
             return
         self.session.counts.frames[kind] += 1
@@ -256,7 +265,7 @@ class Extension:
             case _:
                 self._listener.said(self, frame)
 
-    def _read(self, kind: str, raw: dict[str, Any]) -> msgspec.Struct:
+    def _read(self, kind: str, raw: dict[str, Any] | msgspec.Struct) -> msgspec.Struct:
         """Read a frame, with its secrets hidden if people see it as it is; raises NotAFrame."""
         frame = frames.read(kind, raw)
         return self._terms.secrecy.struct(frame, frames.NOT_TEXT) if isinstance(frame, frames.SHOWN) else frame

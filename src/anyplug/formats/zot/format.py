@@ -158,12 +158,14 @@ def _result(call: Call, answer: "frames.ToolResult") -> Result:
         if block is not None:
             blocks.append(block)
     content = tuple(blocks) or (Text(NO_CONTENT),)
+    if not answer.is_error:
+        return Result(content=content, structured=answer.structured_content)
     said = "\n".join(block.text for block in content if isinstance(block, Text))
     return Result(
         content=content,
         structured=answer.structured_content,
-        is_error=answer.is_error,
-        error=Failure("tool_error", said) if answer.is_error else None,
+        is_error=True,
+        error=Failure("tool_error", said),
     )
 
 

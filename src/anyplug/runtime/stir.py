@@ -1,0 +1,63 @@
+"""Whether anything stirred in some folders, by one question to the kernel: inotify, on Linux.
+
+It sees what programs on this machine do by a path below those folders, before their system call comes back. It does
+not see what is changed by another hard link or through mapped memory, on other machines of a network, or by moving a
+folder above.
+"""
+
+import array
+import fcntl
+import os
+import sys
+import termios
+from collections.abc import Iterable
+
+CHANGES = 0x002 | 0x004 | 0x008 | 0x040 | 0x080 | 0x100 | 0x200 | 0x400 | 0x800  # of content, mode, name, existence
+CLOSED_ON_EXEC_AND_NEVER_BLOCKING = os.O_CLOEXEC | os.O_NONBLOCK
+CHUNK = 65_536  # bytes of what happened that are read at once
+
+
+class Stir:
+    """Watches paths from the moment they are named."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+        self._waiting = array.array("i", [0])
+        self._is_there = sys.platform == "linux"
+
+    def watch(self, paths: Iterable[str]) -> bool:
+        """Watch folders and files, too; False if not all of them can be. What links lead to is watched."""
+        if not self._is_there:
+            return False
+        from anyplug.runtime.confine import kernel  # ctypes takes milliseconds, and one call needs no watch
+
+        try:
+            if self._fd < 0:
+                start = kernel.libc.inotify_init1(CLOSED_ON_EXEC_AND_NEVER_BLOCKING)
+                self._fd = kernel.check(start, "inotify_init1")
+            for path in paths:
+                name = os.fsencode(path)
+                kernel.check(kernel.libc.inotify_add_watch(self._fd, name, CHANGES), "inotify_add_watch")
+        except OSError:
+            return False  # gone, not to be read, or more than the user may watch
+        return True
+
+    def happened(self) -> bool:
+        """Whether anything did since this was last asked."""
+        if self._fd < 0:
+            return False
+        fcntl.ioctl(self._fd, termios.FIONREAD, self._waiting)
+        if not self._waiting[0]:
+            return False
+        try:
+            while os.read(self._fd, CHUNK):
+                pass
+        except BlockingIOError:
+            pass
+        return True
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
