@@ -80,7 +80,9 @@ anyio.run(main)
 FULL = """
 import json, os, resource, sys
 import anyio
-from anyplug import Host
+from anyplug import Host, journal
+
+journal.ROOM = 0  # it has room for two calls, and no more
 
 async def main():
     told = []
@@ -141,7 +143,7 @@ def lines(*records):
     return [msgspec.json.encode(record) for record in records]
 
 
-def never(seconds, act):
+def never(*_):
     """Call nothing back, as a loop that is busy."""
 
 
@@ -152,6 +154,17 @@ def outcomes(trail):
 def journals(home):
     folder = home / "journal"
     return sorted(os.listdir(folder)) if folder.exists() else []
+
+
+def written(home):
+    """Give what stands in each journal."""
+    return [(home / "journal" / name).read_bytes().strip(b"\0") for name in journals(home)]
+
+
+def abandon(home):
+    """Let all journals be those of a process that is gone."""
+    for number, name in enumerate(journals(home)):
+        os.rename(home / "journal" / name, home / "journal" / f"{GONE}-{number}")
 
 
 def spoil(path, *statements):
@@ -271,7 +284,7 @@ def test_a_recovery_that_was_killed_before_it_removed_the_journal_is_done_again_
 
 
 def test_a_host_that_was_killed_between_its_commit_and_the_end_of_its_journal_leaves_each_call_once(trail, home):
-    trail.gather(never)
+    trail.gather(never, never)
     trail.begin(begun("a"))
     trail.end(begun("a", outcome="done"))
     (name,) = journals(home)
@@ -299,7 +312,7 @@ def test_several_who_recover_at_once_record_each_call_once(trail, path):
 
 def test_what_waits_is_committed_together_and_before_anybody_reads(trail, path):
     asked = []
-    trail.gather(lambda _, act: asked.append(act))
+    trail.gather(lambda _, act: asked.append(act), never)
     write(trail, 3)
     assert len(asked) == 1
     connection = sqlite3.connect(path)
@@ -313,36 +326,60 @@ def test_what_waits_is_committed_together_and_before_anybody_reads(trail, path):
 
 
 def test_many_that_wait_are_committed_at_once(trail, path):
-    trail.gather(never)
+    trail.gather(never, never)
     write(trail, audit.MOST_WAITING)
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT count(*) FROM audit").fetchone() == (audit.MOST_WAITING,)
     connection.close()
 
 
+def test_many_records_are_moved_into_the_database_aside(trail, path, tmp_path, monkeypatch):
+    monkeypatch.setattr(audit, "TIDY_AFTER", 20)
+    asked = []
+    trail.gather(never, asked.append)
+    write(trail, 19)
+    trail.commit()
+    assert asked == []
+    write(trail, 1)
+    trail.commit()
+    (tidy,) = asked
+    tidy()
+    shutil.copy(path, tmp_path / "without-its-log.db")
+    connection = sqlite3.connect(tmp_path / "without-its-log.db")
+    assert connection.execute("SELECT count(*) FROM audit").fetchone() == (20,)
+    connection.close()
+    assert trail.verify() == (20, [])
+
+
+def test_a_database_that_cannot_be_tidied_is_left_as_it_is(path):
+    os.mkdir(path)
+    Store(path).tidy()
+
+
 def test_a_journal_that_grows_is_written_anew_with_what_is_under_way(trail, home, monkeypatch):
     monkeypatch.setattr(journal, "LARGEST", 2_000)
-    trail.gather(never)
+    trail.gather(never, never)
     trail.begin(begun("long"))
-    (name,) = journals(home)
     sizes = []
     for number in range(50):
         trail.begin(begun(str(number)))
         trail.end(begun(str(number), outcome="done"))
         trail.commit()
-        sizes.append(os.path.getsize(home / "journal" / name))
+        sizes.append(sum(map(len, written(home))))
     assert max(sizes) < 4_000
-    assert journals(home) == [name]
-    os.rename(home / "journal" / name, home / "journal" / f"{GONE}-1")
+    assert len(journals(home)) == 2  # one with lines, one that is empty
+    assert [line for line in written(home) if line] != []
+    abandon(home)
     trail.recover()
     assert [call for call, outcome in outcomes(trail) if outcome == "lost"] == ["long"]
     assert trail.verify() == (51, [])
+    assert journals(home) == []
 
 
 def test_a_journal_that_was_being_written_anew_when_its_process_was_killed_counts_as_it_was(trail, home):
     journal.write_for(GONE, trail._store.journals, lines(begun("a"), begun("b", outcome="done")))
     (name,) = journals(home)
-    (home / "journal" / f"{name}.new").write_bytes(b"\n" + lines(begun("a"))[0][:20])
+    (home / "journal" / f"{name}2").write_bytes(b"\n" + lines(begun("a"))[0] + b"\n" + lines(begun("a"))[0][:20])
     trail.recover()
     assert outcomes(trail) == [("b", "done"), ("a", "lost")]
     assert journals(home) == []
@@ -363,7 +400,7 @@ def test_only_the_user_may_read_a_journal(trail, home):
 
 
 def test_a_journal_that_cannot_be_committed_at_the_end_is_left_to_who_comes_next(trail, path, home):
-    trail.gather(never)
+    trail.gather(never, never)
     trail.end(begun("a", outcome="done"))
     spoil(path, "ALTER TABLE audit RENAME TO away")
     with pytest.raises(StoreError, match="no such table"):

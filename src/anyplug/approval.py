@@ -59,6 +59,7 @@ class Approvals:
         self._store = store
         self.mark = Mark(os.path.join(os.path.dirname(store.path), "decisions"))
         self._seen = -1  # the mark's size, if all decisions up to it are known
+        self.decided = 0  # decisions that were made here
         self._decisions: dict[str, Approval] = {}
         self._disabled: frozenset[str] = frozenset()
 
@@ -153,6 +154,7 @@ class Approvals:
     def _deciding(self) -> "Iterator[sqlite3.Connection]":
         """Decide something, so that all processes notice. Raises StoreError, and then nothing is decided."""
         self._seen = -1
+        self.decided += 1
         with self._store.writing() as transaction:
             yield transaction
             transaction.execute("UPDATE decisions SET count = ?", (self.mark.grow(),))

@@ -7,7 +7,6 @@ that was killed the next one finds what had ended, and what was under way: that 
 
 import hashlib
 import math
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,16 +23,21 @@ FIRST = "0" * 64  # what stands for the hash before the first record
 COMMIT_S = 0.03  # how long a record waits for others that are committed with it
 RETRY_S = 5.0  # before the next attempt, if nobody asks earlier
 MOST_WAITING = 500  # records, then they are committed at once: more would hold up the event loop for longer
+TIDY_AFTER = 3_000  # records; about as many as SQLite itself would let pass
 
 _LAST = "SELECT hash FROM audit ORDER BY number DESC LIMIT 1"
 _KNOWN = "SELECT 1 FROM audit WHERE call = ?"
 _INSERT = "INSERT INTO audit (call, record, previous, hash) VALUES (?, ?, ?, ?)"
 
+_encode = msgspec.json.Encoder().encode
+_encode_in_order = msgspec.json.Encoder(order="deterministic").encode
+
 Later = Callable[[float, Callable[[], None]], object]  # calls something back after so many seconds
+Aside = Callable[[Callable[[], None]], object]  # does something in a thread
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a call. Arguments and output are kept only as digests."""
+class Record(msgspec.Struct, kw_only=True, gc=False):
+    """What is kept of a call, filled in as it goes along. Arguments and output are kept only as digests."""
 
     call: str
     at: float
@@ -80,24 +84,28 @@ class Audit:
         self._ended: list[tuple[str, bytes]] = []  # what is not committed yet
         self._is_sound = False  # the store took what it was given last
         self._later: Later | None = None
+        self._aside: Aside | None = None
         self._is_due = False  # somebody will call back
+        self._untidy = 0  # records since the store was last put in order
 
-    def gather(self, later: Later) -> None:
-        """From now on let records wait a moment for others, until `close`."""
-        self._later, self._is_due = later, False
+    def gather(self, later: Later, aside: Aside) -> None:
+        """From now on let records wait a moment for others, and the disk for a thread, until `close`."""
+        self._later, self._aside, self._is_due = later, aside, False
+        self._store.is_tidied = True
 
     def begin(self, record: Record) -> None:
         """Note a call before it runs; raises StoreError, and then it must not run."""
-        self._see_to_the_store()
-        line = msgspec.json.encode(record)
+        if not self._is_sound:
+            self._see_to_the_store()
+        line = _encode(record)
         self._journal.append(line)
         self._begun[record.call] = line
 
     def end(self, record: Record) -> None:
         """Record a call that has ended, also one that never began. Raises StoreError."""
-        if self._begun.pop(record.call, None) is None:
+        if self._begun.pop(record.call, None) is None and not self._is_sound:
             self._see_to_the_store()
-        line = msgspec.json.encode(record)
+        line = _encode(record)
         try:
             self._journal.append(line)
         except StoreError:
@@ -119,7 +127,7 @@ class Audit:
 
     def close(self) -> None:
         """Commit what waits; later records do not wait. Raises StoreError: the journal is left to who comes next."""
-        self._later = None
+        self._later = self._aside = None
         try:
             self.commit()
         except StoreError:
@@ -165,9 +173,8 @@ class Audit:
         return len(rows), broken
 
     def _see_to_the_store(self) -> None:
-        """See to it that the store can be written, where that is in doubt; raises StoreError."""
-        if not self._is_sound:
-            self._commit(self._ended)
+        """See to it that the store can be written, now that it is in doubt; raises StoreError."""
+        self._commit(self._ended)
 
     def _commit(self, ended: list[tuple[str, bytes]]) -> None:
         was_sound, self._is_sound = self._is_sound, False
@@ -175,6 +182,10 @@ class Audit:
         self._is_sound = True
         self._ended = []
         self._forget()
+        self._untidy += len(ended)
+        if self._aside is not None and self._untidy >= TIDY_AFTER:
+            self._untidy = 0
+            self._aside(self._store.tidy)
 
     def _append(self, ended: list[tuple[str, bytes]], *, are_new: bool) -> None:
         """Append to the chain in one transaction, under whose lock the last hash is read."""
@@ -211,14 +222,14 @@ class Audit:
     def _adopt(self, lines: list[bytes]) -> None:
         begun, ended = _sorted_out(lines)
         lost = [msgspec.structs.replace(record, outcome="lost") for record in begun]
-        ended += [(record.call, msgspec.json.encode(record)) for record in lost]
+        ended += [(record.call, _encode(record)) for record in lost]
         if ended:
             self._append(ended, are_new=False)
 
 
 def digest_of(value: Any) -> str:
     """Hash a JSON value, whatever the order of its keys; raises TypeError or ValueError for what is none."""
-    encoded = msgspec.json.encode(value, order="deterministic")
+    encoded = _encode_in_order(value)
     if b"null" in encoded and not _is_finite(value):  # what is not finite would be written as null
         raise ValueError("NaN and Infinity are not JSON")
     return hashlib.sha256(encoded).hexdigest()
@@ -226,12 +237,7 @@ def digest_of(value: Any) -> str:
 
 def digest_of_output(result: Result) -> str:
     """Hash what a call gave."""
-    return hashlib.sha256(msgspec.json.encode(result.content)).hexdigest()
-
-
-def now() -> float:
-    """Give the time as records have it."""
-    return time.time_ns() // 1000 / 1_000_000  # in whole microseconds
+    return hashlib.sha256(_encode(result.content)).hexdigest()
 
 
 def _is_finite(value: Any) -> bool:

@@ -127,6 +127,10 @@ class Catalog:
         """Take a plugin's digest, from the cache if no stamp is another. Raises OSError."""
         return self._reading(plugin).as_digest()
 
+    def last_reading(self, plugin: Plugin) -> Reading | None:
+        """Give what the last look at a plugin's files gave, if there was one: the same object if it was the same."""
+        return self._readings.get(plugin.path)
+
     def close(self) -> None:
         """Let go of the store."""
         self.store.close()

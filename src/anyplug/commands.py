@@ -31,7 +31,7 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, trail: Trail, answer: frames.CommandResponse, panels: Panels, extension: Extension) -> "CommandOutcome":
         """Read an extension's answer; an error in it stands above every action."""
-        name, plugin = trail.tool, trail.plugin
+        name, plugin = trail.record.tool, trail.record.plugin
         if answer.error:
             error = Failure("tool_error", f"extension {name}: {answer.error}")
             return cls(command=name, plugin=plugin, error=error)
@@ -56,7 +56,7 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
     def failed(cls, trail: Trail, error: CallError) -> "CommandOutcome":
         """Say that it did not come to an answer."""
         failure = Failure(error.code, error.message, error.hint)
-        return cls(command=trail.tool, plugin=trail.plugin, error=failure)
+        return cls(command=trail.record.tool, plugin=trail.record.plugin, error=failure)
 
     @property
     def text(self) -> str:

@@ -77,7 +77,7 @@ def covers(path: str) -> bool:
 
 def printable(path: str) -> str:
     """Write a file's name so that it can be shown and stored, whatever bytes it has."""
-    return path.encode("utf-8", "backslashreplace").decode()
+    return path if path.isascii() else path.encode("utf-8", "backslashreplace").decode()
 
 
 def take(folder: str, *, every_file: bool, before: Reading | None, named: tuple[str, ...] = ()) -> Reading:

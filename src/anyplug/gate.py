@@ -22,6 +22,13 @@ if TYPE_CHECKING:  # brings an event loop along, and clients of a host need none
 Answer = Literal["once", "attachment", "always", "no"]
 
 HARMLESS_TIER = 1
+
+NAMED = Verdict(allowed=True, by="named", reason="the person named this folder")
+APPROVED = Verdict(allowed=True, by="approval")
+ALWAYS = Verdict(allowed=True, by="approval", reason="always")
+SAID_YES = Verdict(allowed=True, by="person", reason="--yes")
+SAID_BEFORE = Verdict(allowed=True, by="person", reason="for this attachment")
+
 LONGEST_GIVEN = 600  # characters of arguments that a person is shown
 
 
@@ -90,10 +97,9 @@ async def consent(
     attachment: Attachment,
     approvals: Approvals,
 ) -> Verdict:
-    """Ask the person about a tool or a command, where they have to be asked; raises NeedsAnswer if `ask` does."""
-    known = _without_asking(plugin, standing, attachment)
-    if known is not None or attachment.ask is None:
-        return known or _nobody(plugin)
+    """Ask the person about a tool or a command that they have to be asked about; raises NeedsAnswer if `ask` does."""
+    if attachment.ask is None:
+        return _nobody(plugin)
     question = Question(
         id=call,
         plugin=plugin.name,
@@ -133,18 +139,18 @@ def refusal(error: Denied) -> Verdict:
     return Verdict(allowed=False, by=error.by, reason=error.message, hint=error.hint)
 
 
-def _without_asking(plugin: Plugin, standing: Standing, attachment: Attachment) -> Verdict | None:
-    """Give what is known without a question."""
+def without_asking(plugin: Plugin, standing: Standing, attachment: Attachment) -> Verdict | None:
+    """Give the person's verdict, if it is known without a question."""
     if plugin.explicit:
-        return Verdict(allowed=True, by="named", reason="the person named this folder")
+        return NAMED
     if plugin.tier <= HARMLESS_TIER:
-        return Verdict(allowed=True, by="approval")
+        return APPROVED
     if standing.always:
-        return Verdict(allowed=True, by="approval", reason="always")
+        return ALWAYS
     if attachment.yes:
-        return Verdict(allowed=True, by="person", reason="--yes")
+        return SAID_YES
     if plugin.path in attachment.allowed:
-        return Verdict(allowed=True, by="person", reason="for this attachment")
+        return SAID_BEFORE
     return None
 
 

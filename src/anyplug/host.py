@@ -35,12 +35,13 @@ from anyplug.errors import (
 from anyplug.formats import table
 from anyplug.formats.contract import Greeting
 from anyplug.formats.zot.extension import Extension
-from anyplug.gate import Ask, Attachment, consent
+from anyplug.gate import Ask, Attachment, consent, without_asking
 from anyplug.interception import Guards
 from anyplug.job_runs import JobRuns
 from anyplug.jobs import Job, Jobs
 from anyplug.live import Live
 from anyplug.loading import Loading
+from anyplug.looks import Looks
 from anyplug.model import Call, Command, Failure, Plugin, Problem, Progress, Result, Tool, Verdict
 from anyplug.notices import Listener, Note, SnapshotChanged
 from anyplug.panels import Panels
@@ -126,13 +127,14 @@ class Host:
         )
         self._cwd = self._greeting.cwd or os.getcwd()
         self._policies = PolicyGate(self._catalog.home.path, self._catalog.settings.policy, self._runner)
+        self._looks = Looks(self._catalog, asyncio.get_running_loop())
         self._leaving = anyio.Event()
-        self._audit.gather(asyncio.get_running_loop().call_later)
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self._audit.gather(asyncio.get_running_loop().call_later, self._aside)
         try:
             self._audit.recover()
         except StoreError:
             pass  # calls will be refused with the reason; looking at plugins still works
-        self._tasks = await anyio.create_task_group().__aenter__()
         self._live = Live(
             self._catalog.home,
             self._catalog.settings,
@@ -176,6 +178,7 @@ class Host:
             # The body's own error is not the tasks': handed to them, it would come back inside a group.
             await self._tasks.__aexit__(None, None, None)
         finally:
+            self._looks.close()
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._confinement.close)
                 await anyio.to_thread.run_sync(self._runner.close)
@@ -261,7 +264,7 @@ class Host:
             tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
             trail.found(tool.name, entry.plugin)
             standing = self._trust(entry.plugin, tool, trail)
-            given, warnings = self._check(tool, entry.plugin, arguments, trail)
+            given, warnings = self._check(tool, entry.plugin, trail)
             call = await self._gate(self._made(tool, entry.plugin, given, trail, progress), standing, trail)
             self._note(trail)
         except CallError as error:
@@ -311,7 +314,7 @@ class Host:
             call = await self._settle(call, standing, trail)
             self._note(trail)
             extension = await self._live.peers.reach(entry.plugin)
-            trail.held_by = self._confinement.receipt(entry.plugin)
+            trail.record.held_by = self._confinement.receipt(entry.plugin)
             answer = await extension.run_command(command.name, call.arguments["args"])
             outcome = CommandOutcome.of(trail, answer, self._live.panels, extension)
             if self._policies.is_on(self._cwd):
@@ -328,7 +331,7 @@ class Host:
             cured = self._cured(outcome.error, "", entry.plugin, standing, trail)
             outcome = msgspec.structs.replace(outcome, error=cured)
         self._record(trail, outcome.as_result())
-        notes += [Note(trail.plugin, "warn", warning) for warning in trail.warnings]
+        notes += [Note(trail.record.plugin, "warn", warning) for warning in trail.warnings]
         return msgspec.structs.replace(outcome, notes=tuple(notes))
 
     def emit(self, event: str, **fields: Any) -> None:
@@ -421,10 +424,10 @@ class Host:
     def _trust(self, plugin: Plugin, tool: Tool | None, trail: Trail) -> Standing:
         """See to it that a person approved what is there this very moment."""
         try:
-            standing = self._catalog.standing(plugin)
+            standing = self._looks.standing(plugin)
         except StoreError as error:
             raise Denied("host", f"nobody knows whether it was approved: {error.message}", error.hint) from error
-        trail.digest = standing.digest
+        trail.record.digest = standing.digest
         if standing.state == "disabled":
             raise PluginDisabled(plugin.name, standing.reason)
         if standing.state == "changed" and not (plugin.is_file or os.path.isdir(plugin.path)):
@@ -436,15 +439,13 @@ class Host:
         trail.secrecy = self._secrecies.of(plugin, standing.granted)
         return standing
 
-    def _check(
-        self, tool: Tool, plugin: Plugin, arguments: Mapping[str, Any] | None, trail: Trail
-    ) -> tuple[dict[str, Any], list[str]]:
+    def _check(self, tool: Tool, plugin: Plugin, trail: Trail) -> tuple[dict[str, Any], list[str]]:
         """See to it that the arguments are an object of JSON values, and as strict as the person wants it."""
-        if arguments is not None and not isinstance(arguments, Mapping):
-            raise InvalidArguments(tool.name, [f"arguments must be an object, not {type(arguments).__name__}"])
+        given = trail.given
+        if given is None:
+            raise InvalidArguments(tool.name, ["arguments must be an object"])
         if trail.no_json:
             raise InvalidArguments(tool.name, [f"arguments must be JSON: {trail.no_json}"])
-        given = dict(arguments or {})
         format = table.BY_NAME[plugin.format]
         mode = self._catalog.settings.of(plugin.name).arguments or format.ARGUMENTS
         violations = [] if mode == "off" else format.violations(tool, given)
@@ -455,7 +456,7 @@ class Host:
     @staticmethod
     def _made(tool: Tool, plugin: Plugin, arguments: dict[str, Any], trail: Trail, progress: Progress | None) -> Call:
         return Call(
-            id=trail.id,
+            id=trail.record.call,
             tool=tool,
             plugin=plugin,
             arguments=arguments,
@@ -466,13 +467,14 @@ class Host:
 
     async def _gate(self, call: Call, standing: Standing, trail: Trail) -> Call:
         """Ask all who may refuse or rewrite: guards first, so that the person sees what will really run."""
-        ruling = await self._live.guards.tool_call(call.id, call.tool.name, call.tool.input_schema, call.arguments)
-        trail.notes = list(ruling.notes)
-        if ruling.blocked_by:
-            self._judge(Verdict(allowed=False, by=f"guard:{ruling.blocked_by}", reason=ruling.reason), trail)
-        if ruling.value is not call.arguments:
-            call = msgspec.structs.replace(call, arguments=ruling.value)
-            trail.arguments = audit.digest_of(ruling.value)
+        if self._live.guards.watch("tool_call"):
+            ruling = await self._live.guards.tool_call(call.id, call.tool.name, call.tool.input_schema, call.arguments)
+            trail.record.notes = ruling.notes
+            if ruling.blocked_by:
+                self._judge(Verdict(allowed=False, by=f"guard:{ruling.blocked_by}", reason=ruling.reason), trail)
+            if ruling.value is not call.arguments:
+                call = msgspec.structs.replace(call, arguments=ruling.value)
+                trail.record.arguments = audit.digest_of(ruling.value)
         return await self._settle(call, standing, trail)
 
     async def _settle(self, call: Call, standing: Standing, trail: Trail) -> Call:
@@ -483,11 +485,12 @@ class Host:
                 self._judge(policed.verdict, trail)
             if policed.call is not call:
                 call = policed.call
-                trail.arguments = audit.digest_of(call.arguments)
+                trail.record.arguments = audit.digest_of(call.arguments)
             if policed.agreed:
                 return call
-        verdict = await consent(
-            call.id, call.tool.name, call.arguments, call.plugin, standing, trail.attachment, self._approvals
+        caller = trail.attachment
+        verdict = without_asking(call.plugin, standing, caller) or await consent(
+            call.id, call.tool.name, call.arguments, call.plugin, standing, caller, self._approvals
         )
         self._judge(verdict, trail)
         return call
@@ -495,10 +498,11 @@ class Host:
     @staticmethod
     def _judge(verdict: Verdict, trail: Trail) -> None:
         """Keep a verdict for the record; raises Denied if it is a no."""
-        trail.verdict = "allowed" if verdict.allowed else "denied"
-        trail.by, trail.reason = verdict.by, verdict.reason
+        record = trail.record
+        record.verdict = "allowed" if verdict.allowed else "denied"
+        record.by, record.reason = verdict.by, verdict.reason
         if verdict.warning:
-            trail.warnings.append(verdict.warning)
+            trail.warnings += (verdict.warning,)
         if not verdict.allowed:
             raise Denied(verdict.by, verdict.reason, verdict.hint)
 
@@ -509,7 +513,7 @@ class Host:
     def _note(self, trail: Trail) -> None:
         """Write down that it begins: what cannot be recorded does not run."""
         try:
-            self._audit.begin(trail.record())
+            self._audit.begin(trail.so_far())
         except StoreError as error:
             raise Denied(
                 "host", f"the call cannot be recorded, so it was not run: {error.message}", error.hint
@@ -523,7 +527,10 @@ class Host:
             if call.plugin.stays_up and self._live.peers.has_other_rights(call.plugin, standing.granted):
                 await self.look_again()
             try:
-                around = await self._provisions.ready(call.plugin, standing, trail.attachment.users)
+                users = trail.attachment.users
+                around = self._provisions.made(call.plugin, standing, users) or await self._provisions.ready(
+                    call.plugin, standing, users
+                )
                 result = await table.BY_NAME[call.plugin.format].invoke(call, around)
             except CallError as refusal:
                 result = failed(refusal)
@@ -534,12 +541,12 @@ class Host:
             if self._policies.is_on(self._cwd):
                 result = await policing.after(self._policies, call, standing, trail, self._cwd, result)
         except anyio.get_cancelled_exc_class():
-            trail.held_by = self._confinement.receipt(call.plugin)
+            trail.record.held_by = self._confinement.receipt(call.plugin)
             self._record(trail, failed(Cancelled("the call was cancelled")))
             raise
         finally:
             del self._callers[call.id]
-        trail.held_by = self._confinement.receipt(call.plugin)
+        trail.record.held_by = self._confinement.receipt(call.plugin)
         return self._record(trail, warned(result, warnings))
 
     def _cured(self, failure: Failure, said: str, plugin: Plugin, standing: Standing, trail: Trail) -> Failure:
@@ -552,9 +559,9 @@ class Host:
         result = trail.complete(result)
         self.tally.add(result)
         try:
-            self._audit.end(trail.record(result))
+            self._audit.end(trail.ended(result))
         except StoreError as error:
-            if not trail.verdict:  # it never began, so there is no note of it either
+            if not trail.record.verdict:  # it never began, so there is no note of it either
                 return trail.complete(
                     failed(Denied("host", f"the call cannot be recorded: {error.message}", error.hint))
                 )
@@ -575,6 +582,11 @@ class Host:
         logs.append(
             self._catalog.home.log(plugin.name), "the proxy refused a host", self._secrecies.of(plugin).text(text)
         )
+
+    def _aside(self, work: Callable[[], None]) -> None:
+        """Do something in a thread that nobody waits for but the end of the host."""
+        if not self._leaving.is_set():
+            self._tasks.start_soon(anyio.to_thread.run_sync, work)
 
     def _tell_of_snapshot(self) -> None:
         self._live.notice(SnapshotChanged())

@@ -12,7 +12,7 @@ import msgspec
 
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.extension import BadAnswer, Extension
-from anyplug.peers import Peers, Place
+from anyplug.peers import Audience, Peers, Place
 from anyplug.runtime.session import PeerGone
 from anyplug.schema import violations
 from anyplug.settings import Settings
@@ -37,7 +37,14 @@ class Guards:
     def __init__(self, peers: Peers, settings: Settings) -> None:
         self._peers = peers
         self._settings = settings
+        self._interceptors = Audience(
+            peers, lambda peer, event: isinstance(peer, Extension) and event in peer.intercepts
+        )
         self._required = {name for name, plugin in settings.plugins.items() if plugin.guard == "required"}
+
+    def watch(self, event: str) -> bool:
+        """Whether anybody may have something against an event, so that they have to be asked."""
+        return bool(self._required or self._interceptors.of(event))
 
     async def tool_call(self, call: str, name: str, schema: dict[str, Any], arguments: dict[str, Any]) -> Ruling:
         """Ask about a call. A rewrite must be an object that the tool's schema allows."""

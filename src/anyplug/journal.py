@@ -3,41 +3,51 @@
 Each lies in a folder of them, under a name that begins with its process. While that process lives, only it writes
 there; afterwards whoever comes by takes over what is left. A line begins with its line end, so that one that was
 torn spoils no other. Knows nothing of what the lines say.
+
+A journal has room before it has lines: the disk is asked for it in large pieces, and where the file can be mapped a
+line is only copied to memory that the kernel shares with it. Behind the last line are zeros.
 """
 
 import errno
 import fcntl
+import mmap
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator
 
 from anyplug import liveness
 from anyplug.errors import StoreError
 
-LARGEST = 1 << 20  # bytes, then a journal that cannot be emptied is written anew without what is in the store
+ROOM = 1 << 16  # bytes that a new sheet has
+LARGEST = 1 << 20  # bytes, then a sheet that cannot be emptied is left for another, without what is in the store
 LEFT = "left"  # in place of a process: this one lives, and has let go of it
-NEW = ".new"  # one that is being written anew
-NAME = re.compile(rf"(?P<owner>\d+:\w*|{LEFT})-\w+(?P<new>{re.escape(NEW)})?")
+NAME = re.compile(rf"(?P<owner>\d+:\w*|{LEFT})-\w+")
+# Where a block that was asked for stays this file's own. Elsewhere each change needs a new one, and a page of a mapped
+# file for which the disk has none ends the process.
+MAPPED = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs"})
+MOUNTS = "/proc/self/mountinfo"
+CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})  # what file systems say that give no room ahead
+ENDLESS = 1 << 62  # bytes of room, where each write asks for its own
 
 
 class Journal:
-    """The journal of one part of this process. It is made with its first line."""
+    """The journal of one part of this process, on one sheet or two. The first is made with its first line."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._path = ""
-        self._fd = -1
-        self._size = 0
+        self._sheet: _Sheet | None = None  # that is written to
+        self._spare: _Sheet | None = None  # that is empty
         self._limit = LARGEST
 
     def append(self, line: bytes) -> None:
-        """Add a line in one write, so that the kernel has it; raises StoreError."""
+        """Add a line, so that the kernel has it; raises StoreError."""
         try:
-            if self._fd < 0:
-                self._open()
-            self._size += _write(self._fd, b"\n" + line)
+            if self._sheet is None:
+                self._sheet, self._limit = _Sheet(self._folder), LARGEST
+            self._sheet.append(line)
         except OSError as error:
-            raise _failed(self._path or self._folder, error) from error
+            raise _failed(self._sheet.path if self._sheet else self._folder, error) from error
 
     def shrink(self, kept: Collection[bytes]) -> None:
         """Forget all lines but these, at once if there are none, else when it is worth it.
@@ -45,52 +55,103 @@ class Journal:
         What cannot be forgotten now stays: whoever takes over knows what is in the store already.
         """
         try:
-            if kept and self._size > self._limit:
-                self._rewrite(kept)
-            elif not kept and self._size:
-                os.ftruncate(self._fd, 0)
-                self._size = 0
+            if self._sheet is None:
+                return
+            if kept and self._sheet.size > self._limit:
+                self._turn_over(self._sheet, kept)
+            elif not kept:
+                self._sheet.empty()
         except OSError:
             pass
 
     def remove(self) -> None:
         """Take it away with all that is in it; the next line makes another."""
-        if self._fd >= 0:
-            self._close()
-            _unlink(self._path)
+        for sheet in self._put_down():
+            _unlink(sheet.path)
 
     def leave(self) -> None:
         """Let go of it: whoever comes by may take over, although this process lives."""
-        if self._fd >= 0:
-            self._close()
+        for sheet in self._put_down():
             try:
-                os.rename(self._path, os.path.join(self._folder, f"{LEFT}-{os.urandom(4).hex()}"))
+                os.rename(sheet.path, os.path.join(self._folder, f"{LEFT}-{os.urandom(4).hex()}"))
             except OSError:
                 pass  # then they may once this process is gone
 
-    def _open(self) -> None:
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        path = os.path.join(self._folder, f"{liveness.this_process()}-{os.urandom(4).hex()}")
-        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
-        self._path, self._size, self._limit = path, 0, LARGEST
+    def _turn_over(self, sheet: "_Sheet", kept: Collection[bytes]) -> None:
+        """Go on with just these lines on the other sheet.
 
-    def _close(self) -> None:
-        os.close(self._fd)
-        self._fd = -1
-
-    def _rewrite(self, kept: Collection[bytes]) -> None:
-        """Swap it for one that has just these lines: until the swap the old one holds, and from then on the new."""
-        new = self._path + NEW
-        fd = os.open(new, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o600)
+        They stand on both until the first is empty, and the other gets no more before that: so whoever is killed on
+        the way leaves nothing that could be misread.
+        """
+        other = self._spare or _Sheet(self._folder)
+        self._spare = other
         try:
-            size = _write(fd, b"".join(b"\n" + line for line in kept))
-            os.rename(new, self._path)
+            for line in kept:
+                other.append(line)
         except OSError:
-            os.close(fd)
-            _unlink(new)
+            other.empty()
             raise
-        self._close()
-        self._fd, self._size, self._limit = fd, size, max(LARGEST, 2 * size)
+        sheet.empty()
+        self._sheet, self._spare = other, sheet
+        self._limit = max(LARGEST, 2 * other.size)
+
+    def _put_down(self) -> list["_Sheet"]:
+        sheets = [sheet for sheet in (self._sheet, self._spare) if sheet is not None]
+        self._sheet = self._spare = None
+        for sheet in sheets:
+            sheet.close()
+        return sheets
+
+
+class _Sheet:
+    """A file with lines, and zeros behind them. Raises OSError."""
+
+    def __init__(self, folder: str) -> None:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        self.path = os.path.join(folder, f"{liveness.this_process()}-{os.urandom(4).hex()}")
+        self.size = 0  # of the lines
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        self._map: mmap.mmap | None = None
+        self._room = 0  # bytes that the disk keeps for it
+
+    def append(self, line: bytes) -> None:
+        start = self.size
+        end = start + len(line) + 1
+        if end > self._room:
+            self._make_room(end)
+        if self._map is not None:
+            self._map[start:end] = b"\n" + line
+        else:
+            _write(self._fd, b"\n" + line, start)
+        self.size = end
+
+    def empty(self) -> None:
+        """Put zeros in place of the lines."""
+        if self._map is not None:
+            self._map[: self.size] = bytes(self.size)
+        elif self.size:
+            _write(self._fd, bytes(self.size), 0)
+        self.size = 0
+
+    def close(self) -> None:
+        self._unmap()
+        os.close(self._fd)
+
+    def _make_room(self, wanted: int) -> None:
+        """Ask the disk for room for so many bytes and some more."""
+        room = max(ROOM, 2 * self._room, wanted)
+        if not _reserve(self._fd, room):
+            self._room = ENDLESS
+            return
+        if self._map is not None or _file_system(self._fd) in MAPPED:
+            self._unmap()
+            self._map = mmap.mmap(self._fd, room)
+        self._room = room
+
+    def _unmap(self) -> None:
+        if self._map is not None:
+            self._map.close()
+            self._map = None
 
 
 def take_over(folder: str, take: Callable[[list[bytes]], None]) -> None:
@@ -103,14 +164,11 @@ def take_over(folder: str, take: Callable[[list[bytes]], None]) -> None:
         path = os.path.join(folder, name)
         if is_alive:
             continue
-        if name.endswith(NEW):
-            _unlink(path)  # it never took the old one's place
-            continue
         try:
             with open(path, "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.fstat(file.fileno()).st_nlink:
-                    take(file.read().split(b"\n"))
+                    take(_lines(file.read()))
                     os.unlink(path)
         except (FileNotFoundError, BlockingIOError):
             continue  # somebody else was faster
@@ -121,10 +179,10 @@ def take_over(folder: str, take: Callable[[list[bytes]], None]) -> None:
 def of_the_living(folder: str) -> Iterator[list[bytes]]:
     """Give the lines of each journal whose process lives."""
     for name, is_alive in _journals(folder):
-        if is_alive and not name.endswith(NEW):
+        if is_alive:
             try:
                 with open(os.path.join(folder, name), "rb") as file:
-                    yield file.read().split(b"\n")
+                    yield _lines(file.read())
             except FileNotFoundError:
                 continue  # it has just ended
 
@@ -135,9 +193,9 @@ def write_for(owner: str, folder: str, lines: Collection[bytes]) -> None:
     name = f"{owner}-before"
     if not NAME.fullmatch(name):
         name = f"{LEFT}-before"
-    fd = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    fd = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT, 0o600)
     try:
-        _write(fd, b"".join(b"\n" + line for line in lines))
+        _write(fd, b"".join(b"\n" + line for line in lines), os.fstat(fd).st_size)
     finally:
         os.close(fd)
 
@@ -154,11 +212,43 @@ def _journals(folder: str) -> Iterator[tuple[str, bool]]:
             yield name, owner != LEFT and liveness.is_alive(owner)
 
 
-def _write(fd: int, data: bytes) -> int:
-    """Write all in one go; give how many bytes that is. Raises OSError, also if there was room for a part only."""
-    if os.write(fd, data) != len(data):
+def _lines(text: bytes) -> list[bytes]:
+    """Give what was written; where somebody was killed while it was being emptied, there are zeros before it, too."""
+    return text.strip(b"\0").split(b"\n")
+
+
+def _write(fd: int, data: bytes, start: int) -> None:
+    """Write all in one go; raises OSError, also if there was room for a part only."""
+    if os.pwrite(fd, data, start) != len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    return len(data)
+
+
+def _reserve(fd: int, size: int) -> bool:
+    """Have the disk keep so many bytes for a file; False if it cannot promise that. Raises OSError if it is full."""
+    if sys.platform == "darwin":
+        return False
+    try:
+        os.posix_fallocate(fd, 0, size)
+    except OSError as error:
+        if error.errno in CANNOT:
+            return False
+        raise
+    return True
+
+
+def _file_system(fd: int) -> str:
+    """Give the kind of file system that a file lies on; empty if that is not to be known."""
+    device = os.fstat(fd).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        with open(MOUNTS, encoding="utf-8", errors="replace") as mounts:
+            for mount in mounts:
+                known, _, rest = mount.partition(" - ")
+                if known.split()[2] == wanted:
+                    return rest.split()[0]
+    except (OSError, IndexError):
+        pass
+    return ""
 
 
 def _unlink(path: str) -> None:

@@ -23,7 +23,7 @@ from anyplug.notices import (
     Submitted,
 )
 from anyplug.panels import Panel, Panels
-from anyplug.peers import Peers
+from anyplug.peers import Audience, Peers
 from anyplug.secrecy import Secrecy
 from anyplug.settings import Home, Settings
 from anyplug.store import Store
@@ -73,13 +73,13 @@ class Live:
             said=self._said,
             greeting=greeting,
         )
+        self._hearers = Audience(self.peers, lambda peer, event: isinstance(peer, Extension) and event in peer.events)
         self.guards = Guards(self.peers, settings)
         self.panels = Panels(self._panel_changed)
 
     def emit(self, event: str, **fields: Any) -> None:
         """Tell all who subscribed to an event, in load order. Each hears events in the order in which they happen."""
-        hearers = [peer for peer in self.peers.up if isinstance(peer, Extension) and event in peer.events]
-        if hearers:
+        if hearers := self._hearers.of(event):
             given = {key: value for key, value in fields.items() if value is not None}
             for extension in hearers:
                 extension.tell({"type": "event", "event": event, **given})

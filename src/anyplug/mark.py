@@ -13,19 +13,19 @@ class Mark:
     """A file that only ever grows. None counts as an empty one."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
 
     def size(self) -> int:
         """Look at it."""
         try:
-            return os.stat(self._path).st_size
+            return os.stat(self.path).st_size
         except OSError:
             return 0
 
     def grow(self) -> int:
         """Let it grow; give its new size. Raises StoreError. For who holds the lock under which changes are made."""
         try:
-            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 os.write(fd, b".")
                 return os.fstat(fd).st_size
@@ -33,5 +33,5 @@ class Mark:
                 os.close(fd)
         except OSError as error:
             raise StoreError(
-                f"cannot write to {self._path}: {error.strerror}", "check the disk's space and the file's permissions"
+                f"cannot write to {self.path}: {error.strerror}", "check the disk's space and the file's permissions"
             ) from error

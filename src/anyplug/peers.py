@@ -123,6 +123,7 @@ class Peers:
         self._said = said
         self._greeting = greeting
         self._places: dict[tuple[str, str], Place] = {}
+        self.roll = 0  # grows whenever somebody comes, goes or registers something
 
     @property
     def up(self) -> list[Any]:
@@ -141,7 +142,11 @@ class Peers:
 
     def has_other_rights(self, plugin: Plugin, granted: tuple[str, ...]) -> bool:
         """Whether a plugin was started with other rights than it has now."""
-        return any(place.granted != granted for place in self.of(plugin))
+        for process in plugin.processes:
+            place = self._places.get((plugin.path, process))
+            if place is not None and place.granted != granted:
+                return True
+        return False
 
     async def sync(self, wanted: list[Wanted], renew: Callable[[Plugin], bool] = lambda _: False) -> None:
         """Run just these; those that have another digest now, or are to be renewed, are started anew.
@@ -150,6 +155,7 @@ class Peers:
         does what waits for the calls of what it replaces.
         """
         before, self._places = self._places, {}
+        self.roll += 1
         begun: list[Place] = []
         for one in wanted:
             known = offers.stored(self._store, one.plugin, one.digest)
@@ -219,10 +225,12 @@ class Peers:
         if place.peer is peer:
             place.peer, place.health, place.settled = None, "restarting", anyio.Event()
             place.is_ending = not peer.RESTARTS
+            self.roll += 1
 
     async def stop_all(self) -> None:
         """Let all of them leave now, at the same time."""
         places, self._places = list(self._places.values()), {}
+        self.roll += 1
         async with anyio.create_task_group() as tasks:
             for place in places:
                 tasks.start_soon(self._end, place)
@@ -274,6 +282,7 @@ class Peers:
             peer = PEERS[place.plugin.format](place.plugin, self._terms(place, start), _Ear(self, place, ended))
             await peer.start()
             place.peer, place.health, place.reason = peer, "running", ""
+            self.roll += 1
             self.note_offer(place, peer)
             place.settled.set()
             try:
@@ -283,6 +292,7 @@ class Peers:
             finally:
                 if peer.gone is None:
                     place.peer = None
+                    self.roll += 1
                     with anyio.CancelScope(shield=True):
                         await peer.stop()
         except AnyplugError as error:
@@ -338,6 +348,27 @@ class Peers:
         )
 
 
+class Audience:
+    """Those who are up and whom an event concerns, kept as long as nobody comes, goes or registers anything."""
+
+    def __init__(self, peers: Peers, concerns: Callable[[Any, str], bool]) -> None:
+        """`concerns` says whether an event of that name concerns a peer."""
+        self._peers = peers
+        self._concerns = concerns
+        self._known: dict[str, tuple[Any, ...]] = {}
+        self._roll = peers.roll
+
+    def of(self, event: str) -> tuple[Any, ...]:
+        """Give them, in load order."""
+        if self._roll != self._peers.roll:
+            self._known.clear()
+            self._roll = self._peers.roll
+        known = self._known.get(event)
+        if known is None:
+            known = self._known[event] = tuple(peer for peer in self._peers.up if self._concerns(peer, event))
+        return known
+
+
 class _Ear:
     """What one run of a peer reports to."""
 
@@ -348,6 +379,7 @@ class _Ear:
         self._is_noting = False
 
     def registered(self, peer: Peer) -> None:
+        self._peers.roll += 1
         # Before it is ready, its start tells of everything at once; later, many come in one go, too.
         if self._place.peer is peer and not self._is_noting:
             self._is_noting = True

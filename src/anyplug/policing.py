@@ -27,7 +27,7 @@ class Policed(msgspec.Struct, frozen=True, kw_only=True):
 async def before(gate: PolicyGate, call: Call, standing: Standing, trail: Trail, cwd: str) -> Policed:
     """Ask policies about a call that is to run."""
     ruling = await gate.before(_facts(call, standing, cwd), _mask(trail))
-    trail.notes += [*ruling.notes]
+    trail.record.notes += ruling.notes
     trail.warnings += ruling.notes
     trail.context += ruling.context
     if ruling.verb == "deny":
@@ -38,7 +38,7 @@ async def before(gate: PolicyGate, call: Call, standing: Standing, trail: Trail,
         if broken := violations(call.tool.input_schema, ruling.arguments):
             reason = f"a policy's change breaks the tool's schema: {broken[0]}"
             return Policed(call=call, verdict=_refused(ruling, reason))
-        trail.notes.append(f"{ruling.by} changed the arguments: {ruling.reason}")
+        trail.record.notes += (f"{ruling.by} changed the arguments: {ruling.reason}",)
         return Policed(call=msgspec.structs.replace(call, arguments=ruling.arguments))
     return Policed(call=call)
 
@@ -53,13 +53,13 @@ async def after(gate: PolicyGate, call: Call, standing: Standing, trail: Trail, 
         structured=result.structured,
         mask=_mask(trail),
     )
-    trail.notes += [*ruling.notes]
+    trail.record.notes += ruling.notes
     if ruling.verb in {"deny", "ask"}:
-        trail.notes.append(f"{ruling.by} withheld the result: {ruling.reason}")
+        trail.record.notes += (f"{ruling.by} withheld the result: {ruling.reason}",)
         return failed(
             Denied("policy", f"the tool ran, and a policy withholds what it gave: {ruling.reason}", ruling.hint)
         )
-    trail.warnings += [note for note in ruling.notes if note not in trail.warnings]
+    trail.warnings += tuple(note for note in ruling.notes if note not in trail.warnings)
     return with_context(result, [*trail.context, *ruling.context])
 
 

@@ -5,7 +5,7 @@ Several processes use one database: WAL, and whoever writes takes the write lock
 
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from anyplug.errors import StoreError
@@ -50,6 +50,7 @@ class Store:
         self._lock = threading.RLock()  # a reload in a thread and a call on the loop share the connection
         self._connection: sqlite3.Connection | None = None
         self._failures: tuple[type[Exception], ...] = ()  # SQLite's, once it is imported
+        self.is_tidied = False  # somebody calls `tidy`, so that no writer has to wait for the disk
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         """Read rows; none if there is no database yet. Raises StoreError."""
@@ -88,6 +89,19 @@ class Store:
             except self._failures as error:
                 raise self._failed(error) from error
 
+    def tidy(self) -> None:
+        """Move what was written from the log into the database, for whoever has the time to wait for the disk.
+
+        What is not moved now is moved some other time. It has a connection of its own, and holds nobody up.
+        """
+        import sqlite3  # as in `_open`, which came first
+
+        try:
+            with closing(sqlite3.connect(self.path, timeout=BUSY_S)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.Error:
+            pass
+
     def close(self) -> None:
         """Close the connection."""
         with self._lock:
@@ -120,6 +134,8 @@ class Store:
 
     def _set_up(self, connection: "sqlite3.Connection") -> None:
         connection.execute("PRAGMA synchronous = NORMAL")
+        if self.is_tidied:
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == VERSION:
             return

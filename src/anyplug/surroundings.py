@@ -98,9 +98,8 @@ class Provisions:
     def of(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
         """Give what a plugin's format may use, for a caller with an environment of its own if `users` is given."""
         users = users or self._users
-        known = users.made.get(plugin.path)
-        if known is not None and known.standing is standing and self._stamp(known.has_variables) == known.stamp:
-            return known.around
+        if (made := self.made(plugin, standing, users)) is not None:
+            return made
         has_variables = bool(permissions.environment_names(standing.granted))
         stamp = self._stamp(has_variables)
         around = Surroundings(
@@ -116,6 +115,13 @@ class Provisions:
         )
         users.made[plugin.path] = _Made(standing, has_variables, stamp, around)
         return around
+
+    def made(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings | None:
+        """Give the same as `of` if nothing has to be done for it."""
+        known = (users or self._users).made.get(plugin.path)
+        if known is None or known.standing is not standing or self._stamp(known.has_variables) != known.stamp:
+            return None
+        return known.around
 
     async def ready(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
         """Give the same as `of`; what waits for a keyring to be unlocked waits in a thread."""

@@ -1,8 +1,8 @@
 """What is known of a call as it goes along: becomes its result's frame and its audit record."""
 
-import secrets
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,70 +15,82 @@ from anyplug.gate import Attachment
 from anyplug.model import Failure, Plugin, Result, Text
 
 if TYPE_CHECKING:
-    from anyplug.runtime.program import Receipt
     from anyplug.secrecy import Secrecy
+
+UNGUESSABLE = 8  # bytes of a call's id
 
 
 class Trail:
     """One call, from its start on."""
 
+    __slots__ = ("_started", "attachment", "context", "given", "no_json", "record", "secrecy", "warnings")
+
     def __init__(self, name: str, attachment: Attachment, arguments: Any = None) -> None:
-        self._at = audit.now()
-        # Nobody can guess it; the time comes first so that new ones stand together in the audit's index.
-        self.id = f"{int(self._at * 1_000_000):x}{secrets.token_hex(8)}"
+        at = time.time_ns() // 1000  # in whole microseconds
         self.attachment = attachment
-        self.tool = printable(name)
-        self.plugin = self.format = self.digest = self.arguments = ""
-        self.verdict = self.by = self.reason = ""
+        self.record = Record(
+            # Nobody can guess it; the time comes first so that new ones stand together in the audit's index.
+            call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
+            at=at / 1_000_000,
+            attachment=attachment.id,
+            tool=printable(name),
+        )
         self.no_json = ""  # why the arguments cannot be written down
+        self.given: dict[str, Any] | None = {}  # the arguments; None if they are no object
+        if arguments is not None:
+            self.given = dict(arguments) if isinstance(arguments, Mapping) else None
         try:
-            self.arguments = audit.digest_of(dict(arguments) if isinstance(arguments, Mapping) else arguments or {})
+            self.record.arguments = audit.digest_of((arguments or {}) if self.given is None else self.given)
         except (TypeError, ValueError, RecursionError) as error:
             self.no_json = str(error)
-        self.notes: list[str] = []  # who rewrote or noted what
-        self.warnings: list[str] = []  # what the person should know of how it went
-        self.context: list[str] = []  # what policies want the model to know
-        self.held_by: Receipt | None = None  # what confined what ran
+        self.warnings: tuple[str, ...] = ()  # what the person should know of how it went
+        self.context: tuple[str, ...] = ()  # what policies want the model to know
         self.secrecy: Secrecy | None = None  # of the plugin, once it is known that it may run
         self._started = time.perf_counter()
 
     def found(self, name: str, plugin: Plugin) -> None:
         """Note which tool or command it is."""
-        self.tool, self.plugin, self.format = name, plugin.name, plugin.format
+        record = self.record
+        record.tool, record.plugin, record.format = name, plugin.name, plugin.format
 
     def complete(self, result: Result) -> Result:
         """Say in the result what was called and how long it took, and hide the plugin's secrets in it."""
         if self.warnings:
             result = warned(result, self.warnings)
-        return msgspec.structs.replace(
-            result if self.secrecy is None else self.secrecy.result(result),
-            tool=self.tool,
-            plugin=self.plugin,
-            format=self.format,
+        if self.secrecy is not None:
+            result = self.secrecy.result(result)
+        record = self.record
+        return Result(
+            content=result.content,
+            structured=result.structured,
+            metadata=result.metadata,
+            is_error=result.is_error,
+            error=result.error,
             duration_ms=round((time.perf_counter() - self._started) * 1000, 3),
+            tool=record.tool,
+            plugin=record.plugin,
+            format=record.format,
         )
 
-    def record(self, result: Result | None = None) -> Record:
-        """Give the record, so far or at the end. The digest of the output is that of what the caller sees."""
+    def ended(self, result: Result) -> Record:
+        """Give the record of a call that has ended. The digest of the output is that of what the caller sees."""
+        record = self.record
+        record.outcome = result.error.code if result.error else "done"
+        record.duration_ms = result.duration_ms
+        record.output = audit.digest_of_output(result)
+        return self.so_far()
+
+    def so_far(self) -> Record:
+        """Give the record as it is now, with the plugin's secrets hidden."""
         mask = self.secrecy.mask() if self.secrecy is not None else None
-        shown = mask.text if mask is not None else str
-        return Record(
-            call=self.id,
-            at=self._at,
-            attachment=self.attachment.id,
-            tool=shown(self.tool),
-            plugin=self.plugin,
-            format=self.format,
-            digest=self.digest,
-            arguments=self.arguments,
-            verdict=self.verdict,
-            by=self.by,
-            reason=shown(self.reason),
-            notes=tuple(map(shown, self.notes)),
-            held_by=self.held_by,
-            outcome="" if result is None else result.error.code if result.error else "done",
-            duration_ms=result.duration_ms if result else 0.0,
-            output=audit.digest_of_output(result) if result else "",
+        if mask is None:
+            return self.record
+        record = self.record
+        return msgspec.structs.replace(
+            record,
+            tool=mask.text(record.tool),
+            reason=mask.text(record.reason),
+            notes=tuple(map(mask.text, record.notes)),
         )
 
 
@@ -94,7 +106,7 @@ def failed(error: AnyplugError) -> Result:
     )
 
 
-def warned(result: Result, warnings: list[str]) -> Result:
+def warned(result: Result, warnings: Sequence[str]) -> Result:
     """Add warnings to a result; a plugin's own metadata may hold something else under that name."""
     if not warnings:
         return result

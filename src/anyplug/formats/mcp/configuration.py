@@ -92,7 +92,7 @@ def program(plugin: Plugin, endpoint: Endpoint) -> str:
 
 def named_files(plugin: Plugin) -> tuple[str, ...]:
     """Give the files of a plugin's folder that its command lines name, whatever they look like."""
-    if plugin.is_file:
+    if plugin.is_file or not plugin.endpoints:
         return ()
     words = {
         word.partition("=")[2] if word.startswith("-") and "=" in word else word

@@ -1,0 +1,168 @@
+"""Before each call a plugin's files are looked at: what changed is seen, however few looks there are."""
+
+import os
+import sys
+
+import anyio
+import pytest
+
+from anyplug import looks
+from anyplug.catalog import Catalog
+from anyplug.gate import Attachment
+from anyplug.settings import find_home
+
+pytestmark = pytest.mark.anyio
+
+YES = Attachment(yes=True)
+QUIET = """
+hello()
+tool("act")
+emit("ready")
+for line in sys.stdin:
+    frame = json.loads(line)
+    if frame["type"] == "shutdown":
+        break
+    if frame["type"] == "tool_call":
+        say(frame, "done")
+"""
+DISABLE = """
+import sys
+from anyplug.catalog import Catalog
+from anyplug.settings import find_home
+catalog = Catalog(find_home(), roots=[sys.argv[1]])
+catalog.approvals.enable(catalog.load().plugin("quiet").plugin, on=False)
+catalog.close()
+"""
+
+
+@pytest.fixture
+def quiet(zot, root):
+    """Give an approved extension that leaves its folder alone."""
+    folder = zot("quiet", QUIET)
+    os.mkdir(os.path.join(folder, "lib"))
+    with open(os.path.join(folder, "lib", "part.py"), "w", encoding="utf-8") as file:
+        file.write("PART = 1\n")
+    catalog = Catalog(find_home(), roots=[root])
+    plugin = catalog.load().plugin("quiet").plugin
+    catalog.approvals.approve(
+        plugin, catalog.digest(plugin), plugin.permissions, always=True, follow=False, unconfined=False
+    )
+    catalog.close()
+    return folder
+
+
+@pytest.fixture
+def looked(monkeypatch):
+    """Count the looks at files."""
+    seen = []
+    look = Catalog.standing
+
+    def counted(self, plugin):
+        seen.append(plugin.name)
+        return look(self, plugin)
+
+    monkeypatch.setattr(Catalog, "standing", counted)
+    return seen
+
+
+async def code(h):
+    result = await h.call("act", attachment=YES)
+    return result.error.code if result.error else "done"
+
+
+async def test_calls_that_begin_together_share_a_look(host, cyclop, looked):
+    async with host(cyclop()) as h, anyio.create_task_group() as tasks:
+        looked.clear()
+        for _ in range(5):
+            tasks.start_soon(h.call, "hello")
+    assert looked == ["hello"]
+
+
+async def test_of_what_stays_up_a_look_holds_while_nothing_stirs(host, root, quiet, looked, monkeypatch):
+    monkeypatch.setattr(looks, "LASTS_S", 60.0)
+    async with host(roots=(root,)) as h:
+        assert [await code(h) for _ in range(3)] == ["done"] * 3
+        looked.clear()
+        assert [await code(h) for _ in range(20)] == ["done"] * 20
+    assert looked == []
+
+
+def edit(folder):
+    with open(os.path.join(folder, "run.py"), "a", encoding="utf-8") as file:
+        file.write("# one more line\n")
+
+
+def edit_below(folder):
+    with open(os.path.join(folder, "lib", "part.py"), "w", encoding="utf-8") as file:
+        file.write("PART = 2\n")
+
+
+def add(folder):
+    with open(os.path.join(folder, "more.py"), "w", encoding="utf-8") as file:
+        file.write("MORE = 1\n")
+
+
+def replace_folder(folder):
+    os.rename(os.path.join(folder, "lib"), os.path.join(os.path.dirname(folder), ".old"))
+    os.mkdir(os.path.join(folder, "lib"))
+
+
+@pytest.mark.parametrize("change", [edit, edit_below, add, replace_folder])
+async def test_what_changed_is_refused_by_the_very_next_call(change, host, root, quiet, monkeypatch):
+    monkeypatch.setattr(looks, "LASTS_S", 60.0)
+    async with host(roots=(root,)) as h:
+        assert [await code(h) for _ in range(5)] == ["done"] * 5
+        change(quiet)
+        assert await code(h) == "not_approved"
+
+
+async def test_a_decision_in_another_process_counts_for_the_very_next_call(host, root, quiet, monkeypatch):
+    monkeypatch.setattr(looks, "LASTS_S", 60.0)
+    async with host(roots=(root,)) as h:
+        assert [await code(h) for _ in range(5)] == ["done"] * 5
+        await anyio.run_process([sys.executable, "-c", DISABLE, root])
+        assert await code(h) == "disabled"
+
+
+async def test_a_decision_here_counts_for_a_call_of_the_same_turn(host, root, quiet):
+    async with host(roots=(root,)) as h:
+        await code(h)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(code, h)
+            await anyio.lowlevel.checkpoint()  # it has begun, and its look is of this turn
+            h.catalog.approvals.enable(h.snapshot.plugin("quiet").plugin, on=False)
+            assert await code(h) == "disabled"
+
+
+async def test_what_the_kernel_does_not_tell_of_is_seen_soon(host, root, quiet, tmp_path):
+    part = os.path.join(quiet, "lib", "part.py")
+    os.link(part, tmp_path / "the-same")
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("quiet").plugin, always=True)
+        assert [await code(h) for _ in range(5)] == ["done"] * 5
+        (tmp_path / "the-same").write_text("PART = 2\n")
+        with anyio.fail_after(30):
+            while await code(h) != "not_approved":
+                await anyio.sleep(looks.LASTS_S / 5)
+
+
+async def test_a_plugin_with_too_many_folders_is_looked_at_each_time(host, root, quiet, looked, monkeypatch):
+    monkeypatch.setattr(looks, "MOST_WATCHED", 1)
+    async with host(roots=(root,)) as h:
+        await code(h)
+        looked.clear()
+        assert [await code(h) for _ in range(3)] == ["done"] * 3
+    assert looked == ["quiet"] * 3
+
+
+async def test_a_refusal_is_not_shared(host, root, quiet):
+    manifest = os.path.join(quiet, "lib", "part.py")
+    async with host(roots=(root,)) as h:
+        assert await code(h) == "done"
+        with open(manifest, encoding="utf-8") as file:
+            before = file.read()
+        edit_below(quiet)
+        assert await code(h) == "not_approved"
+        with open(manifest, "w", encoding="utf-8") as file:
+            file.write(before)
+        assert await code(h) == "done"
