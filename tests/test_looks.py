@@ -70,12 +70,12 @@ async def code(h):
     return result.error.code if result.error else "done"
 
 
-async def test_calls_that_begin_together_share_a_look(host, cyclop, looked):
-    async with host(cyclop()) as h, anyio.create_task_group() as tasks:
+async def test_what_each_call_starts_anew_is_looked_at_each_time(host, cyclop, looked):
+    async with host(cyclop()) as h:
         looked.clear()
-        for _ in range(5):
-            tasks.start_soon(h.call, "hello")
-    assert looked == ["hello"]
+        for _ in range(3):
+            assert not (await h.call("hello")).is_error
+    assert looked == ["hello"] * 3
 
 
 async def test_of_what_stays_up_a_look_holds_while_nothing_stirs(host, root, quiet, looked, monkeypatch):
@@ -124,14 +124,12 @@ async def test_a_decision_in_another_process_counts_for_the_very_next_call(host,
         assert await code(h) == "disabled"
 
 
-async def test_a_decision_here_counts_for_a_call_of_the_same_turn(host, root, quiet):
+async def test_a_decision_here_counts_for_the_very_next_call(host, root, quiet, monkeypatch):
+    monkeypatch.setattr(looks, "LASTS_S", 60.0)
     async with host(roots=(root,)) as h:
-        await code(h)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(code, h)
-            await anyio.lowlevel.checkpoint()  # it has begun, and its look is of this turn
-            h.catalog.approvals.enable(h.snapshot.plugin("quiet").plugin, on=False)
-            assert await code(h) == "disabled"
+        assert [await code(h) for _ in range(5)] == ["done"] * 5
+        h.catalog.approvals.enable(h.snapshot.plugin("quiet").plugin, on=False)
+        assert await code(h) == "disabled"
 
 
 async def test_what_the_kernel_does_not_tell_of_is_seen_soon(host, root, quiet, tmp_path):
@@ -155,14 +153,14 @@ async def test_a_plugin_with_too_many_folders_is_looked_at_each_time(host, root,
     assert looked == ["quiet"] * 3
 
 
-async def test_a_refusal_is_not_shared(host, root, quiet):
-    manifest = os.path.join(quiet, "lib", "part.py")
+async def test_what_is_put_right_runs_again_with_the_very_next_call(host, root, quiet):
+    part = os.path.join(quiet, "lib", "part.py")
     async with host(roots=(root,)) as h:
         assert await code(h) == "done"
-        with open(manifest, encoding="utf-8") as file:
+        with open(part, encoding="utf-8") as file:
             before = file.read()
         edit_below(quiet)
         assert await code(h) == "not_approved"
-        with open(manifest, "w", encoding="utf-8") as file:
+        with open(part, "w", encoding="utf-8") as file:
             file.write(before)
         assert await code(h) == "done"

@@ -127,7 +127,7 @@ class Host:
         )
         self._cwd = self._greeting.cwd or os.getcwd()
         self._policies = PolicyGate(self._catalog.home.path, self._catalog.settings.policy, self._runner)
-        self._looks = Looks(self._catalog, asyncio.get_running_loop())
+        self._looks = Looks(self._catalog)
         self._leaving = anyio.Event()
         self._tasks = await anyio.create_task_group().__aenter__()
         self._audit.gather(asyncio.get_running_loop().call_later, self._aside)
