@@ -58,9 +58,9 @@ COMMANDS = {"list": _list, "tools": _tools, "show": _show}
 def list_plugins(session: Session) -> int:
     """List what was found."""
     wanted = session.options.state
+    healths = _healths(session) if session.options.json else {}
     entries = [entry for entry in session.running_snapshot().entries if not wanted or entry.state == wanted]
     if session.options.json:
-        healths = _healths(session)
         session.print_json([entry_shape(entry, healths.get(entry.path, "idle")) for entry in entries])
         return 0
     if not entries:
@@ -89,7 +89,9 @@ def _healths(session: Session) -> dict[str, str]:
     if (resident := session.attach()) is None:
         return {}
     with resident:
-        return resident.healths()
+        conditions = resident.conditions()
+    session.see_as(conditions)
+    return {path: condition.health for path, condition in conditions.items()}
 
 
 def tools(session: Session) -> int:
@@ -122,7 +124,7 @@ def list_tools(session: Session) -> int:
     for entry in snapshot.entries:
         for problem in entry.problems:
             if problem.code == NOT_RUNNING and (not name or entry.name == name):
-                session.warn(problem.message)
+                session.warn(f"{entry.name}: {problem.message}")
     waiting = [
         entry.name
         for entry in snapshot.entries
@@ -168,8 +170,8 @@ def show(session: Session) -> int:
             ("withheld", ", ".join(shape["environment_withheld"])),
             ("digest", digest[:16]),
             ("servers", "\n".join(describe_servers(plugin))),
-            ("tools", "\n".join(f"{tool.name}: {_first_sentence(tool.description)}" for tool in entry.tools)),
-            ("commands", "\n".join(f"/{command.name}: {command.description}" for command in entry.commands)),
+            ("tools", "\n".join(named(tool.name, _first_sentence(tool.description)) for tool in entry.tools)),
+            ("commands", "\n".join(named(f"/{command.name}", command.description) for command in entry.commands)),
             ("process", _process_lines(process)),
             ("config", "\n".join(_config_line(key) for key in shape["config"])),
         ]
@@ -222,8 +224,7 @@ def _look_at_running(session: Session, plugin: Plugin) -> tuple[Entry, dict[str,
         return session.with_host(lambda host: _look_at(host, plugin))
     with resident:
         process = resident.look(plugin.path)
-    if not plugin.explicit:  # what it offers is in the store now
-        session.forget_snapshot()
+        session.see_as(resident.conditions())
     return session.plugin(plugin.path), process
 
 
@@ -255,6 +256,11 @@ def _process_lines(process: dict[str, Any] | None) -> str:
     return "\n".join(
         [*lines, *([f"stderr: {process['stderr_tail'].strip()}"] if process["stderr_tail"].strip() else [])]
     )
+
+
+def named(name: str, description: str) -> str:
+    """Give a name with what it stands for, if anybody said."""
+    return f"{name}: {description}" if description else name
 
 
 def describe_servers(plugin: Plugin) -> list[str]:
