@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from anyplug import config, permissions
+from anyplug import config, names, permissions
 from anyplug.errors import ConfigError, Unavailable
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
 from anyplug.model import Plugin, State, Tool
 from anyplug.offers import NOT_RUNNING
-from anyplug.registry import Entry
+from anyplug.registry import Entry, Snapshot
 from anyplug.shapes import entry_shape, process_shape, server_shape, show_shape, tool_shape
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ def list_tools(session: Session) -> int:
         session.print_json([tool_shape(tool, entry, session.snapshot) for tool, entry in owned])
         return 0
     if owned:
-        rows = [(tool.name, entry.name, _first_sentence(tool.description)) for tool, entry in owned]
-        render.table(("TOOL", "PLUGIN", "DESCRIPTION"), rows)
+        _print_tools(owned, snapshot)
     else:
         print("No tools can be called.")
     for entry in snapshot.entries:
@@ -134,6 +133,18 @@ def list_tools(session: Session) -> int:
         session.note(f"{render.count(len(waiting), 'plugin')} not approved: {', '.join(waiting)}")
         session.note(f"hint: `anyplug approve {waiting[0]}` shows what it asks for")
     return 0
+
+
+def _print_tools(owned: list[tuple[Tool, Entry]], snapshot: Snapshot) -> None:
+    """Print a table, with the names that agents see if they cannot be guessed: some met others, or were too long."""
+    given = {tool.name: snapshot.model_names[tool.name] for tool, _ in owned}
+    is_odd = any(model_name != names.plain_name(full) for full, model_name in given.items())
+    heads = ("TOOL", *(("FOR AGENTS",) if is_odd else ()), "PLUGIN", "DESCRIPTION")
+    rows = [
+        (tool.name, *((given[tool.name],) if is_odd else ()), entry.name, _first_sentence(tool.description))
+        for tool, entry in owned
+    ]
+    render.table(heads, rows)
 
 
 def show(session: Session) -> int:
