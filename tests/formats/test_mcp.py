@@ -538,6 +538,14 @@ async def test_a_program_that_npm_installed_finds_the_modules_beside_it(mcp, hos
         assert (await h.call("npm/act")).text == "found"
 
 
+async def test_who_brings_a_missing_program_along_is_said(mcp, host, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    async with host(mcp("one", command="uvx", args=["x==1"]), mcp("two", command="npx", args=["x@1.0.0"])) as h:
+        one, two = (problem.message for problem in h.problems if problem.code == "not_running")
+    assert "there is no program 'uvx' on the PATH (write `uv` with the arguments `tool`, `run` in its place" in one
+    assert "(install npm, which brings it along)" in two
+
+
 async def test_what_node_says_when_it_ends_is_what_is_wrong_and_not_its_trace(mcp, host):
     trace = "".join(f"    at Module.load{number} (node:internal/modules/loader:{number})\\n" for number in range(50))
     said = f"Error: Cannot find package 'x'\\n{trace}{{\\n  code: 'ERR'\\n}}\\n\\nNode.js v20.20.2\\n"
