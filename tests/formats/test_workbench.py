@@ -361,6 +361,10 @@ ANSWERS = {
     "return { content: false }": ("false", {}, None, None),
     "return { content: { a: [1] } }": ('{"a":[1]}', {}, None, None),
     "return { content: undefined }": ("", ..., None, None),
+    "return { content: () => 1 }": (
+        "", {"warnings": ["the plugin answered with a content that is a function"]}, None, None),
+    "return { toJSON: () => undefined }": (
+        "", {"warnings": ["the plugin answered with something that is no JSON"]}, None, None),
     "return { content: [] }": ("", {}, None, None),
     "return { content: 'a', metadata: [1] }": ("a", {}, None, [1]),
     "return { content: 'a', metadata: 'm' }": ("a", {}, None, "m"),
@@ -479,7 +483,8 @@ async def test_a_thrown_error_names_the_tool_the_input_and_the_time_and_is_logge
 BLOCKS = [
     ({"type": "text", "text": "a"}, Text("a")),
     ({"text": "a"}, Text("a")),
-    ({"type": "text", "text": ""}, Text('{"type":"text","text":""}')),
+    ({"type": "text", "text": ""}, Text("")),
+    ({"type": "odd", "text": ""}, Text('{"type":"odd","text":""}')),
     ({"type": "text", "text": 5}, Text("5")),
     ({"type": "text"}, Text('{"type":"text"}')),
     ({"type": "image", "data": "R0lG", "mimeType": "image/gif"}, Image("image/gif", "R0lG")),
@@ -488,6 +493,12 @@ BLOCKS = [
     ({"type": "image", "data": 7}, Text('{"type":"image","data":7}')),
     ({"type": "image"}, Text('{"type":"image"}')),
     ({"type": "resource", "resource": {"uri": "a:b", "mimeType": "x/y", "text": "t"}}, Resource("a:b", "x/y", "t")),
+    ({"type": "resource", "resource": {"uri": "a:b", "blob": "R0lG"}}, Resource("a:b", data="R0lG")),
+    (
+        {"type": "resource_link", "uri": "a:b", "name": "n", "description": "d"},
+        Resource("a:b", name="n", description="d"),
+    ),
+    ({"type": "resource_link", "name": "n"}, Text('{"type":"resource_link","name":"n"}')),
     ({"type": "resource", "resource": {"uri": 7}}, Text('{"type":"resource","resource":{"uri":7}}')),
     ({"type": "video", "url": "u"}, Text('{"type":"video","url":"u"}')),
     ("plain", Text("plain")),
@@ -503,6 +514,17 @@ async def test_the_blocks_of_a_content(host):
         assert result.content == tuple(expected for _, expected in BLOCKS)
         joined = await evaluate(h, "return { content: [{ type: 'text', text: 'a' }, { text: 'b' }] }")
         assert joined.text == "a\nb"
+
+
+async def test_what_only_the_causes_of_an_error_say_is_in_the_log_and_what_several_say_in_the_answer(host, home):
+    async with host(EVALUATES) as h:
+        await evaluate(h, "throw new Error('failed', { cause: new Error('refused', { cause: 'why' }) })")
+        await evaluate(h, "const e = new Error('round'); e.cause = e; throw e")
+        several = await evaluate(h, "throw new AggregateError([new Error('one'), 'two'])")
+    assert several.error.message == "one; two"
+    log = (home / "logs" / "evaluates.log").read_text()
+    assert "caused by: refused\ncaused by: why\n" in log
+    assert log.count("caused by: round") == 5
 
 
 # Limits
@@ -529,6 +551,13 @@ async def test_long_texts_are_cut_between_characters_and_say_how_long_they_were(
             Text("01234"), Text("5678"), Image("image/gif", "R0lG"), Text(cut.strip()),
         )  # fmt: skip
         assert result.metadata == {"truncated": True, "originalSize": 16}
+        result = await evaluate(h, "return { content: ['0123456789', 'more'] }")
+        assert (result.content, result.metadata["originalSize"]) == ((Text("0123456789"), Text(cut.strip())), 14)
+        result = await evaluate(h, "return { content: { a: '0123456789' } }")
+        assert (result.text, result.metadata["originalSize"]) == ('{"a":"0123' + cut, 18)
+        for js in ("throw new Error('0123456789 and more')", "return { error: '0123456789 and more' }"):
+            result = await evaluate(h, js)
+            assert (result.error.message, result.metadata["truncated"]) == ("0123456789", True)
 
 
 async def test_half_a_million_characters_by_default_of_whatever_kind(host):
