@@ -49,7 +49,7 @@ def link_programs(folder: str) -> None:
         target = find()
         if target is None:
             _unlink(link)
-        elif not os.path.islink(link) or os.readlink(link) != target:
+        else:  # also where it leads there already: from now on the link is newer than what it leads to
             new = f"{link}.{os.getpid()}-{threading.get_ident()}"  # plugins of one host start at the same time
             _unlink(new)
             os.symlink(target, new)
@@ -57,11 +57,11 @@ def link_programs(folder: str) -> None:
 
 
 def _is_current(link: str, name: str) -> bool:
-    """Whether a link still leads somewhere, and no newer program of the system's replaced what it leads to."""
+    """Whether a link still leads somewhere, and the system's program was not put there after it, of whatever age."""
     if not os.path.exists(link):
         return False
     system = shutil.which(name)
-    return system is None or os.path.getmtime(os.path.realpath(system)) <= os.lstat(link).st_mtime
+    return system is None or os.stat(system).st_ctime <= os.lstat(link).st_mtime
 
 
 def _node_version(node: str) -> tuple[int, ...]:
