@@ -1,6 +1,7 @@
 """The folder in front of a plugin's PATH: made once, also if many want it at the same moment."""
 
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import making
@@ -14,6 +15,22 @@ def test_many_plugins_that_start_at_once_make_it_together(tmp_path):
             list(threads.map(toolchain.link_programs, [folder] * 8))
         assert os.path.exists(os.path.join(folder, "uv"))
         assert {name.partition(".")[0] for name in os.listdir(folder)} == set(os.listdir(folder))  # nothing lies about
+
+
+def test_those_who_look_for_uv_do_so_one_after_the_other(tmp_path, monkeypatch):
+    """`sysconfig`, which uv asks, gives nothing to the second of two threads that are the first to ask it."""
+    inside, most = [], []
+
+    def find():
+        inside.append(1)
+        time.sleep(0.01)
+        most.append(len(inside))
+        inside.pop()
+
+    monkeypatch.setattr(toolchain, "find_uv", find)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(toolchain.link_programs, [str(tmp_path / str(number)) for number in range(8)]))
+    assert most == [1] * 8
 
 
 def test_a_node_that_took_the_place_of_another_is_looked_at_once(tmp_path, monkeypatch):
