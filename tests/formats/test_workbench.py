@@ -180,6 +180,13 @@ async def test_tools_that_come_and_a_register_that_ends_after_its_time_are_notic
         assert (await h.call("second")).text == "2"
 
 
+@pytest.mark.parametrize("text", ["null.x;", "syntax error here("])
+async def test_the_file_that_is_to_be_mended_is_named(text, workbench, host, node):
+    index = "const it = require('./lib/it'); exports.register = () => {};"
+    async with host(workbench("helped", index=index, files={"lib/it.js": text})) as h:
+        assert problems(h)[0].endswith("(mend lib/it.js)")
+
+
 async def test_without_node_a_plugin_says_what_to_install(workbench, host, monkeypatch):
     monkeypatch.setattr("anyplug.runtime.toolchain.find_node", lambda: None)
     async with host(workbench("bench")) as h:
