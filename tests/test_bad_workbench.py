@@ -34,7 +34,11 @@ EXPECTED: dict[str, misbehaving.Expected] = {
     "odd-names": ("", "^done$", "a tool without a name was skipped"),
     "odd-schemas": ("", r"^\{\}$", "the inputSchema of 'odd-schemas.cycle' is no JSON Schema"),
     "same-name-twice": ("", "^done$", "it registered the tool 'same-name-twice.act' twice; the last one counts"),
-    "reserved-names": ("", "^done$", "Duplicate tool name 'builtin.shell' .*belongs to a reserved prefix"),
+    "reserved-names": (
+        "",
+        "^done$",
+        "the tool 'builtin.shell' is left out: the name belongs to a reserved prefix, 'builtin.'",
+    ),
     "takes-a-name": ("", "^done$", "'well-behaved.act' from .*belongs to plugin 'well-behaved'"),
     "throws-halfway": ("", "^done$", "register failed: no key in the drawer"),
     "rejects-halfway": ("", "^done$", "register failed: no key at all"),

@@ -253,6 +253,54 @@ def test_model_names_fit_every_client_and_stay_the_same(load, root):
     assert first.model_names["with_dot"] == "with_dot"
 
 
+def test_a_model_name_that_somebody_has_already_is_not_given_again(load, root):
+    taken = {"a_b"}
+    for _ in range(3):  # whoever knows how names are made may take those that would come next
+        taken.add(names.model_name("a.b", taken))
+    tools = [
+        {"name": name, "description": "d", "input_schema": making.NO_PARAMETERS} for name in ("a.b", *sorted(taken))
+    ]
+    making.cyclop(root, tools=tools)
+    snapshot = load()
+    assert len(snapshot.owners) == 5
+    assert len(set(snapshot.model_names.values())) == len(snapshot.model_names)
+    for full, model_name in snapshot.model_names.items():
+        assert snapshot.tool(model_name)[0].name == full
+
+
+def test_a_model_name_leads_to_its_tool_before_another_ones_short_name(load, root):
+    making.stavrobot(root, "a-first", tools={"see_it": making.ANSWER})
+    tool = {"name": "see.it", "description": "d", "input_schema": making.NO_PARAMETERS}
+    making.cyclop(root, "b-second", tools=[tool])
+    snapshot = load()
+    assert snapshot.model_names["see.it"] == "see_it"
+    assert snapshot.tool("see_it")[0].name == "see.it"
+    assert snapshot.tool("a-first/see_it")[0].name == "a-first.see_it"
+
+
+def test_no_plugin_has_the_name_by_which_agents_know_a_tool_of_ours(load, root):
+    tool = {"name": "builtin_reload_plugins", "description": "d", "input_schema": making.NO_PARAMETERS}
+    making.cyclop(root, tools=[tool])
+    snapshot = load()
+    assert snapshot.tool("builtin_reload_plugins")[0].name == "builtin.reload_plugins"
+    assert "the name belongs to a tool of anyplug" in the_problem(snapshot, "hello")
+
+
+@pytest.mark.parametrize("other", ["a-thief", "z-thief"])
+def test_a_plugin_and_its_tool_always_lead_there_whatever_others_call_theirs(other, load, root):
+    making.cyclop(root, "hello", tools=[{"name": "say", "description": "d", "input_schema": making.NO_PARAMETERS}])
+    tools = [
+        {"name": name, "description": "d", "input_schema": making.NO_PARAMETERS}
+        for name in ("hello/say", "hello/else", f"{other}/mine")
+    ]
+    making.cyclop(root, other, tools=tools)
+    snapshot = load()
+    assert snapshot.tool("hello/say")[0].plugin == "hello"
+    assert [tool.name for tool in snapshot.plugin(other).tools] == ["hello/else", f"{other}/mine"]
+    assert "'hello/say'" in the_problem(snapshot, other)
+    assert "belongs to plugin 'hello'" in the_problem(snapshot, other)
+
+
 def test_a_tool_with_an_unprintable_name_breaks_its_plugin_only(load, root):
     making.cyclop(root, tools=[{"name": "a\nb", "description": "d", "input_schema": making.NO_PARAMETERS}])
     making.cyclop(root, "other")

@@ -12,7 +12,7 @@ from anyplug import digest, permissions
 from anyplug.approval import Standing
 from anyplug.formats import table
 from anyplug.formats.mcp import configuration
-from anyplug.model import Plugin
+from anyplug.model import Endpoint, Plugin
 from anyplug.runtime.confine import profile as profiles
 from anyplug.runtime.confine import system
 from anyplug.runtime.confine.profile import Profile
@@ -21,6 +21,7 @@ from anyplug.settings import Home, Settings, binding_places, cyclop_plugins, zot
 
 MOST_CODE = 200  # files that are bound read-only one by one; of more, the folders in which they lie
 MODULE_FOLDERS = frozenset({"node_modules", ".venv", "venv", "vendor"})
+MODULES = "/node_modules/"
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 SHARED_TMP = ("/tmp/", "/var/tmp/")
 MOST_LINKS = 40  # on the way to one file, as with the kernel
@@ -74,10 +75,10 @@ class Allowances:
             drawn,
             readable=(
                 *drawn.readable,
-                *_outside(home.path, _real((*own, *_on_the_way(plugin, search_path)))),
+                *_outside(home.path, _real((*own, *_on_the_way(self._commands(plugin), search_path)))),
                 *scripts,
             ),
-            executable=(*drawn.executable, *_launched(plugin, search_path)),
+            executable=(*drawn.executable, *self._launched(plugin, search_path)),
             writable=(*drawn.writable, *_above(drawn.hidden, drawn.writable)),
             binding=tuple(filter(os.path.lexists, binding_places(self._project))),
             exact=exact,
@@ -87,6 +88,27 @@ class Allowances:
     def program_files(self, program: str) -> tuple[str, ...]:
         """Give the files of a program of the user's PATH."""
         return system.program_files(program, search_path=self._variables.get("PATH", os.defpath))
+
+    def _launched(self, plugin: Plugin, search_path: str) -> tuple[str, ...]:
+        """Give the files of the programs that its manifest names outside its folder, as the person saw them."""
+        return tuple(file for command in self._commands(plugin) for file in _files_of(command, plugin, search_path))
+
+    def _commands(self, plugin: Plugin) -> list[str]:
+        named = [self._resolved(endpoint) for endpoint in plugin.endpoints if endpoint.command]
+        commands = [configuration.program(plugin, endpoint) for endpoint in named]
+        return commands + ([plugin.launch.program] if plugin.launch is not None else [])
+
+    def _resolved(self, endpoint: Endpoint) -> Endpoint:
+        """Give a server whose command is what its references lead to; one that leads nowhere is said at its start."""
+        if "${" not in endpoint.command:
+            return endpoint
+        from anyplug.formats.mcp import references  # its patterns take milliseconds to compile
+
+        only = Endpoint(name=endpoint.name, command=endpoint.command)
+        try:
+            return references.resolve(only, dict(self._variables), self._project)
+        except references.Unresolved:
+            return only
 
     def _limits(self, plugin: Plugin) -> profiles.Limits:
         given = self._settings.of(plugin.name).limits
@@ -200,17 +222,7 @@ def _code(plugin: Plugin, files: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(os.path.join(plugin.path, name) for name in sorted(names))
 
 
-def _launched(plugin: Plugin, search_path: str) -> tuple[str, ...]:
-    """Give the files of the programs that its manifest names outside its folder, as the person saw them."""
-    return tuple(file for command in _commands(plugin) for file in _files_of(command, plugin, search_path))
-
-
-def _commands(plugin: Plugin) -> list[str]:
-    commands = [configuration.program(plugin, endpoint) for endpoint in plugin.endpoints if endpoint.command]
-    return commands + ([plugin.launch.program] if plugin.launch is not None else [])
-
-
-def _on_the_way(plugin: Plugin, search_path: str) -> list[str]:
+def _on_the_way(commands: list[str], search_path: str) -> list[str]:
     """Give the folders in which links lead to these programs, as those of virtual environments do.
 
     A plugin's own /tmp covers what lies there, and would cover them.
@@ -218,7 +230,7 @@ def _on_the_way(plugin: Plugin, search_path: str) -> list[str]:
     import shutil  # here already, with the host
 
     found = []
-    for command in _commands(plugin):
+    for command in commands:
         path = shutil.which(command, path=search_path) or ""
         while path.startswith(SHARED_TMP) and os.path.islink(path) and os.path.dirname(path) not in found:
             found.append(os.path.dirname(path))
@@ -235,7 +247,13 @@ def _files_of(command: str, plugin: Plugin, search_path: str) -> tuple[str, ...]
     prefix = os.path.dirname(os.path.dirname(found))
     settings = os.path.join(prefix, "pyvenv.cfg")
     around = (settings, os.path.join(prefix, "lib")) if os.path.exists(settings) else ()
-    return (*system.program_files(found), *_real(around))
+    return (*system.program_files(found), *_real((*around, *_modules_of(os.path.realpath(found)))))
+
+
+def _modules_of(program: str) -> tuple[str, ...]:
+    """Give the modules among which npm put a program, wherever that was: it is made of them."""
+    above, inside, _ = program.partition(MODULES)
+    return (above + MODULES,) if inside else ()
 
 
 def _outside(home: str, paths: tuple[str, ...]) -> tuple[str, ...]:

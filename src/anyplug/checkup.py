@@ -29,7 +29,7 @@ def examine(path: str) -> Plugin:
 
 def _names(plugin: Plugin) -> list[Problem]:
     return [
-        Problem("name_taken", f"the tool name '{tool.name}' is {whose}", "rename the tool", "warning")
+        Problem("name_taken", f"the tool name '{tool.name}' belongs to {whose}", "rename the tool", "warning")
         for tool in plugin.tools
         if (whose := names.reserved_by(tool.name, plugin.format))
     ]

@@ -68,11 +68,15 @@ CODES: dict[str, Code] = {
 }
 
 STDERR_SHOWN = 500  # characters of a plugin's stderr that a message quotes, as Cyclop One does
+TRACES = ("    at ", "Node.js v")  # how lines begin that Node puts behind the one that says what is wrong
 
 
 def last_words(stderr: str) -> str:
-    """Give the end of what a program said, from the beginning of a line on."""
+    """Give the end of what a program said, from the beginning of a line on; if it is long, without Node's trace."""
     whole = stderr.strip()
+    if len(whole) > STDERR_SHOWN:
+        telling = [line for line in whole.splitlines() if not line.startswith(TRACES)]
+        whole = "\n".join(telling).strip() or whole
     end = whole[-STDERR_SHOWN:]
     return end if end == whole else end.partition("\n")[2] or end
 

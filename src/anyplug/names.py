@@ -1,6 +1,7 @@
 """Names of tools: what is reserved, and what agents get to see. Pure."""
 
 import hashlib
+import itertools
 import re
 
 PREFIXES = {"builtin.": "", "mcp.": "mcp"}  # only ours and MCP servers' tools begin like this; with whose they are
@@ -33,15 +34,25 @@ _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]")
 
 def reserved_by(name: str, format: str) -> str:
     """Say whose name it is, if a plugin of this format may not have it."""
-    if any(name.startswith(prefix) and format != owner for prefix, owner in PREFIXES.items()):
-        return "a reserved prefix"
+    for prefix, owner in PREFIXES.items():
+        if name.startswith(prefix) and format != owner:
+            return f"a reserved prefix, '{prefix}'"
     return RESERVED.get(name, "")
+
+
+def plain_name(full_name: str) -> str:
+    """Give the name that agents would see of a tool if it were short and alone."""
+    return _NOT_ALLOWED.sub("_", full_name)
 
 
 def model_name(full_name: str, taken: set[str] | frozenset[str] = frozenset()) -> str:
     """Derive the name that agents see. The same set of tools gives the same names each time."""
-    plain = _NOT_ALLOWED.sub("_", full_name)
+    plain = plain_name(full_name)
     if len(plain) <= MODEL_NAME_LENGTH and plain not in taken:
         return plain
-    suffix = "_" + hashlib.sha256(full_name.encode()).hexdigest()[:HASH_LENGTH]
-    return plain[: MODEL_NAME_LENGTH - len(suffix)] + suffix
+    for salt in itertools.count():  # somebody may have just the name that would be next
+        salted = full_name + salt * "\0"
+        suffix = "_" + hashlib.sha256(salted.encode()).hexdigest()[:HASH_LENGTH]
+        if (given := plain[: MODEL_NAME_LENGTH - len(suffix)] + suffix) not in taken:
+            return given
+    raise AssertionError("counting never ends")

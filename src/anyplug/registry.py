@@ -1,7 +1,8 @@
 """What is loaded now: an immutable snapshot of plugins, their standing, and every name by which a tool is called."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 import msgspec
 
@@ -55,6 +56,8 @@ OURS = {
     tool.name: (tool, Entry(plugin=builtin.PLUGIN, standing=Standing(state="approved")))
     for tool in builtin.PLUGIN.tools
 }
+# What agents call them, which is no plugin's either: an agent must be able to rely on it.
+OUR_MODEL_NAMES = {names.model_name(full): full for full in OURS}
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,10 +150,12 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
     """Make a snapshot. The first plugin of a name wins, and the first tool of a name."""
     entries: list[Entry] = []
     winners: dict[str, Plugin] = {}
+    for plugin in plugins:
+        winners.setdefault(plugin.name, plugin)
     owners: dict[str, tuple[Tool, Entry]] = {}
     commands: dict[str, tuple[Command, Entry]] = {}
     for plugin in plugins:
-        winner = winners.setdefault(plugin.name, plugin)
+        winner = winners[plugin.name]
         if winner is not plugin:
             entries.append(
                 Entry(
@@ -161,7 +166,7 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
                 )
             )
             continue
-        tools, problems = _free_tools(plugin, owners)
+        tools, problems = _free_tools(plugin, owners, winners)
         free_commands, more_problems = _free_commands(plugin, commands)
         entry = Entry(
             plugin=plugin,
@@ -183,27 +188,49 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
     )
 
 
-def _free_tools(plugin: Plugin, owners: dict[str, tuple[Tool, Entry]]) -> tuple[tuple[Tool, ...], list[Problem]]:
+def _free_tools(
+    plugin: Plugin, owners: dict[str, tuple[Tool, Entry]], plugins: Mapping[str, Plugin]
+) -> tuple[tuple[Tool, ...], list[Problem]]:
     """Keep the tools whose names are free, and say of each other one who has its name."""
     free: list[Tool] = []
     problems: list[Problem] = []
     mine: set[str] = set()
     for tool in plugin.tools:
         owner = plugin.name if tool.name in mine else owners[tool.name][0].plugin if tool.name in owners else ""
-        taken_by = names.reserved_by(tool.name, plugin.format) or (f"plugin '{owner}'" if owner else "")
-        if not taken_by:
+        owner = owner or _claimed_by(tool.name, plugin, plugins)
+        if reserved := _reserved_by(tool.name, plugin.format):
+            message = f"the tool '{tool.name}' is left out: the name belongs to {reserved}"
+        elif owner:
+            message = (
+                f"Duplicate tool name '{tool.name}' from plugin '{plugin.name}': the name belongs to plugin '{owner}'"
+            )
+        else:
             free.append(tool)
             mine.add(tool.name)
             continue
-        problems.append(
-            Problem(
-                "name_taken",
-                f"Duplicate tool name '{tool.name}' from plugin '{plugin.name}': the name belongs to {taken_by}",
-                "rename the tool; the plugin's other tools work",
-                "warning",
-            )
-        )
+        problems.append(Problem("name_taken", message, "rename the tool; the plugin's other tools work", "warning"))
     return tuple(free), problems
+
+
+def _reserved_by(name: str, format: str) -> str:
+    if name in OUR_MODEL_NAMES:
+        return f"a tool of anyplug, {OUR_MODEL_NAMES[name]}"
+    return names.reserved_by(name, format)
+
+
+def _claimed_by(name: str, plugin: Plugin, plugins: Mapping[str, Plugin]) -> str:
+    """Name the other plugin that has a tool which PLUGIN/TOOL always leads to, if that is the name."""
+    other = plugins.get(name.partition("/")[0]) if "/" in name else None
+    if other is None or other is plugin:
+        return ""
+    return other.name if any(name in _qualified(tool, other) for tool in other.tools) else ""
+
+
+def _qualified(tool: Tool, plugin: Plugin) -> Iterator[str]:
+    """Give the names of a tool that begin with its plugin's, the exact one first."""
+    yield f"{tool.plugin}/{tool.own_name}"
+    if len(plugin.endpoints) == 1:  # the only server of its plugin need not be named
+        yield f"{tool.plugin}/{tool.own_name.removeprefix(f'{tool.process}.')}"
 
 
 def _free_commands(
@@ -236,14 +263,16 @@ def _model_names(owners: dict[str, tuple[Tool, Entry]]) -> dict[str, str]:
 
 
 def _aliases(owners: dict[str, tuple[Tool, Entry]], model_names: dict[str, str]) -> dict[str, str]:
+    """Give the other names of all tools. What always works comes before what works while it is clear."""
     bare = Counter(tool.own_name for tool, _ in owners.values())
+    qualified = [(full, list(_qualified(tool, entry.plugin))) for full, (tool, entry) in owners.items()]
+    ranked = chain(
+        ((called[0], full) for full, called in qualified),  # ours come first, whatever a plugin is called
+        ((model_name, full) for full, model_name in model_names.items()),
+        ((short, full) for full, called in qualified for short in called[1:]),
+        ((tool.own_name, full) for full, (tool, _) in owners.items() if bare[tool.own_name] == 1),
+    )
     aliases: dict[str, str] = {}
-    for full, (tool, entry) in owners.items():
-        aliases.setdefault(f"{tool.plugin}/{tool.own_name}", full)  # ours come first, whatever a plugin is called
-        if len(entry.plugin.endpoints) == 1:  # the only server of its plugin need not be named
-            aliases.setdefault(f"{tool.plugin}/{tool.own_name.removeprefix(f'{tool.process}.')}", full)
-    for full, (tool, _) in owners.items():
-        aliases.setdefault(model_names[full], full)
-        if bare[tool.own_name] == 1:
-            aliases.setdefault(tool.own_name, full)
+    for name, full in ranked:
+        aliases.setdefault(name, full)
     return aliases

@@ -242,12 +242,31 @@ def test_permissions_follow_from_how_servers_are_reached(tmp_path):
         ({"env": {"PATHS": "/a:/b", "API_TOKEN": "/AbCdEf==", "MODE": "fast"}}, ["/a", "/b"]),
         ({"cwd": "~/work"}, ["~/work"]),
         ({"args": ["-c", "cat /etc/passwd", "postgres://ada:pw@host/db"]}, []),
+        ({"args": ["${userHome}/notes", "--in=${HOME}", "${env:HOME}/b"]}, ["~/notes", "~", "~/b"]),
+        ({"args": ["${workspaceFolder}", "--in=${workspaceFolder}/docs"]}, [".", "./docs"]),
+        ({"args": ["${workspaceFolder}/build/server.js"]}, ["."]),
     ],
 )
 def test_what_a_command_line_names_outside_the_folder_is_asked_for(server, reads, tmp_path):
     plugin = load(tmp_path / "kit", a={"command": "x", **server})
     wanted = [f"filesystem:read:{path.format(above=os.path.dirname(plugin.path))}" for path in reads]
     assert [name for name in plugin.permissions if name.startswith("filesystem:")] == wanted
+
+
+@pytest.mark.parametrize(
+    ("server", "reads"),
+    [
+        ({"args": ["."]}, ["."]),
+        ({"args": ["./data", "../beside", "${workspaceFolder}"]}, ["./data", "../beside", "."]),
+        ({"args": ["./build/server.js"]}, ["."]),
+        ({"args": ["/srv/files"], "cwd": "~/work"}, ["/srv/files", "~/work"]),
+    ],
+)
+def test_what_another_programs_servers_name_lies_in_the_callers_project(server, reads, tmp_path):
+    path = making.write(tmp_path / "client.json", json.dumps({"mcpServers": {"a": {"command": "x", **server}}}))
+    plugin = mcp_format.load_client("client", str(path))
+    asked = [name for name in plugin.permissions if name.startswith("filesystem:")]
+    assert asked == [f"filesystem:read:{path}" for path in reads]
 
 
 def test_a_folder_is_an_mcp_plugin_after_all_older_formats(tmp_path, cyclop):
@@ -352,9 +371,29 @@ def test_a_plugin_that_fetches_what_it_likes_carries_a_warning_with_the_cure(tmp
 def test_code_outside_of_the_folder_carries_a_warning_too(tmp_path):
     plugin = load(tmp_path, far={"command": "python3", "args": ["/opt/server.py", "/opt/data.csv"]})
     assert [problem.code for problem in plugin.problems] == ["not_covered"]
+    for command in ("/opt/server/run", "~/bin/serve", "../serve"):
+        assert [problem.code for problem in load(tmp_path / "kit", far={"command": command}).problems] == [
+            "not_covered"
+        ]
+    for command in ("/usr/bin/serve", "/opt/venv/bin/python3.12", "~/.local/bin/uv", "serve"):
+        assert not load(tmp_path / "kit", near={"command": command}).problems
+    path = making.write(
+        tmp_path / "client.json", json.dumps({"mcpServers": {"a": {"command": "node", "args": ["build/a.js"]}}})
+    )
+    (problem,) = mcp_format.load_client("client", str(path)).problems
+    assert "runs build/a.js of whichever project it is started for" in problem.message
+    command = "${userHome}/serve"
+    assert [problem.code for problem in load(tmp_path / "kit", a={"command": command}).problems] == ["not_covered"]
 
 
 # References
+
+
+async def test_a_program_is_found_by_a_reference(mcp, host, tmp_path, monkeypatch):
+    making.write(tmp_path / "tools" / "serve", '#!/bin/sh\nexec python3 "$1"\n', 0o755)
+    monkeypatch.setenv("TOOLS", str(tmp_path / "tools"))
+    async with host(mcp(command="${TOOLS}/serve")) as h:
+        assert (await h.call("kit/act")).text == "kit"
 
 
 def test_references_are_replaced_by_what_the_plugin_was_given():
@@ -486,7 +525,37 @@ async def test_paths_are_those_of_the_folder_wherever_it_is_started(mcp, host, t
         assert json.loads((await h.call("far/act")).text)[0] == folder
 
 
-async def test_a_server_learns_the_callers_project(mcp, host, tmp_path):
+async def test_a_program_that_npm_installed_finds_the_modules_beside_it(mcp, host, tmp_path):
+    modules = tmp_path / "elsewhere" / "node_modules"
+    making.write(f"{modules}/dependency/it.py", "text = 'found'\n")
+    program = f"#!/usr/bin/env python3\nimport sys\nsys.path += ['{modules}/dependency', sys.argv[1]]\n"
+    program += "from rpc import calls, say\nfrom it import text\nfor call in calls(): say(call, text)\n"
+    making.write(f"{modules}/@scope/server/dist/index.js", program, 0o755)
+    (modules / ".bin").mkdir()
+    (modules / ".bin" / "serve").symlink_to("../@scope/server/dist/index.js")
+    folder = mcp("npm", "", command=str(modules / ".bin" / "serve"), args=["."])
+    async with host(folder) as h:
+        assert (await h.call("npm/act")).text == "found"
+
+
+async def test_who_brings_a_missing_program_along_is_said(mcp, host, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    async with host(mcp("one", command="uvx", args=["x==1"]), mcp("two", command="npx", args=["x@1.0.0"])) as h:
+        one, two = (problem.message for problem in h.problems if problem.code == "not_running")
+    assert "there is no program 'uvx' on the PATH (write `uv` with the arguments `tool`, `run` in its place" in one
+    assert "(install npm, which brings it along)" in two
+
+
+async def test_what_node_says_when_it_ends_is_what_is_wrong_and_not_its_trace(mcp, host):
+    trace = "".join(f"    at Module.load{number} (node:internal/modules/loader:{number})\\n" for number in range(50))
+    said = f"Error: Cannot find package 'x'\\n{trace}{{\\n  code: 'ERR'\\n}}\\n\\nNode.js v20.20.2\\n"
+    async with host(mcp(script=f"import sys\nsys.stderr.write({said!r})\nsys.exit(1)\n".replace("\\\\n", "\\n"))) as h:
+        (problem,) = h.problems
+    assert "it exited with 1: Error: Cannot find package 'x'" in problem.message
+    assert "    at " not in problem.message
+
+
+async def test_a_server_learns_the_callers_project_and_keeps_what_its_command_line_names(mcp, host, tmp_path):
     script = SERVER + (
         "from rpc import messages\nwaiting = None\nfor message in messages():\n"
         "    if message.get('method') == 'tools/call':\n        waiting = message\n"
@@ -497,6 +566,12 @@ async def test_a_server_learns_the_callers_project(mcp, host, tmp_path):
     async with host(mcp(script=script), greeting=Greeting(cwd=str(project))) as h:
         roots = json.loads((await h.call("kit/act")).text)["roots"]
         assert roots == [{"uri": f"file://{tmp_path}/my%20project", "name": "my project"}]
+    (tmp_path / "notes").mkdir()
+    words = ["server.py", str(tmp_path / "notes"), ".", "./server.py", str(tmp_path / "nothing")]
+    folder = mcp("named", script, args=words)
+    async with host(folder, greeting=Greeting(cwd=str(project))) as h:
+        roots = json.loads((await h.call("named/act")).text)["roots"]
+        assert [root["name"] for root in roots] == ["my project", "notes", "named"]
 
 
 # Trust

@@ -180,6 +180,13 @@ async def test_tools_that_come_and_a_register_that_ends_after_its_time_are_notic
         assert (await h.call("second")).text == "2"
 
 
+@pytest.mark.parametrize("text", ["null.x;", "syntax error here("])
+async def test_the_file_that_is_to_be_mended_is_named(text, workbench, host, node):
+    index = "const it = require('./lib/it'); exports.register = () => {};"
+    async with host(workbench("helped", index=index, files={"lib/it.js": text})) as h:
+        assert problems(h)[0].endswith("(mend lib/it.js)")
+
+
 async def test_without_node_a_plugin_says_what_to_install(workbench, host, monkeypatch):
     monkeypatch.setattr("anyplug.runtime.toolchain.find_node", lambda: None)
     async with host(workbench("bench")) as h:
@@ -361,6 +368,10 @@ ANSWERS = {
     "return { content: false }": ("false", {}, None, None),
     "return { content: { a: [1] } }": ('{"a":[1]}', {}, None, None),
     "return { content: undefined }": ("", ..., None, None),
+    "return { content: () => 1 }": (
+        "", {"warnings": ["the plugin answered with a content that is a function"]}, None, None),
+    "return { toJSON: () => undefined }": (
+        "", {"warnings": ["the plugin answered with something that is no JSON"]}, None, None),
     "return { content: [] }": ("", {}, None, None),
     "return { content: 'a', metadata: [1] }": ("a", {}, None, [1]),
     "return { content: 'a', metadata: 'm' }": ("a", {}, None, "m"),
@@ -479,7 +490,8 @@ async def test_a_thrown_error_names_the_tool_the_input_and_the_time_and_is_logge
 BLOCKS = [
     ({"type": "text", "text": "a"}, Text("a")),
     ({"text": "a"}, Text("a")),
-    ({"type": "text", "text": ""}, Text('{"type":"text","text":""}')),
+    ({"type": "text", "text": ""}, Text("")),
+    ({"type": "odd", "text": ""}, Text('{"type":"odd","text":""}')),
     ({"type": "text", "text": 5}, Text("5")),
     ({"type": "text"}, Text('{"type":"text"}')),
     ({"type": "image", "data": "R0lG", "mimeType": "image/gif"}, Image("image/gif", "R0lG")),
@@ -488,6 +500,12 @@ BLOCKS = [
     ({"type": "image", "data": 7}, Text('{"type":"image","data":7}')),
     ({"type": "image"}, Text('{"type":"image"}')),
     ({"type": "resource", "resource": {"uri": "a:b", "mimeType": "x/y", "text": "t"}}, Resource("a:b", "x/y", "t")),
+    ({"type": "resource", "resource": {"uri": "a:b", "blob": "R0lG"}}, Resource("a:b", data="R0lG")),
+    (
+        {"type": "resource_link", "uri": "a:b", "name": "n", "description": "d"},
+        Resource("a:b", name="n", description="d"),
+    ),
+    ({"type": "resource_link", "name": "n"}, Text('{"type":"resource_link","name":"n"}')),
     ({"type": "resource", "resource": {"uri": 7}}, Text('{"type":"resource","resource":{"uri":7}}')),
     ({"type": "video", "url": "u"}, Text('{"type":"video","url":"u"}')),
     ("plain", Text("plain")),
@@ -503,6 +521,17 @@ async def test_the_blocks_of_a_content(host):
         assert result.content == tuple(expected for _, expected in BLOCKS)
         joined = await evaluate(h, "return { content: [{ type: 'text', text: 'a' }, { text: 'b' }] }")
         assert joined.text == "a\nb"
+
+
+async def test_what_only_the_causes_of_an_error_say_is_in_the_log_and_what_several_say_in_the_answer(host, home):
+    async with host(EVALUATES) as h:
+        await evaluate(h, "throw new Error('failed', { cause: new Error('refused', { cause: 'why' }) })")
+        await evaluate(h, "const e = new Error('round'); e.cause = e; throw e")
+        several = await evaluate(h, "throw new AggregateError([new Error('one'), 'two'])")
+    assert several.error.message == "one; two"
+    log = (home / "logs" / "evaluates.log").read_text()
+    assert "caused by: refused\ncaused by: why\n" in log
+    assert log.count("caused by: round") == 5
 
 
 # Limits
@@ -529,6 +558,13 @@ async def test_long_texts_are_cut_between_characters_and_say_how_long_they_were(
             Text("01234"), Text("5678"), Image("image/gif", "R0lG"), Text(cut.strip()),
         )  # fmt: skip
         assert result.metadata == {"truncated": True, "originalSize": 16}
+        result = await evaluate(h, "return { content: ['0123456789', 'more'] }")
+        assert (result.content, result.metadata["originalSize"]) == ((Text("0123456789"), Text(cut.strip())), 14)
+        result = await evaluate(h, "return { content: { a: '0123456789' } }")
+        assert (result.text, result.metadata["originalSize"]) == ('{"a":"0123' + cut, 18)
+        for js in ("throw new Error('0123456789 and more')", "return { error: '0123456789 and more' }"):
+            result = await evaluate(h, js)
+            assert (result.error.message, result.metadata["truncated"]) == ("0123456789", True)
 
 
 async def test_half_a_million_characters_by_default_of_whatever_kind(host):

@@ -83,6 +83,20 @@ def test_a_tool_is_shown_by_each_of_its_names_with_what_it_takes():
         assert using.ok("-e", plugin, "tools", name, "--json").json[0]["name"] == "kit.act"
 
 
+def test_names_for_agents_are_listed_where_they_cannot_be_guessed():
+    tools = [
+        {"name": name, "description": "d", "input_schema": making.NO_PARAMETERS} for name in ("see.it", "see it", "on")
+    ]
+    plain = making.cyclop("here", "plain", tools=[tools[0], tools[2]])
+    assert "AGENTS" not in using.ok("-e", plain, "tools").out
+    both = making.cyclop("here", "both", tools=tools)
+    rows = [line.split() for line in using.ok("-e", both, "tools").out.splitlines()]
+    assert rows[0] == ["TOOL", "FOR", "AGENTS", "PLUGIN", "DESCRIPTION"]
+    assert rows[1] == ["see.it", "see_it", "both", "d"]
+    assert rows[2][2].startswith("see_it_")
+    assert using.ok("-e", both, "tools", rows[2][2], "--json").json[0]["name"] == "see it"
+
+
 def test_a_tool_that_is_named_like_its_plugin_can_be_shown():
     making.cyclop("plugins", "hello")
     assert "arguments   none" in using.ok("tools", "hello").out

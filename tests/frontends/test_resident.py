@@ -435,6 +435,26 @@ def test_it_can_be_left_alone(bench, monkeypatch):
         assert residing.status()["calls"] == 0
 
 
+def test_what_a_named_plugin_offers_is_listed(project):
+    folder = making.workbench(os.path.join(project, "elsewhere"), "named", PIDS)
+    given = ("--plugin", folder, "--no-discover")
+    without = [ok(*given, *command).out for command in (("tools",), ("list",))]
+    with resident():
+        assert [ok(*given, *command).out for command in (("tools",), ("list",))] == without
+        assert [one["name"] for one in ok(*given, "show", "named", "--json").json["registrations"]] == ["named.act"]
+    assert "named.act" in without[0]
+
+
+def test_why_a_plugin_is_not_up_is_said(project):
+    making.workbench(os.path.join(project, "plugins"), "broken", index="exports.register = () => {}; nope(")
+    ok("approve", "broken", "--yes", "--always")
+    with resident():
+        (entry,) = ok("list", "--json").json
+        assert [problem["code"] for problem in entry["problems"]] == ["not_running"]
+        assert "index.js cannot be loaded" in ok("list").out
+        assert "warning: broken: it is not running: index.js cannot be loaded" in ok("tools").err
+
+
 # Sharing
 
 

@@ -9,6 +9,12 @@ from anyplug.runtime.diagnosis import diagnose
 from anyplug.runtime.program import Program
 from anyplug.runtime.session import PeerGone
 
+# What nobody can install by its own name, and what to do.
+COMES_WITH = {
+    "uvx": "write `uv` with the arguments `tool`, `run` in its place, which is here, or install uv",
+    "npx": "install npm, which brings it along",
+}
+
 
 def last_words(stderr: str) -> str:
     """Give the end of what it said on stderr, to stand behind a reason."""
@@ -30,7 +36,8 @@ def not_started(what: str, program: Program, reason: str, *, plugin: str, named_
     name, search_path = program.argv[0], program.env.get("PATH")
     path = name if "/" in name else shutil.which(name, path=search_path)
     if path is None:
-        reason, hint = f"there is no program '{name}' on the PATH", f"install {name}, or give its path in {named_in}"
+        hint = COMES_WITH.get(name) or f"install {name}, or give its path in {named_in}"
+        reason = f"there is no program '{name}' on the PATH"
     elif fault := diagnose(path, search_path):
         reason, hint = fault.reason, fault.hint
     else:

@@ -15,6 +15,9 @@ import threading
 OLDEST_NODE = (20, 19)  # the first that can `require` ES modules
 VERSION_S = 10.0  # asking a program for its version
 
+# Plugins of one host start at the same time, and uv asks `sysconfig`, which two threads may not ask first at once.
+_turn = threading.Lock()
+
 
 def find_node() -> str | None:
     """Find a Node that is new enough."""
@@ -42,26 +45,30 @@ def find_uv() -> str | None:
 def link_programs(folder: str) -> None:
     """Make the folder that goes in front of a plugin's PATH. Links that are right already are left alone."""
     os.makedirs(folder, mode=0o755, exist_ok=True)
-    for name, find in (("uv", find_uv), ("node", find_node)):
-        link = os.path.join(folder, name)
-        if _is_current(link, name):
-            continue
-        target = find()
-        if target is None:
-            _unlink(link)
-        elif not os.path.islink(link) or os.readlink(link) != target:
-            new = f"{link}.{os.getpid()}-{threading.get_ident()}"  # plugins of one host start at the same time
-            _unlink(new)
-            os.symlink(target, new)
-            os.replace(new, link)
+    with _turn:
+        for name, find in (("uv", find_uv), ("node", find_node)):
+            link = os.path.join(folder, name)
+            if not _is_current(link, name):
+                _link(find(), link)
+
+
+def _link(target: str | None, link: str) -> None:
+    """Let a link lead there, also if it does already: from now on it is newer than what it leads to."""
+    if target is None:
+        _unlink(link)
+        return
+    new = f"{link}.{os.getpid()}"  # other hosts of this home may do the same
+    _unlink(new)
+    os.symlink(target, new)
+    os.replace(new, link)
 
 
 def _is_current(link: str, name: str) -> bool:
-    """Whether a link still leads somewhere, and no newer program of the system's replaced what it leads to."""
+    """Whether a link still leads somewhere, and the system's program was not put there after it, of whatever age."""
     if not os.path.exists(link):
         return False
     system = shutil.which(name)
-    return system is None or os.path.getmtime(os.path.realpath(system)) <= os.lstat(link).st_mtime
+    return system is None or os.stat(system).st_ctime <= os.lstat(link).st_mtime
 
 
 def _node_version(node: str) -> tuple[int, ...]:

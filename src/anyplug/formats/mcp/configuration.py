@@ -18,6 +18,8 @@ from anyplug.model import Endpoint, Plugin
 LONGEST_NAME = 100  # characters of a server's name, which is part of the names of its tools
 KEY = "mcpServers"
 URL_KEYS = ("url", "serverUrl", "httpUrl")  # the last two are Windsurf's and Gemini's
+HOMES = ("${userHome}", "${HOME}", "${env:HOME}")  # references to the person's own folder
+PROJECT = "${workspaceFolder}"
 TRANSPORTS: dict[str, Literal["", "http", "sse"]] = {
     "": "",
     "stdio": "",
@@ -82,9 +84,16 @@ def pieces(path: str) -> dict[str, str]:
     }
 
 
+def at_home(text: str) -> str:
+    """Write references to the person's own folder as `~`, which means the same whoever starts a server."""
+    for name in HOMES:
+        text = text.replace(name, "~")
+    return text
+
+
 def program(plugin: Plugin, endpoint: Endpoint) -> str:
     """Give the path of the program that a server is; a bare name is one for the PATH."""
-    given = os.path.expanduser(endpoint.command)
+    given = os.path.expanduser(at_home(endpoint.command))
     if "/" not in given or plugin.is_file:
         return given
     return os.path.normpath(os.path.join(plugin.path, given))

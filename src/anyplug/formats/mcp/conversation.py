@@ -10,7 +10,7 @@ server imports this.
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -54,11 +54,13 @@ for _name in ("mcp", "client"):  # what the SDK logs is no output of ours; whoev
 class Conversation:
     """One connection with a server, from the greeting on."""
 
-    def __init__(self, server: str, project: str, *, log: Callable[[str], None], changed: Callable[[], None]) -> None:
-        """Begin nothing yet. `changed` hears that there is another list of tools."""
+    def __init__(
+        self, server: str, folders: Sequence[str], *, log: Callable[[str], None], changed: Callable[[], None]
+    ) -> None:
+        """Begin nothing yet. The server works on these `folders`. `changed` hears of another list of tools."""
         self.listing = Listing()
         self._server = server
-        self._project = project
+        self._folders = folders
         self._log = log
         self._changed = changed
         self._sdk: ClientSession | None = None
@@ -142,7 +144,7 @@ class Conversation:
                         f"MCP server '{self._server}' wants {asked.method} before it answers '{name}'",
                         "this host has nobody to ask and no model to lend; call the tool with all that it needs",
                     )
-            given = {key: self._project_root() for key in wanted} or None
+            given = {key: self._all_roots() for key in wanted} or None
             state = answer.request_state
         raise self._bad_output(name, "it goes on asking for the project's folder")
 
@@ -219,11 +221,14 @@ class Conversation:
         self._log(f"{params.level}{by}: {data[:LONGEST_LOG]}{rest}")
 
     async def _roots(self, context: Any) -> types.ListRootsResult:
-        return self._project_root()
+        return self._all_roots()
 
-    def _project_root(self) -> types.ListRootsResult:
-        root = types.Root(uri=FileUrl(f"file://{quote(self._project)}"), name=os.path.basename(self._project))
-        return types.ListRootsResult(roots=[root])
+    def _all_roots(self) -> types.ListRootsResult:
+        roots = [
+            types.Root(uri=FileUrl(f"file://{quote(folder)}"), name=os.path.basename(folder))
+            for folder in self._folders
+        ]
+        return types.ListRootsResult(roots=roots)
 
     def _failure(self, call: Call, error: MCPError) -> Exception:
         """Say in our words that the server, or the way to it, answered with an error."""

@@ -12,6 +12,7 @@ from anyplug.digest import CODE_SUFFIXES
 from anyplug.formats import manifest
 from anyplug.formats.contract import Folder, Surroundings
 from anyplug.formats.mcp import configuration
+from anyplug.formats.mcp.configuration import PROJECT
 from anyplug.formats.workbench.format import modules_above
 from anyplug.model import Call, Endpoint, Plugin, Result, Tool
 from anyplug.settings import Arguments, Home
@@ -26,6 +27,8 @@ FETCHERS = frozenset(
     {"npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "uv", "uvx", "pipx", "docker", "podman", "deno",
      "env", "cmd", "cmd.exe", "sh", "bash", "zsh", "dash"}
 )  # fmt: skip
+INTERPRETERS = ("python", "node", "ruby", "perl", "php", "java", "dotnet")
+SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/nix/", "/snap/")
 BY_COMMAND: tuple[str, ...] = ("network", "shell:exec")
 BY_URL: tuple[str, ...] = ("network",)
 
@@ -76,7 +79,9 @@ def data(plugin: Plugin, home: Home) -> str:
 
 def readable(plugin: Plugin) -> tuple[str, ...]:
     """Give the modules around programs that the configuration names; what else it names has to be granted."""
-    folders = {os.path.dirname(path) for path in _named(plugin, plugin.endpoints) if _is_code(path)}
+    folders = {
+        os.path.dirname(path) for path in _named(plugin, plugin.endpoints) if _is_code(path) and path.startswith("/")
+    }
     modules = [one for folder in sorted(folders) for one in modules_above(folder)]
     return (*modules, *(os.path.join(os.path.dirname(one), "package.json") for one in modules))
 
@@ -94,26 +99,34 @@ async def invoke(call: Call, around: Surroundings) -> Result:
 
 
 def _named(plugin: Plugin, endpoints: Sequence[Endpoint]) -> list[str]:
-    """List the paths outside the plugin's folder that command lines and variables name, as the person wrote them.
+    """List the paths outside the plugin's folder that command lines and variables name.
 
-    Whether there is anything does not count: else what a plugin asks for would change with what lies there.
+    Those of the caller's project, whichever that is, begin with a dot. Whether there is anything does not count: else
+    what a plugin asks for would change with what lies there.
     """
-    base = os.path.dirname(plugin.path) if plugin.is_file else plugin.path
     words = [
-        word
+        configuration.at_home(word)
         for endpoint in endpoints
         if endpoint.command
         for word in (*endpoint.arguments, *_open_values(endpoint), endpoint.cwd)
-        if "/" in word or word.startswith((".", "~"))
+        if any(sign in word for sign in "/.~$")
     ]
     found = dict.fromkeys(
-        os.path.normpath(os.path.join(base, os.path.expanduser(part)))
+        _meant(plugin, part)
         for word in words
         if "://" not in word
         for part in word.rpartition("=")[2].split(os.pathsep)
-        if part in {".", "..", "~"} or part.startswith(("/", "./", "../", "~/"))
+        if part in {".", "..", "~", PROJECT} or part.startswith(("/", "./", "../", "~/", f"{PROJECT}/"))
     )
-    return [path for path in found if plugin.is_file or not _is_within(path, plugin.path)]
+    return [path for path in found if not _is_within(path, plugin.path)]
+
+
+def _meant(plugin: Plugin, part: str) -> str:
+    """Give the path that a word of a command line stands for."""
+    if part.startswith(PROJECT) or (plugin.is_file and part.startswith(".")):  # where another program's servers run
+        path = os.path.normpath("." + part.removeprefix(PROJECT) if part.startswith(PROJECT) else part)
+        return path if path.startswith(".") else f"./{path}"
+    return os.path.normpath(os.path.join(plugin.path, os.path.expanduser(part)))
 
 
 def _open_values(endpoint: Endpoint) -> list[str]:
@@ -130,7 +143,7 @@ def _reads(plugin: Plugin, endpoints: Sequence[Endpoint]) -> list[str]:
     user = os.path.expanduser("~")
     found = []
     for path in _named(plugin, endpoints):
-        folder = os.path.dirname(path)
+        folder = "." if path.startswith("./") else os.path.dirname(path)  # code in a project is made of all of it
         meant = folder if _is_code(path) and not _is_within(user, folder) else path
         shown = "~" + meant.removeprefix(user) if _is_within(meant, user) else meant
         found.append(f"filesystem:read:{shown}")
@@ -180,7 +193,7 @@ def _look_closer(plugin: Plugin, endpoint: Endpoint, report: manifest.Report) ->
     if not endpoint.command:
         return
     program = configuration.program(plugin, endpoint)
-    if manifest.is_inside(program, plugin.path):
+    if manifest.is_inside(program, plugin.path) and "${" not in program:
         manifest.warn_if_not_executable(program, f"the command of server '{endpoint.name}'", report)
     if os.path.basename(program) in FETCHERS:
         from anyplug.formats.mcp import fetching  # its patterns take milliseconds to compile
@@ -192,14 +205,22 @@ def _look_closer(plugin: Plugin, endpoint: Endpoint, report: manifest.Report) ->
                 fetched.hint,
                 "not_pinned",
             )
-    for word in endpoint.arguments:
-        is_code = os.path.splitext(word)[1].lower() in CODE_SUFFIXES
-        if word.startswith("/") and is_code and not manifest.is_inside(os.path.normpath(word), plugin.path):
+    for word in (program, *endpoint.arguments):
+        is_code = _is_code(word) or (word is program and "/" in word and not _comes_with_the_machine(word))
+        is_elsewhere = word.startswith("/") and not manifest.is_inside(os.path.normpath(word), plugin.path)
+        is_anywhere = word.startswith(PROJECT) or (plugin.is_file and not word.startswith(("/", "~", "$", "-")))
+        if is_code and "://" not in word and (is_elsewhere or is_anywhere):
+            whose = " of whichever project it is started for" if is_anywhere else ""
             report.warn(
-                f"server '{endpoint.name}' runs {word}, which the digest does not cover",
+                f"server '{endpoint.name}' runs {word}{whose}, which the digest does not cover",
                 f"keep it in a folder with an {MANIFEST} of its own",
                 "not_covered",
             )
+
+
+def _comes_with_the_machine(program: str) -> bool:
+    """Whether a program is the system's, or one that only runs what others wrote."""
+    return program.startswith(SYSTEM_FOLDERS) or os.path.basename(program).startswith((*INTERPRETERS, *FETCHERS))
 
 
 def _secrets(endpoints: list[Endpoint]) -> list[str]:

@@ -75,7 +75,7 @@ class Server:
         """Start or reach it and wait for its tools; raises Unavailable with the cure, and nothing is left then."""
         endpoint = self._resolved()
         conversation, inbox, outbox, exchange = await anyio.to_thread.run_sync(_load_sdk)
-        self._talk = conversation(self._name, self._project, log=self._log, changed=self._changed)
+        self._talk = conversation(self._name, self._folders(endpoint), log=self._log, changed=self._changed)
         if endpoint.command:
             ways = self._by_command(endpoint, inbox(), outbox)
         else:
@@ -220,6 +220,21 @@ class Server:
             cwd=cwd,
             env={**variables, **endpoint.environment},
         )
+
+    def _folders(self, endpoint: Endpoint) -> list[str]:
+        """Give what the server works on: the caller's project, and what its command line names.
+
+        Servers that are told of folders take these for all that there are, and forget those that they were given.
+        """
+        if not endpoint.command:
+            return [self._project]
+        cwd = self._program(endpoint).cwd
+        named = (
+            os.path.normpath(os.path.join(cwd, os.path.expanduser(word)))
+            for word in endpoint.arguments
+            if word in {".", "..", "~"} or word.startswith(("/", "./", "../", "~/"))
+        )
+        return list(dict.fromkeys([self._project, *filter(os.path.isdir, named)]))
 
     async def _converse(self, ways: list[Way]) -> None:
         """Speak with the server, in the first way that it understands, until it or we leave."""

@@ -164,10 +164,22 @@ def _block(item: Any) -> Block:
     mime_type = item.get("mimeType") or item.get("mime_type")
     if kind in {"image", "audio"} and isinstance(data, str) and isinstance(mime_type, str):
         return Image(mime_type, data) if kind == "image" else Audio(mime_type, data)
-    resource = item.get("resource")
-    if kind == "resource" and isinstance(resource, dict) and isinstance(resource.get("uri"), str):
-        return Resource(resource["uri"], _text(resource, "mimeType"), _text(resource, "text"))
-    return Text(_as_text(item.get("text") or item))
+    resource = item if kind == "resource_link" else item.get("resource") if kind == "resource" else None
+    if isinstance(resource, dict) and isinstance(resource.get("uri"), str):
+        return _resource(resource)
+    text = item.get("text")
+    return Text(text if kind == "text" and isinstance(text, str) else _as_text(text or item))
+
+
+def _resource(raw: dict[str, Any]) -> Resource:
+    return Resource(
+        uri=raw["uri"],
+        mime_type=_text(raw, "mimeType"),
+        text=_text(raw, "text"),
+        data=_text(raw, "blob"),
+        name=_text(raw, "title") or _text(raw, "name"),
+        description=_text(raw, "description"),
+    )
 
 
 def _as_text(value: Any) -> str:

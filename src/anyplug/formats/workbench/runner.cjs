@@ -5,7 +5,7 @@
 // JSON lines, in on descriptor 3, out on descriptor 4; stdout and stderr belong to the plugin and go to its log.
 //
 //     in    call {id, tool, input}     ping {id}     reloaded {id}: all reloads up to this one are done
-//     out   tool {name, description, schema}     problem {message, hint}     then ready, or failed {message, hint}
+//     out   tool {name, description, schema}     problem {message}     then ready, or failed {message, hint}
 //           result {id, content, metadata, error, extra, warnings}     pong {id}     reload {id}
 
 'use strict';
@@ -23,6 +23,7 @@ process.argv.length = 2; // a plugin sees the program alone
 const IN = 3;
 const OUT = 4;
 const INDEX = path.join(options.folder, 'index.js');
+const MOST_CAUSES = 5; // of an error, each that of the one before
 const DEEPEST = 200; // levels of nesting that the other end is given
 
 // What a plugin may replace, and we go on using.
@@ -146,7 +147,7 @@ async function call({ id, tool: name, input }) {
 function normalised(output, warnings) {
   if (output && typeof output === 'object' && 'content' in output) {
     const { content, metadata, error, ...extra } = output;
-    if (output.content === undefined) warnings.push('the plugin answered with a content that is undefined');
+    if (isNoJson(output.content)) warnings.push(`the plugin answered with a content that is ${nameOf(output.content)}`);
     return { content: output.content, metadata: output.metadata, error: output.error ? shown(output.error) : undefined, extra };
   }
   if (typeof output === 'string') return { content: output };
@@ -154,11 +155,22 @@ function normalised(output, warnings) {
     const { error } = output;
     return { content: output.message || shown(error), metadata: output, error: typeof error === 'string' ? error : describe(error) };
   }
-  if (output === undefined || typeof output === 'function' || typeof output === 'symbol') {
-    warnings.push(`the plugin answered with ${output === undefined ? 'nothing' : `a ${typeof output}`}`);
+  const content = stringify(output, null, 2);
+  if (content === undefined) {
+    warnings.push(`the plugin answered with ${output === undefined ? 'nothing' : nameOf(output)}`);
     return { content: '' };
   }
-  return { content: stringify(output, null, 2), metadata: output };
+  return { content, metadata: output };
+}
+
+// What JSON leaves out without a word.
+function isNoJson(value) {
+  return value === undefined || typeof value === 'function' || typeof value === 'symbol';
+}
+
+function nameOf(value) {
+  if (value === undefined) return 'undefined';
+  return isNoJson(value) ? `a ${typeof value}` : 'something that is no JSON';
 }
 
 // An Error has no JSON; its message says what it is.
@@ -167,8 +179,9 @@ function shown(error) {
 }
 
 function bounded(answer) {
-  const { content } = answer;
+  const content = asShown(answer.content);
   const length = sizeOf(content);
+  if (typeof answer.error === 'string') answer.error = first(answer.error, options.limit);
   if (length <= options.limit) return answer;
   const suffix = `\n\n[Output truncated - exceeded ${options.limit} character limit]`;
   const { metadata = {} } = answer;
@@ -180,37 +193,55 @@ function bounded(answer) {
   };
 }
 
+// Content that is neither text nor list is shown as JSON.
+function asShown(content) {
+  if (!content || typeof content !== 'object' || Array.isArray(content)) return content;
+  try {
+    return stringify(content);
+  } catch {
+    return content; // what is in there is replaced later
+  }
+}
+
 function sizeOf(content) {
   if (typeof content === 'string') return content.length;
   if (!Array.isArray(content)) return 0;
-  return content.reduce((sum, block) => sum + (typeof block?.text === 'string' ? block.text.length : 0), 0);
+  return content.reduce((sum, block) => sum + (textOf(block)?.length ?? 0), 0);
+}
+
+function textOf(block) {
+  if (typeof block === 'string') return block;
+  return typeof block?.text === 'string' ? block.text : undefined;
 }
 
 function firstBlocks(blocks) {
   let room = options.limit;
   const kept = [];
   for (const block of blocks) {
-    const isText = typeof block?.text === 'string';
-    if (!isText) kept.push(block);
-    else if (room > 0) kept.push({ ...block, text: first(block.text, room) });
-    if (isText) room -= block.text.length;
+    const text = textOf(block);
+    if (text === undefined) kept.push(block);
+    else if (room > 0) kept.push(block === text ? first(text, room) : { ...block, text: first(text, room) });
+    room -= text?.length ?? 0;
   }
   return kept;
 }
 
 function first(text, length) {
+  if (text.length <= length) return text;
   return text.slice(0, length).replace(/[\ud800-\udbff]$/, ''); // never half a character
 }
 
 function failure(name, input, thrown) {
   const message = describe(thrown);
   write(`${name}: ${traceOf(thrown)}\n`);
-  return { content: `Tool error: ${message}`, error: message, metadata: { tool: name, input, timestamp: new Date().toISOString() } };
+  const metadata = { tool: name, input, timestamp: new Date().toISOString() };
+  return bounded({ content: `Tool error: ${message}`, error: message, metadata });
 }
 
 function describe(thrown) {
   try {
     if (typeof thrown?.message === 'string' && thrown.message) return thrown.message;
+    if (Array.isArray(thrown?.errors) && thrown.errors.length) return thrown.errors.map((one) => one?.message || String(one)).join('; ');
     if (thrown instanceof Error) return thrown.name;
     if (thrown && typeof thrown === 'object') return stringify(thrown) ?? String(thrown);
     return String(thrown);
@@ -221,11 +252,18 @@ function describe(thrown) {
 
 function traceOf(thrown) {
   try {
-    if (thrown instanceof Error && thrown.stack) return String(thrown.stack);
+    if (thrown instanceof Error && thrown.stack) return [thrown.stack, ...causesOf(thrown)].join('\n');
   } catch {
     // not even that can be read of it
   }
   return describe(thrown);
+}
+
+// Often only they say what went wrong: that of `fetch failed` does.
+function causesOf(error) {
+  const said = [];
+  for (let { cause } = error; cause && said.length < MOST_CAUSES; { cause } = cause) said.push(`caused by: ${describe(cause)}`);
+  return said;
 }
 
 // The line for an answer, whatever is in it; what is too large for the other end is left out, metadata first.
@@ -259,12 +297,11 @@ const api = {
   registerTool(tool) {
     const refused = unusable(tool);
     if (refused) {
-      send({ type: 'problem', message: refused, hint: 'the other tools work; mend this one' });
+      send({ type: 'problem', message: refused });
       return;
     }
     if (tools.has(tool.name)) {
-      const message = `it registered the tool '${tool.name}' twice; the last one counts`;
-      send({ type: 'problem', message, hint: 'give each tool a name of its own' });
+      send({ type: 'problem', message: `it registered the tool '${tool.name}' twice; the last one counts` });
     }
     try {
       tool._sourceFolder = path.basename(options.folder);
@@ -321,8 +358,8 @@ function schemaOf(tool) {
   } catch {
     // said below
   }
-  const message = `the inputSchema of '${tool.name}' is no JSON Schema; its arguments are not checked`;
-  send({ type: 'problem', message, hint: 'make it an object like { type: "object", properties: {} }' });
+  const message = `the inputSchema of '${tool.name}' is no JSON Schema like { type: "object" }; its arguments are not checked`;
+  send({ type: 'problem', message });
   return null;
 }
 
@@ -378,17 +415,25 @@ async function loadModule() {
   }
 }
 
-function culprit(error) {
-  return /\/package\.json\b/.test(describe(error)) ? 'package.json' : 'index.js';
+// The file that is to be mended: where the error says that it is, else the first of the plugin's own in its trace.
+function culprit(error, place) {
+  if (/\/package\.json\b/.test(describe(error))) return 'package.json';
+  if (place) return place.replace(/:\d+$/, '');
+  for (const line of String(error?.stack).split('\n')) {
+    const at = line.indexOf(options.folder + path.sep);
+    const file = at < 0 ? '' : line.slice(at + options.folder.length + 1).replace(/[:)].*/, '');
+    if (file && !file.startsWith('node_modules')) return file;
+  }
+  return 'index.js';
 }
 
 function whyNotLoaded(error) {
   const missing = /^Cannot find (?:module|package) '([^'./][^']*)'/.exec(describe(error));
   const where = error instanceof SyntaxError ? String(error.stack).split('\n')[0] : '';
-  const place = where.includes(':') && path.isAbsolute(where) ? ` (${path.relative(options.folder, where)})` : '';
+  const place = where.includes(':') && path.isAbsolute(where) ? path.relative(options.folder, where) : '';
   return {
-    message: `index.js cannot be loaded: ${describe(error).split('\n')[0]}${place}`,
-    hint: missing ? `npm install ${missing[1]} in ${options.folder}, and approve it again` : `mend ${culprit(error)}`,
+    message: `index.js cannot be loaded: ${describe(error).split('\n')[0]}${place && ` (${place})`}`,
+    hint: missing ? `npm install ${missing[1]} in ${options.folder}, and approve it again` : `mend ${culprit(error, place)}`,
   };
 }
 
@@ -415,9 +460,10 @@ async function main() {
     await plugin.register(api);
   } catch (error) {
     write(`register: ${traceOf(error)}\n`);
-    send({ type: 'problem', message: `register failed: ${describe(error)}`, hint: 'the tools that it had registered by then work' });
+    const rest = tools.size ? '; the tools that it had registered by then work' : '';
+    send({ type: 'problem', message: `register failed: ${describe(error)}${rest}` });
   }
-  if (!tools.size) send({ type: 'problem', message: 'it registered no tools', hint: 'call api.registerTool in register' });
+  if (!tools.size) send({ type: 'problem', message: 'it registered no tools; it has to call api.registerTool' });
   send({ type: 'ready' });
 }
 

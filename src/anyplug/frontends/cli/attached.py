@@ -14,6 +14,7 @@ import msgspec
 from anyplug import __version__
 from anyplug.errors import AnyplugError
 from anyplug.frontends.resident.address import START_S, hello
+from anyplug.frontends.resident.protocol import Condition
 from anyplug.gate import Answer, Question
 from anyplug.model import Result
 
@@ -131,9 +132,9 @@ class Attached:
         """Start a plugin that stays up, and say how its processes do."""
         return self._asked(dict[str, Any], "look", path=path)
 
-    def healths(self) -> dict[str, str]:
-        """Let it look at all plugins again, and give the health of those that stay up, by their paths."""
-        return self._asked(dict[str, str], "healths")
+    def conditions(self) -> dict[str, Condition]:
+        """Let it look at all plugins again, and say of those that stay up how each does, by their paths."""
+        return self._asked(dict[str, Condition], "conditions")
 
     def reload(self, name: str) -> str:
         """Start anew what stays up; says what there is now."""

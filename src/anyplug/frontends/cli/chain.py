@@ -54,6 +54,7 @@ def chain(session: Session) -> int:
 
 def _read(path: str) -> Chain:
     """Read a chain from a file; raises UsageError and BadChain."""
+    name = path if path != STDIN else "standard input"
     try:
         if path == STDIN:
             text = sys.stdin.buffer.read(LARGEST_FILE + 1)
@@ -62,14 +63,14 @@ def _read(path: str) -> Chain:
                 text = file.read(LARGEST_FILE + 1)
     except OSError as error:
         hint = "give the path of a file that you may read, or - for standard input"
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint) from error
+        raise UsageError(f"cannot read {name}: {error.strerror}", hint) from error
     if len(text) > LARGEST_FILE:
-        raise UsageError(f"{path} is larger than {LARGEST_FILE >> 20} MiB", "a chain is a short list of steps")
+        raise UsageError(f"{name} is larger than {LARGEST_FILE >> 20} MiB", "a chain is a short list of steps")
     try:
         given = msgspec.json.decode(text.removeprefix(BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         hint = 'a chain is a list of steps like {"tool": "NAME", "input": {...}, "outputKey": "NAME"}'
-        raise UsageError(f"{path} is not valid JSON: {error}", hint) from error
+        raise UsageError(f"{name} is not valid JSON: {error}", hint) from error
     return read_chain(given)
 
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from anyplug import config, permissions
+from anyplug import config, names, permissions
 from anyplug.errors import ConfigError, Unavailable
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
 from anyplug.model import Plugin, State, Tool
 from anyplug.offers import NOT_RUNNING
-from anyplug.registry import Entry
+from anyplug.registry import Entry, Snapshot
 from anyplug.shapes import entry_shape, process_shape, server_shape, show_shape, tool_shape
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ COMMANDS = {"list": _list, "tools": _tools, "show": _show}
 def list_plugins(session: Session) -> int:
     """List what was found."""
     wanted = session.options.state
+    healths = _healths(session) if session.options.json else {}
     entries = [entry for entry in session.running_snapshot().entries if not wanted or entry.state == wanted]
     if session.options.json:
-        healths = _healths(session)
         session.print_json([entry_shape(entry, healths.get(entry.path, "idle")) for entry in entries])
         return 0
     if not entries:
@@ -89,7 +89,9 @@ def _healths(session: Session) -> dict[str, str]:
     if (resident := session.attach()) is None:
         return {}
     with resident:
-        return resident.healths()
+        conditions = resident.conditions()
+    session.see_as(conditions)
+    return {path: condition.health for path, condition in conditions.items()}
 
 
 def tools(session: Session) -> int:
@@ -115,14 +117,13 @@ def list_tools(session: Session) -> int:
         session.print_json([tool_shape(tool, entry, session.snapshot) for tool, entry in owned])
         return 0
     if owned:
-        rows = [(tool.name, entry.name, _first_sentence(tool.description)) for tool, entry in owned]
-        render.table(("TOOL", "PLUGIN", "DESCRIPTION"), rows)
+        _print_tools(owned, snapshot)
     else:
         print("No tools can be called.")
     for entry in snapshot.entries:
         for problem in entry.problems:
             if problem.code == NOT_RUNNING and (not name or entry.name == name):
-                session.warn(problem.message)
+                session.warn(f"{entry.name}: {problem.message}")
     waiting = [
         entry.name
         for entry in snapshot.entries
@@ -132,6 +133,18 @@ def list_tools(session: Session) -> int:
         session.note(f"{render.count(len(waiting), 'plugin')} not approved: {', '.join(waiting)}")
         session.note(f"hint: `anyplug approve {waiting[0]}` shows what it asks for")
     return 0
+
+
+def _print_tools(owned: list[tuple[Tool, Entry]], snapshot: Snapshot) -> None:
+    """Print a table, with the names that agents see if they cannot be guessed: some met others, or were too long."""
+    given = {tool.name: snapshot.model_names[tool.name] for tool, _ in owned}
+    is_odd = any(model_name != names.plain_name(full) for full, model_name in given.items())
+    heads = ("TOOL", *(("FOR AGENTS",) if is_odd else ()), "PLUGIN", "DESCRIPTION")
+    rows = [
+        (tool.name, *((given[tool.name],) if is_odd else ()), entry.name, _first_sentence(tool.description))
+        for tool, entry in owned
+    ]
+    render.table(heads, rows)
 
 
 def show(session: Session) -> int:
@@ -168,8 +181,8 @@ def show(session: Session) -> int:
             ("withheld", ", ".join(shape["environment_withheld"])),
             ("digest", digest[:16]),
             ("servers", "\n".join(describe_servers(plugin))),
-            ("tools", "\n".join(f"{tool.name}: {_first_sentence(tool.description)}" for tool in entry.tools)),
-            ("commands", "\n".join(f"/{command.name}: {command.description}" for command in entry.commands)),
+            ("tools", "\n".join(named(tool.name, _first_sentence(tool.description)) for tool in entry.tools)),
+            ("commands", "\n".join(named(f"/{command.name}", command.description) for command in entry.commands)),
             ("process", _process_lines(process)),
             ("config", "\n".join(_config_line(key) for key in shape["config"])),
         ]
@@ -222,8 +235,7 @@ def _look_at_running(session: Session, plugin: Plugin) -> tuple[Entry, dict[str,
         return session.with_host(lambda host: _look_at(host, plugin))
     with resident:
         process = resident.look(plugin.path)
-    if not plugin.explicit:  # what it offers is in the store now
-        session.forget_snapshot()
+        session.see_as(resident.conditions())
     return session.plugin(plugin.path), process
 
 
@@ -255,6 +267,11 @@ def _process_lines(process: dict[str, Any] | None) -> str:
     return "\n".join(
         [*lines, *([f"stderr: {process['stderr_tail'].strip()}"] if process["stderr_tail"].strip() else [])]
     )
+
+
+def named(name: str, description: str) -> str:
+    """Give a name with what it stands for, if anybody said."""
+    return f"{name}: {description}" if description else name
 
 
 def describe_servers(plugin: Plugin) -> list[str]:

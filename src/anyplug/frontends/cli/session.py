@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
     from anyplug.catalog import Catalog
     from anyplug.frontends.cli.attached import Attached
+    from anyplug.frontends.resident.protocol import Condition
     from anyplug.host import Host
     from anyplug.learning import Learning
+    from anyplug.model import Offer, Plugin
     from anyplug.registry import Entry, Snapshot
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -37,6 +39,7 @@ class Session:
         self.options = options
         self._catalog: Catalog | None = None
         self._snapshot: Snapshot | None = None
+        self._has_asked = False  # whoever stays up has said what it offers
         self._roots: list[str] | None = [] if options.no_discover else None
         self._ended_by: int = signal.SIGINT
         self._task: asyncio.Task[Any] | None = None  # what runs plugins, while it does
@@ -71,6 +74,8 @@ class Session:
 
     def running_snapshot(self) -> "Snapshot":
         """Give what was found; what nobody knows yet of plugins that stay up, they say themselves."""
+        if self._has_asked:
+            return self.snapshot
         unknown = [
             entry
             for entry in self.snapshot.entries
@@ -78,19 +83,30 @@ class Session:
         ]
         if unknown and (resident := self.attach()) is not None:
             with resident:
-                resident.healths()  # they are up after that, and what they offer is in the store
-            self.forget_snapshot()
+                self.see_as(resident.conditions())
         elif unknown:
 
             async def look(host: "Host") -> "Snapshot":
                 return host.snapshot
 
             self._snapshot = self.with_host(look)
+            self._has_asked = True
         return self.snapshot
+
+    def see_as(self, conditions: "dict[str, Condition]") -> None:
+        """Look again, with what the plugins of the resident host offer there, and why some are not up."""
+
+        def offer_of(plugin: "Plugin") -> "Offer | None":
+            condition = conditions.get(plugin.path)
+            return (condition and condition.offer) or self.catalog.last_offer(plugin)
+
+        self._snapshot = self.catalog.snapshot(self.catalog.find(), offer_of)
+        self._has_asked = True
 
     def forget_snapshot(self) -> None:
         """Look again next time: something was changed."""
         self._snapshot = None
+        self._has_asked = False
 
     def plugin(self, name: str) -> "Entry":
         """Find a plugin; raises PluginNotFound."""

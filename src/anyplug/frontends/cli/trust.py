@@ -10,7 +10,7 @@ from anyplug.errors import AnyplugError, ManifestError, NotApproved, UsageError
 from anyplug.formats import table
 from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.plugins import FORMAT_NAMES, describe_permissions, describe_servers
+from anyplug.frontends.cli.plugins import FORMAT_NAMES, describe_permissions, describe_servers, named
 from anyplug.frontends.cli.session import Session, refuse
 from anyplug.model import Plugin
 from anyplug.registry import Entry
@@ -249,7 +249,7 @@ def _present_what_runs(session: Session, entry: Entry) -> None:
     if entry.tools:
         terminal.say("Its tools:")
     for tool in entry.tools:
-        terminal.say(f"  {tool.name}: {render.line(tool.description.strip().partition(chr(10))[0])}")
+        terminal.say(f"  {named(tool.name, render.line(tool.description.strip().partition(chr(10))[0]))}")
     if plugin.init:
         terminal.say(f"It runs {plugin.init} once, to set itself up.")
 

@@ -15,6 +15,8 @@ from anyplug.gate import Attachment
 from anyplug.host import Host
 from anyplug.model import Result
 from anyplug.notices import Note
+from anyplug.offers import merged
+from anyplug.peers import Place
 from anyplug.shapes import process_shape
 
 GRACE_S = 0.1  # for notes that follow right behind a command's answer
@@ -34,7 +36,7 @@ class Answers:
             protocol.RunCommand: self._run,
             protocol.RunChain: self._chain,
             protocol.Look: self._look,
-            protocol.Healths: self._healths,
+            protocol.Conditions: self._conditions,
             protocol.Reload: self._reload,
         }
 
@@ -70,14 +72,21 @@ class Answers:
                 await self._host.peers.reach(plugin, process)
         return process_shape(self._host.peers.of(plugin))
 
-    async def _healths(self, _: protocol.Healths) -> dict[str, str]:
+    async def _conditions(self, _: protocol.Conditions) -> dict[str, protocol.Condition]:
         with contextlib.suppress(StoreError):
             await self._host.look_again()
-        return {place.plugin.path: place.health for place in self._host.peers.places}
+        plugins = {place.plugin.path: place.plugin for place in self._host.peers.places}
+        return {path: _condition(self._host.peers.of(plugin)) for path, plugin in plugins.items()}
 
     async def _reload(self, request: protocol.Reload) -> str:
         before = self._host.snapshot
         return (await self._host.reload(request.name or None)).compared_to(before)
+
+
+def _condition(places: list[Place]) -> protocol.Condition:
+    offers = [place.offer_now for place in places]
+    known = [offer for offer in offers if offer is not None]
+    return protocol.Condition(health=process_shape(places)["health"], offer=merged(known) if known else None)
 
 
 async def run_command(host: Host, line: str, attachment: Attachment) -> CommandOutcome:

@@ -17,6 +17,7 @@ import msgspec
 
 from anyplug.errors import AnyplugError
 from anyplug.gate import Answer
+from anyplug.model import Offer
 from anyplug.settings import Surface
 
 LONGEST_LINE = 64 << 20  # bytes; files in arguments and in results are within it
@@ -72,8 +73,15 @@ class Look(_Request, frozen=True, kw_only=True, tag="look"):
     path: str
 
 
-class Healths(_Request, frozen=True, kw_only=True, tag="healths"):
-    """Wait until all plugins that stay up have settled, and give the health of each by its path."""
+class Conditions(_Request, frozen=True, kw_only=True, tag="conditions"):
+    """Wait until all plugins that stay up have settled, and give the Condition of each by its path."""
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """How a plugin that stays up does, and what it offers, with the reason if it is not up."""
+
+    health: str
+    offer: Offer | None = None
 
 
 class Reload(_Request, frozen=True, kw_only=True, tag="reload"):
@@ -97,7 +105,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     word: Answer
 
 
-Request = CallTool | FindTool | RunCommand | RunChain | Look | Healths | Reload | Status | Stop
+Request = CallTool | FindTool | RunCommand | RunChain | Look | Conditions | Reload | Status | Stop
 
 
 def read_hello(line: bytes) -> Hello:
