@@ -501,7 +501,7 @@ async def test_a_name_of_zots_or_of_another_extension_is_shadowed_and_shown(zot,
         "'/Help' of plugin 'first' is shadowed: the name belongs to a built-in command of zot",
         "it registered the command '/GO' twice",
         "'/gO' of plugin 'second' is shadowed: the name belongs to plugin 'first'",
-        "'bash' from plugin 'first': the name belongs to a built-in tool of zot",
+        "the tool 'bash' is left out: the name belongs to a built-in tool of zot",
     ):
         assert text in said
 

@@ -328,6 +328,21 @@ async def test_who_gave_up_waiting_is_not_told_of_the_end(start):
     assert (await peer.end()).exit_code == 1
 
 
+async def test_what_it_said_about_earlier_questions_is_not_why_it_ended(start):
+    peer = start(
+        "for frame in heard():\n"
+        "    if frame['id'] == 'b': os._exit(3)\n"
+        "    os.write(2, b'old trouble'); time.sleep(0.05); emit(id=frame['id'])"
+    )
+    await peer.ask("a")
+    while not peer.logged:
+        await anyio.sleep(0.01)
+    with pytest.raises(PeerGone) as gone:
+        await peer.ask("b")
+    assert (gone.value.exit_code, gone.value.stderr) == (3, "")
+    assert peer.session.stderr_end == "old trouble"
+
+
 async def test_a_program_that_cannot_be_started_leaves_nothing_open(start):
     with pytest.raises(FileNotFoundError):
         start("", argv=("/no/such/program",))

@@ -85,6 +85,7 @@ class Session:
         self._clock: asyncio.TimerHandle | None = None  # not later than the first of them
         self._deaf: asyncio.TimerHandle | None = None
         self._stderr_end = b""
+        self._stderr_size = self._stderr_before = 0  # bytes so far, and before the questions that are open were asked
         self._gone: PeerGone | None = None
         self._given_up = ""
         self._left: asyncio.Future[None] = self._loop.create_future()
@@ -142,6 +143,8 @@ class Session:
         """Give a future for the answer of that name. It fails with PeerGone when the peer ends, or TimeoutError."""
         if self._gone is not None:
             raise self._gone
+        if not self._waiting:
+            self._stderr_before = self._stderr_size
         future = self._loop.create_future()
         self._waiting[name] = future
         if timeout_s is not None:
@@ -256,6 +259,7 @@ class Session:
     def _keep(self, said: bytes) -> None:
         if said:
             self._stderr_end = (self._stderr_end + said)[-STDERR_KEPT:]
+            self._stderr_size += len(said)
             self._log(said)
 
     def _look(self) -> None:
@@ -280,7 +284,10 @@ class Session:
                 timer.cancel()
         self._outgoing.close()
         self._child.close()
-        gone = self._gone = PeerGone(self._given_up or _how(finished), finished.exit_code, self.stderr_end.strip())
+        # What it said about earlier questions is not why it ended.
+        news = self._stderr_end[max(0, len(self._stderr_end) - (self._stderr_size - self._stderr_before)) :]
+        last_words = news.decode(errors="replace").strip()
+        gone = self._gone = PeerGone(self._given_up or _how(finished), finished.exit_code, last_words)
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
