@@ -21,7 +21,7 @@ from anyplug.errors import AnyplugError, CallError, NotEnforceable, Unavailable
 from anyplug.formats.contract import Greeting, Peer, Terms
 from anyplug.formats.standing import PEERS
 from anyplug.model import Offer, Plugin
-from anyplug.runtime.session import PeerGone
+from anyplug.runtime.session import PeerGone, Session
 from anyplug.secrecy import Secrecy
 from anyplug.settings import Home, Settings
 from anyplug.store import Store
@@ -57,6 +57,7 @@ class Place:
         self.offer = offer  # of this digest, if it ever ran; until then, of what it replaces
         self.before = before  # what it replaces, which has to leave first
         self.peer: Peer | None = None
+        self.session: Session | None = None  # of the run that is on, else of the last one
         self.health: Health = "idle"
         self.reason = ""  # why it is not up
         self.refusal: NotEnforceable | None = None  # why it may not be
@@ -214,6 +215,20 @@ class Peers:
             )
         return place.peer
 
+    async def look_in(self, plugin: Plugin) -> list[Place]:
+        """Give a plugin's places once it is known how each does: idle ones are started, none is waited for twice."""
+        places = self.of(plugin)
+        for place in places:
+            if place.is_ending:
+                await place.over.wait()
+            if place.health == "idle":
+                place.reason = ""
+                self._begin(place)
+        for place in places:
+            if place.peer is None and not place.reason:
+                await place.settled.wait()
+        return places
+
     def lost(self, place: Place, peer: Peer) -> None:
         """Note at once that a peer has ended, so that nobody is sent to the dead."""
         if place.peer is peer:
@@ -258,8 +273,8 @@ class Peers:
                     self._changed()
                     if place.health == "restarting":
                         place.settled = anyio.Event()
-                        place.restarts += 1
                         await anyio.sleep(PAUSES_S[place.crashes - 1])
+                        place.restarts += 1
         finally:
             place.is_ending = False
             place.over.set()
@@ -275,6 +290,7 @@ class Peers:
             await peer.start()
             place.peer, place.health, place.reason = peer, "running", ""
             self.note_offer(place, peer)
+            place.session = peer.session
             place.settled.set()
             try:
                 await ended.wait()
@@ -293,6 +309,7 @@ class Peers:
             place.reason = f"{error.message} ({error.hint})" if error.hint else error.message
         finally:
             if peer is not None:
+                place.session = getattr(peer, "session", None) or place.session  # it may have failed before it had one
                 self._said(peer, None)
             if start is not None:
                 start.release()

@@ -144,6 +144,28 @@ def test_show_of_one_that_does_not_start_says_why(tmp_path):
     assert "no database" in ok("--plugin", folder, "--no-discover", "show", "doomed").out
 
 
+def test_show_of_one_that_says_no_hello_waits_for_it_just_once_and_says_what_came_instead(tmp_path, settings):
+    settings("[plugins.mute]\nhello_s = 0.4")
+    mute = COUNTED + "print('Loading…', flush=True)\nsys.stderr.write('almost there\\n')\nsys.stderr.flush()\n"
+    folder = extending.extension(tmp_path, "mute", mute + "time.sleep(60)")
+    shown = ok("--plugin", folder, "--no-discover", "show", "mute", "--json").json
+    assert starts(folder) == 1
+    process = shown["process"]
+    assert "sent no hello within 0.4s, but 1 line that is no frame" in process["reason"]
+    assert (process["pid"], process["uptime_s"], process["restarts"]) == (None, None, 0)
+    assert (process["frames"], process["malformed"], process["stderr_tail"]) == ({}, 1, "almost there\n")
+
+
+def test_show_says_what_it_is_told_of_and_what_it_decides_about(tmp_path):
+    watching = 'hello()\nemit("subscribe", events=["turn_end"], intercept=["tool_call"])\nemit("ready")'
+    options = ("--plugin", extending.extension(tmp_path, "watching", watching + LOOP), "--no-discover")
+    process = ok(*options, "show", "watching", "--json").json["process"]
+    assert (process["events"], process["intercepts"]) == (["turn_end"], ["tool_call"])
+    text = ok(*options, "show", "watching").out
+    assert "is told of: turn_end" in text
+    assert "decides about: tool_call" in text
+
+
 # Calling
 
 

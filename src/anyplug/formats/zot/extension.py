@@ -113,7 +113,7 @@ class Extension:
         except TimeoutError:
             await self._end("it said no hello")
             raise Unavailable(
-                f"extension '{self.plugin.name}' sent no hello within {hello_s:g}s",
+                f"extension '{self.plugin.name}' sent no hello within {hello_s:g}s{self._noise()}",
                 "its first line on stdout must be a hello frame; if it only needs longer, "
                 f"`hello_s` under [plugins.{self.plugin.name}] in settings.toml gives it the time",
             ) from None
@@ -193,6 +193,12 @@ class Extension:
     def _not_started(self, program: Program, reason: str) -> Unavailable:
         name = self.plugin.name
         return staying.not_started(f"extension '{name}'", program, reason, plugin=name, named_in="extension.json")
+
+    def _noise(self) -> str:
+        """Say how much came on stdout that is no frame, to stand behind what did not come."""
+        lines = self.session.counts.malformed + self.session.counts.too_long
+        several = "1 line that is no frame" if lines == 1 else f"{lines} lines that are no frames"
+        return f", but {several}" if lines else ""
 
     def _bad_output(self, name: str, bad: BadAnswer) -> BadOutput:
         return BadOutput(f"extension {self.plugin.name}/{name}: {bad}", "mend the frame that it answers with")

@@ -9,7 +9,7 @@ import msgspec
 
 from anyplug.chains import ChainOutcome
 from anyplug.commands import CommandOutcome
-from anyplug.errors import StoreError, ToolNotFound, Unavailable
+from anyplug.errors import StoreError, ToolNotFound
 from anyplug.frontends.resident import protocol
 from anyplug.gate import Attachment
 from anyplug.host import Host
@@ -65,10 +65,7 @@ class Answers:
 
     async def _look(self, request: protocol.Look) -> dict[str, Any]:
         plugin = self._host.snapshot.plugin(request.path).plugin
-        for process in plugin.processes:
-            with contextlib.suppress(Unavailable):  # its process says why
-                await self._host.peers.reach(plugin, process)
-        return process_shape(self._host.peers.of(plugin))
+        return process_shape(await self._host.peers.look_in(plugin))
 
     async def _healths(self, _: protocol.Healths) -> dict[str, str]:
         with contextlib.suppress(StoreError):
