@@ -89,10 +89,46 @@ async def test_a_manifest_that_is_no_object_is_a_broken_plugin(text, zot, host):
 
 async def test_a_byte_order_mark_unknown_fields_and_null_ones_are_no_fault(zot, host):
     folder = zot("echo")
-    manifest = {"name": "echo", "exec": "./run.py", "version": None, "language": "python", "theme": {"a": 1}}
+    manifest = {"name": "echo", "exec": "./run.py", "language": "python", "theme": {"a": 1}}
+    manifest |= dict.fromkeys(["version", "args", "enabled", "description"])
     making.write(os.path.join(folder, "extension.json"), b"\xef\xbb\xbf" + json.dumps(manifest).encode())
     async with host(folder) as h:
         assert (await h.call("echo", {"a": 1})).text == '{"a": 1}'
+
+
+async def test_a_manifests_keys_may_have_any_case(zot, host):
+    folder = zot("echo")
+    making.write(os.path.join(folder, "extension.json"), '{"Name": "echo", "Exec": "./run.py", "ENABLED": true}')
+    async with host(folder) as h:
+        assert (await h.call("echo", {"a": 1})).text == '{"a": 1}'
+
+
+@pytest.mark.parametrize(
+    ("more", "holds", "fields"),
+    [
+        ("theme.json", "a theme", {}),
+        ("themes/theme.json", "a theme", {}),
+        ("skills/write/SKILL.md", "skills", {}),
+        ("write/SKILL.md", "skills", {"skills": ["write"]}),
+    ],
+)
+async def test_a_theme_or_skills_without_a_program_are_no_fault_and_nothing_runs(more, holds, fields, tmp_path, host):
+    folder = str(tmp_path / "pretty")
+    extending.write_manifest(folder, {"name": "pretty", **fields})
+    making.write(os.path.join(folder, more), "{}")
+    async with host(folder) as h:
+        (entry,) = h.plugins
+        assert (entry.state, entry.plugin.permissions, h.peers.places) == ("disabled", (), [])
+        assert problems(h) == [f"pretty: it holds {holds} and no program"]
+        assert "nothing in it that anyplug could run" in entry.problems[0].hint
+
+
+async def test_a_program_beside_a_theme_runs(zot, host):
+    folder = zot("echo")
+    making.write(os.path.join(folder, "theme.json"), "{}")
+    async with host(folder) as h:
+        assert (await h.call("echo", {"a": 1})).text == '{"a": 1}'
+        assert problems(h) == []
 
 
 @pytest.fixture

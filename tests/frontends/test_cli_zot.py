@@ -342,6 +342,15 @@ def test_an_extension_that_cannot_be_used_is_not_installed(tmp_path):
     assert os.listdir(os.path.join(home(), "plugins")) == []
 
 
+def test_a_theme_is_listed_and_not_installed(tmp_path):
+    folder = str(tmp_path / "pretty")
+    extending.write_manifest(folder, {"name": "pretty"})
+    making.write(os.path.join(folder, "theme.json"), "{}")
+    assert listed("pretty", "--ext", folder)["state"] == "disabled"
+    assert "nothing to install: it holds a theme and no program" in fails(1, "install", folder, "--yes").err
+    assert os.listdir(os.path.join(home(), "plugins")) == []
+
+
 def test_logs_hold_its_stderr_and_what_could_not_be_understood(installed):
     ok("call", "weather", "city=x")
     lines = ok("logs", "full").out
