@@ -659,7 +659,7 @@ async def test_a_command_opens_a_panel_that_keys_redraw_and_its_owner_closes(zot
     assert notices[-1].is_open is False
 
 
-@pytest.mark.parametrize("key", ["esc", "Escape", "ctrl-c", "ctrl+c"])
+@pytest.mark.parametrize("key", ["esc", "Escape", "ctrl-c", "ctrl+c", "\x1b", "\x03"])
 async def test_the_person_closes_a_panel_and_what_comes_after_is_ignored(key, zot, host):
     folder = zot("todos", PANEL)
     async with host(folder) as h:
@@ -691,6 +691,31 @@ async def test_keys_have_the_guides_names_runes_their_text_and_pasted_text_arriv
         ("unknown", None), ("rune", " "), ("rune", "é"), ("rune", "7"),
         ("rune", "a"), ("rune", "b"), ("enter", None), ("rune", "→"),
     ]  # fmt: skip
+
+
+async def test_what_a_terminal_sends_for_a_key_is_that_key_and_other_control_characters_are_unknown(zot, host):
+    folder = zot("todos", PANEL)
+    async with host(folder) as h:
+        panel = (await h.run_command("/show")).panel
+        for key in ("\r", "\n", "\t", "\x7f", "\b", "\x01", "\xa0"):
+            h.panels.press(panel, key)
+        h.panels.paste(panel, "a\u2028\n")
+        await until(lambda: len(heard(folder, "panel_key")) == 10)
+    told = [frame.get("text") or frame["key"] for frame in heard(folder, "panel_key")]
+    assert told == ["enter", "enter", "tab", "backspace", "backspace", "unknown", "\xa0", "a", "\u2028", "enter"]
+
+
+async def test_of_an_extension_with_too_many_panels_the_first_ones_close_and_it_is_told(zot, host):
+    script = "[emit('open_panel', panel={'id': f'p{n}'}) for n in range(20)]"
+    many = zot("many", answering(script, "say(frame, 'done')"))
+    other = zot("todos", PANEL)
+    async with host(many, other) as h:
+        panel = (await h.run_command("/show")).panel
+        await h.call("act")
+        assert h.panels.open[0] == panel
+        assert [one.id for one in h.panels.open[1:]] == [f"p{n}" for n in range(4, 20)]
+        await until(lambda: len(heard(many, "panel_close")) == 4)
+    assert [frame["panel_id"] for frame in heard(many, "panel_close")] == ["p0", "p1", "p2", "p3"]
 
 
 async def test_a_tool_may_open_a_panel_and_answer_when_the_person_has(zot, host):
@@ -843,6 +868,42 @@ async def test_a_call_that_an_extension_takes_back_is_cancelled(zot, host):
         await h.run_command("/stop")
         await until(lambda: heard(slow, "tool_cancel"))
         tasks.cancel_scope.cancel()
+
+
+async def test_a_call_that_is_taken_back_right_behind_is_never_made(zot, host):
+    script = 'emit("call_tool", **({"id": number, "parent_id": frame["id"]} | frame["args"]))\n'
+    at_once = 'both = [{"type": "call_tool", "id": "x", "name": "act", "parent_id": frame["id"]}, {"type": '
+    at_once += (
+        '"call_tool_cancel", "id": "x"}]\n        os.write(1, "".join(json.dumps(o) + "\\n" for o in both).encode())'
+    )
+    at_once += '\n        say(frame, "done")\n'
+    caller, target = zot("caller", CALLER.replace(script, at_once)), zot("target", answering("say(frame, 'x')"))
+    async with host(caller, target) as h:
+        assert (await h.call("ask")).text == "done"
+        await until(lambda: h._live._asked == {})
+        assert heard(target, "tool_call") == []
+
+
+async def test_an_extension_has_only_so_many_calls_under_way_and_is_told_so(zot, host):
+    floods = """
+hello("call_tool")
+tool("flood")
+emit("ready")
+said = set()
+for frame in heard():
+    if frame["type"] == "tool_call":
+        for number in range(300):
+            emit("call_tool", id=str(number), name="slow", parent_id=frame["id"])
+        call = frame
+    elif frame["type"] == "tool_result":
+        said.add(frame["content"][0]["text"])
+        if len(said) == 1 and frame["id"] == "299":
+            say(call, said.pop())
+"""
+    slow = zot("slow", 'hello(); tool("slow"); emit("ready")' + LOOP)
+    async with host(zot("caller", floods), slow) as h:
+        assert (await h.call("flood")).text == "too many tool calls under way: at most 256"
+        await until(lambda: len(heard(slow, "tool_call")) == 256)
 
 
 async def test_calls_of_an_extension_that_died_are_cancelled_and_its_ids_are_free_again(zot, host):

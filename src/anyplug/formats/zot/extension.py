@@ -6,6 +6,7 @@ Knows the protocol and nothing of the host: what concerns others is handed to it
 import asyncio
 import itertools
 import os
+from collections.abc import Sized
 from typing import Any
 
 import msgspec
@@ -28,8 +29,10 @@ INTERCEPT_S = 5.0
 IDLE_READY_S = 0.25  # an extension that says nothing for so long after hello is taken to be ready
 READY_S = 3.0  # and after this in any case
 QUIET_STEP_S = 0.05  # between looks at one that says nothing
-MOST_REGISTERED = 1_000  # tools and commands, each; real extensions have a handful
+MOST_REGISTERED = 1_000  # tools, commands and events, each; real extensions have a handful
+LARGEST_REGISTERED = 16 << 20  # bytes of all of them; they are kept, listed and stored
 MOST_WARNINGS = 100  # that a person is shown
+LONGEST_WARNING = 500  # characters; a name may have millions
 ANSWERS = frozenset({"tool_result", "command_response", "event_intercept_response"})
 INTERCEPTABLE = frozenset({"tool_call", "turn_start", "assistant_message", "before_agent_start"})
 
@@ -54,6 +57,7 @@ class Extension:
         self.capabilities: frozenset[str] = frozenset()
         self.warnings: list[str] = []
         self.active: dict[str, Call] = {}  # its tool calls under way
+        self._registered_bytes = 0
         self._listener = listener
         self._terms = terms
         self._loop = asyncio.get_running_loop()
@@ -306,33 +310,63 @@ class Extension:
         self.session.give_up(why)
 
     def _register(self, frame: msgspec.Struct) -> None:
-        """Keep a registration; the first of a name wins."""
+        """Keep a registration; the first of a name wins. Who listens hears of what is new, and not of a repetition."""
+        before = self._extent
         match frame:
             case frames.RegisterTool():
-                if not frame.name or not frame.name.isprintable():
-                    self._warn("a tool without a usable name was skipped")
-                elif frame.name in self.tools:
-                    self._warn(f"it registered the tool '{frame.name}' twice; the first counts")
-                elif len(self.tools) >= MOST_REGISTERED:
-                    self._warn(f"it registered more than {MOST_REGISTERED} tools; the others do not count")
-                else:
-                    self.tools[frame.name] = frame
+                self._register_tool(frame)
             case frames.RegisterCommand():
-                name = frame.name.removeprefix("/")
-                if not name or not name.isprintable() or " " in name:
-                    self._warn("a command without a usable name was skipped")
-                elif any(name.lower() == known.lower() for known in self.commands):
-                    self._warn(f"it registered the command '/{name}' twice; the first counts")
-                elif len(self.commands) >= MOST_REGISTERED:
-                    self._warn(f"it registered more than {MOST_REGISTERED} commands; the others do not count")
-                else:
-                    self.commands[name] = msgspec.structs.replace(frame, name=name)
+                self._register_command(frame)
             case frames.Subscribe():
-                self.events.update(frame.events)
-                self.intercepts.update(INTERCEPTABLE.intersection(frame.intercept))
-        self._listener.registered(self)
+                self._subscribe(frame)
+        if self._extent != before:
+            self._listener.registered(self)
+
+    @property
+    def _extent(self) -> tuple[int, ...]:
+        kinds: tuple[Sized, ...] = (self.tools, self.commands, self.events, self.intercepts, self.warnings)
+        return tuple(len(kind) for kind in kinds)
+
+    def _register_tool(self, frame: frames.RegisterTool) -> None:
+        if not frame.name or not frame.name.isprintable():
+            self._warn("a tool without a usable name was skipped")
+        elif frame.name in self.tools:
+            self._warn(f"it registered the tool '{frame.name}' twice; the first counts")
+        elif self._has_room_for(frame, among=self.tools, what="tools"):
+            self.tools[frame.name] = frame
+
+    def _register_command(self, frame: frames.RegisterCommand) -> None:
+        name = frame.name.removeprefix("/")
+        if not name or not name.isprintable() or " " in name:
+            self._warn("a command without a usable name was skipped")
+        elif any(name.lower() == known.lower() for known in self.commands):
+            self._warn(f"it registered the command '/{name}' twice; the first counts")
+        elif self._has_room_for(frame, among=self.commands, what="commands"):
+            self.commands[name] = msgspec.structs.replace(frame, name=name)
+
+    def _subscribe(self, frame: frames.Subscribe) -> None:
+        self.intercepts.update(INTERCEPTABLE.intersection(frame.intercept))
+        for event in frame.events:
+            if event not in self.events and self._has_room_for(event, among=self.events, what="events"):
+                self.events.add(event)
+
+    def _has_room_for(self, registration: Any, *, among: Sized, what: str) -> bool:
+        if len(among) >= MOST_REGISTERED:
+            self._warn(f"it registered more than {MOST_REGISTERED} {what}; the others do not count")
+            return False
+        try:
+            size = len(msgspec.json.encode(registration))
+        except RecursionError:  # it was just not too deep to be read
+            self._warn("a schema that is too deep was skipped")
+            return False
+        if self._registered_bytes + size > LARGEST_REGISTERED:
+            self._warn(f"it registered more than {LARGEST_REGISTERED >> 20} MiB; the rest does not count")
+            return False
+        self._registered_bytes += size
+        return True
 
     def _warn(self, text: str) -> None:
+        text = text if len(text) <= LONGEST_WARNING else f"{text[:LONGEST_WARNING]}…"
         if text not in self.warnings and len(self.warnings) < MOST_WARNINGS:
             self.warnings.append(text)
 
