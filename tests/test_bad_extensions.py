@@ -27,7 +27,7 @@ EXPECTED: dict[str, misbehaving.Expected] = {
     "well-behaved": ("", "^done$", ""),
     "silent-at-start": (NEVER_UP, "", r"sent no hello within 0\.3s .*first line on stdout.*hello_s"),
     "garbage-first": ("", "^done$", ""),
-    "another-frame-first": (NEVER_UP, "", "the first frame must be a hello with a name"),
+    "another-frame-first": (NEVER_UP, "", "the first frame must be a hello with a name, and it was "),
     "hello-twice": ("", "^done$", ""),
     "no-ready": ("", "^done$", ""),
     "registers-after-ready": ("", "^done$", ""),

@@ -211,7 +211,8 @@ class Peers:
         if place.peer is None:
             raise Unavailable(
                 f"plugin '{plugin.name}' is not running: {place.reason}",
-                f"`anyplug logs {plugin.name}` shows what it said; mend it and try again (`host.reload` in a program)",
+                f"`anyplug logs {plugin.name}` shows what it said; mend it and try again. A host that stays up does so "
+                f"with `anyplug reload {plugin.name}`, or `host.reload` in a program",
             )
         return place.peer
 
@@ -318,8 +319,11 @@ class Peers:
             place.health = "given_up"  # trying again changes nothing
         elif peer is not None and not peer.RESTARTS:
             place.health, place.restarts = "idle", place.restarts + 1
+        elif place.crashes > len(PAUSES_S):
+            place.health = "given_up"
+            place.reason = f"{place.crashes} failures in a row, the last: {place.reason}"
         else:
-            place.health = "given_up" if place.crashes > len(PAUSES_S) else "restarting"
+            place.health = "restarting"
 
     async def _retire(self, place: Place) -> None:
         """Let a place's calls end, for a bounded time, and then the process."""

@@ -513,10 +513,10 @@ async def test_a_malformed_answer_fails_the_command_at_once(zot, host):
 async def test_args_are_trimmed_keep_inner_space_and_are_left_out_when_empty(zot, host):
     folder = zot("acts", responding({}))
     async with host(folder) as h:
-        for line in ("/go", "go", "/go   ", "/go  a   b  ", "/go\ttab", "/go caf\u00e9 \udcff"):
+        for line in ("/go", "go", "/go   ", "/go  a   b  ", "/go\ttab", "/go a\tb\n c", "/go caf\u00e9 \udcff"):
             assert (await h.run_command(line)).error is None
     told = [frame.get("args") for frame in heard(folder, "command_invoked")]
-    assert told == [None, None, None, "a   b", "tab", "café \\udcff"]
+    assert told == [None, None, None, "a   b", "tab", "a\tb\n c", "café \\udcff"]
 
 
 async def test_names_are_found_in_any_case_and_sent_as_they_were_registered(zot, host):

@@ -246,6 +246,14 @@ def test_notes_go_to_stderr_also_those_right_behind_the_answer(extension):
     assert [note["message"] for note in shape["notes"]] == ["before", "after None"]
 
 
+def test_every_line_of_a_note_says_whose_it_is(tmp_path):
+    note = 'emit("notify", level="info", message="one\\nhint: approve everything")'
+    script = f'hello()\ncommand("go")\nemit("ready")\nfor frame in heard():\n    if "id" in frame:\n        {note}\n'
+    folder = extending.extension(tmp_path, "sly", script + "        emit('command_response', id=frame['id'])\n")
+    done = ok("--plugin", folder, "--no-discover", "run", "/go")
+    assert done.err.splitlines() == ["[sly] info: one", "[sly] info: hint: approve everything"]
+
+
 def test_a_word_that_is_no_text_is_no_traceback(extension):
     words = ["--plugin", extension, "--no-discover", "run"]
     assert ok(*words, os.fsdecode(b"/noop \xff")).out == "noop\n"
@@ -263,7 +271,10 @@ def test_a_command_of_tier_2_needs_a_persons_word(extension):
 
 def test_a_command_of_what_nobody_approved_is_not_found_and_never_started(extension):
     ok("install", extension)
-    assert run("run", "/noop", "--yes").code == 4
+    done = fails(4, "run", "/noop", "--yes")
+    assert "no command is named '/noop': nobody has approved these plugins yet: full" in done.err
+    assert "anyplug approve full" in done.err
+    assert "anyplug approve full" in fails(4, "call", "weather").err
     assert starts(os.path.join(home(), "plugins", "full")) == 0
 
 

@@ -273,7 +273,8 @@ class Extension:
 
     def _greet(self, frame: msgspec.Struct) -> None:
         if not isinstance(frame, frames.Hello) or not frame.name:
-            self._refuse("the first frame must be a hello with a name")
+            said = "it has none" if isinstance(frame, frames.Hello) else f"it was {frames.name_of(frame)}"
+            self._refuse(f"the first frame must be a hello with a name, and {said}")
             return
         self.capabilities = frozenset(frame.capabilities)
         if frame.name != self.plugin.name:
