@@ -103,6 +103,18 @@ async def test_pauses_grow_and_after_several_crashes_in_a_row_it_is_given_up_wit
         assert starts(folder) == 4
 
 
+async def test_a_look_waits_also_for_what_another_look_is_starting(zot, host, root):
+    zot("slow", "time.sleep(0.5)\n" + MORTAL)
+    async with host(roots=(root,)) as h, anyio.create_task_group() as tasks:
+        plugin = h.snapshot.plugin("slow").plugin
+        digest = h.catalog.digest(plugin)
+        h.catalog.approvals.approve(plugin, digest, plugin.permissions, always=True, follow=False, unconfined=False)
+        tasks.start_soon(h.look_again)
+        await until(lambda: h.peers.of(plugin))
+        await h.look_again()
+        assert place(h, "slow").health == "running"
+
+
 async def test_one_that_was_given_up_is_started_again_on_request(zot, host, impatient):
     folder = zot("doomed", "if not os.path.exists('mended'): sys.exit('not yet')\n" + MORTAL)
     async with host(folder) as h:

@@ -77,6 +77,11 @@ class Place:
         return is_new and self.health != "given_up" and not self.crashes
 
     @property
+    def is_coming_up(self) -> bool:
+        """Whether it is being started for the first time, so that nobody knows how it will do."""
+        return self.peer is None and self.health == "restarting" and not self.reason
+
+    @property
     def is_busy(self) -> bool:
         """Whether it has calls under way."""
         return self.peer is not None and bool(self.peer.active)
@@ -173,6 +178,15 @@ class Peers:
             self._begin(place)
         for settled in attempts:  # the next attempt has an event of its own
             await settled.wait()
+
+    async def come_up(self) -> None:
+        """Wait for what others have begun to start, but for what waits for the calls of what it replaces.
+
+        Not to be waited for by what a plugin asks for while it comes up.
+        """
+        for place in self.places:
+            if place.is_coming_up and (place.before is None or place.before.over.is_set()):
+                await place.settled.wait()
 
     def begin_idle(self) -> None:
         """Start what waits to be needed."""
