@@ -142,6 +142,7 @@ class Host:
             tasks=self._tasks,
             changed=self._loading.grow_stale,
             call=self._call_for,
+            full_name=lambda name: self.snapshot.aliases.get(name, name),
             reload=self._loading.again,
             greeting=self._greeting,
         )

@@ -51,15 +51,18 @@ class Live:
         tasks: anyio.abc.TaskGroup,
         changed: Callable[[], None],
         call: CallTool,
+        full_name: Callable[[str], str],
         reload: Callable[[], Awaitable[None]],
         greeting: Greeting,
     ) -> None:
         """Start nothing yet. `changed` hears that there is something else to call.
 
-        For peers that ask, `call` runs a tool and `reload` reads all plugins again.
+        For peers that ask, `call` runs a tool, of which `full_name` knows all names, and `reload` reads all plugins
+        again.
         """
         self._tasks = tasks
         self._call = call
+        self._full_name = full_name
         self._reload = reload
         self._asked: dict[tuple[Extension, str], anyio.CancelScope] = {}  # calls that extensions asked for
         self._listeners: list[Listener] = []
@@ -150,7 +153,7 @@ class Live:
             return
         parent = extension.active.get(frame.parent_id)
         under_way = sum(owner is extension for owner, _ in self._asked)
-        refusal = _refusal(extension, frame, parent, under_way)
+        refusal = _refusal(extension, frame, parent, self._full_name(frame.name), under_way)
         if refusal:
             extension.tell(_answer(frame, (Text(refusal),), is_error=True))
             return
@@ -185,15 +188,15 @@ def _notice(plugin: str, frame: msgspec.Struct) -> Notice | None:
             return None
 
 
-def _refusal(extension: Extension, frame: frames.CallTool, parent: Call | None, under_way: int) -> str:
-    """Say why an extension may not have a tool called; empty if it may."""
+def _refusal(extension: Extension, frame: frames.CallTool, parent: Call | None, name: str, under_way: int) -> str:
+    """Say why an extension may not have the tool of this full name called; empty if it may."""
     chain = parent.chain if parent is not None else ()
     refusals = {
         "extension did not opt in to call_tool": CALL_TOOL not in extension.capabilities,
         "call_tool requires a name and JSON object args": not frame.name or not isinstance(frame.args, dict),
         "unknown or expired parent tool call": bool(frame.parent_id) and parent is None,
         "parent_id is required while an extension tool is active": not frame.parent_id and bool(extension.active),
-        "tool call cycle detected": frame.name in chain,
+        "tool call cycle detected": name in chain,
         "tool call depth limit reached": len(chain) >= DEEPEST_CALL,
         f"too many tool calls under way: at most {MOST_ASKED}": under_way >= MOST_ASKED,
     }

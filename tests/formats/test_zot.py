@@ -810,6 +810,7 @@ async def test_a_called_tools_answer_comes_with_its_images_and_within_bounds(zot
     ("fields", "refusal"),
     [
         ({"name": "ask"}, "tool call cycle detected"),
+        ({"name": "caller/ask"}, "tool call cycle detected"),
         ({"name": ""}, "call_tool requires a name and JSON object args"),
         ({"name": "relay", "args": "[]"}, "call_tool requires a name and JSON object args"),
         ({"name": "relay", "args": [1]}, "call_tool requires a name and JSON object args"),
