@@ -609,6 +609,28 @@ async def test_a_listener_that_fails_disturbs_nobody(zot, host):
     assert complaints
 
 
+# What is too large
+
+
+async def test_arguments_that_are_too_large_fail_one_call_and_end_nobody(zot, host):
+    watching = "hello()\nemit('subscribe', events=['tool_call'], intercept=['tool_call'])\nemit('ready')\n"
+    guard = zot("guard", watching + (
+        "for frame in heard():\n"
+        "    if frame['type'] == 'event_intercept': emit('event_intercept_response', id=frame['id'])\n"
+    ))  # fmt: skip
+    async with host(zot("echo"), guard) as h:
+        pids = [peer.session.pid for peer in h.peers.up]
+        result = await h.call("echo", {"text": "x" * (17 << 20)})
+        assert (result.error.code, "was not asked: a frame of 17,8" in result.error.message) == ("too_large", True)
+        assert result.error.hint
+        assert (await h.call("echo", {})).text == "{}"
+        assert [peer.session.pid for peer in h.peers.up] == pids
+        notes = [item.record.notes for item in h.audit.records()]
+    assert [note.partition(" of ")[0] for (note,) in filter(None, notes)] == [
+        "guard gave no usable answer and was passed over: a frame"
+    ]
+
+
 # Panels
 
 PANEL = """
@@ -904,7 +926,7 @@ for frame in heard():
     slow = zot("slow", 'hello(); tool("slow"); emit("ready")' + LOOP)
     async with host(zot("caller", floods), slow) as h:
         assert (await h.call("flood")).text == "too many tool calls under way: at most 256"
-        await until(lambda: len(heard(slow, "tool_call")) == 256)
+        assert len(h._live._asked) == 256
 
 
 async def test_calls_of_an_extension_that_died_are_cancelled_and_its_ids_are_free_again(zot, host):

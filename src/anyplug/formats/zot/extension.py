@@ -13,14 +13,14 @@ import msgspec
 from anyio import CancelScope
 
 from anyplug import logs
-from anyplug.errors import BadOutput, TimedOut, Unavailable
+from anyplug.errors import BadOutput, CallError, TimedOut, TooLarge, Unavailable
 from anyplug.formats import staying
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.format import tools
 from anyplug.model import Call, Command, Offer, Plugin
 from anyplug.runtime.program import Program
-from anyplug.runtime.session import PeerGone, Session
+from anyplug.runtime.session import FrameTooLong, PeerGone, Session
 from anyplug.settings import zot_home
 
 HELLO_S = 10.0
@@ -189,8 +189,11 @@ class Extension:
         """Let it leave in order."""
         await self.session.stop({"type": "shutdown"})
 
-    def unavailable(self, when: str, gone: PeerGone) -> Unavailable:
-        """Describe that it has ended."""
+    def unavailable(self, when: str, gone: PeerGone) -> CallError:
+        """Describe that it has ended, or could not be told."""
+        if isinstance(gone, FrameTooLong):
+            hint = "write what is large to a file and pass its path"
+            return TooLarge(f"extension '{self.plugin.name}' was not asked: {gone.reason}", hint)
         hint = f"`anyplug logs {self.plugin.name}` shows what it said"
         return staying.ended(f"extension '{self.plugin.name}'", when, gone, hint)
 
