@@ -241,7 +241,9 @@ class Installer:
         if plugin.launch is not None and "/" in plugin.launch.program and not os.path.exists(plugin.launch.program):
             raise InstallError(
                 f"its program {os.path.relpath(plugin.launch.program, named)} is not in {source.shown}",
-                "build it first, or mend `exec` in extension.json",
+                "fetch it yourself, build it, and install that folder"
+                if source.is_git
+                else "build it first, or mend `exec` in extension.json",
             )
         return brought, plugin
 

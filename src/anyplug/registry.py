@@ -117,6 +117,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join([there, *(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)])
 
     @property
+    def faults(self) -> list[str]:
+        """Say of each plugin that could not be loaded why, each in one line."""
+        return [
+            f"{entry.name}: {' '.join(problem.message.split())}"
+            for entry in self.entries
+            for problem in entry.problems
+            if problem.level == "error" or problem.code == NOT_RUNNING
+        ]
+
+    @property
     def _broken(self) -> list[str]:
         return [entry.plugin.name for entry in self.entries if entry.state == "broken" or entry.is_down]
 

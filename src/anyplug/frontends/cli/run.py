@@ -63,7 +63,7 @@ def reload(session: Session) -> int:
     if session.options.json:
         session.print_json({"reloaded": session.options.name, "said": said})
     else:
-        print(said)
+        print(render.plain(said))
     return 0
 
 

@@ -74,7 +74,8 @@ class Answers:
 
     async def _reload(self, request: protocol.Reload) -> str:
         before = self._host.snapshot
-        return (await self._host.reload(request.name or None)).compared_to(before)
+        now = await self._host.reload(request.name or None)
+        return "\n".join([now.compared_to(before), *now.faults])
 
 
 async def run_command(host: Host, line: str, attachment: Attachment) -> CommandOutcome:
