@@ -230,13 +230,16 @@ class Peers:
             )
         return place.peer
 
-    async def look_in(self, plugin: Plugin) -> list[Place]:
-        """Give a plugin's places once it is known how each does: idle ones are started, none is waited for twice."""
+    async def look_in(self, plugin: Plugin, *, retry: bool) -> list[Place]:
+        """Give a plugin's places once it is known how each does: idle ones are started, none is waited for twice.
+
+        `retry`: start also what failed some time ago, and is not tried again by itself.
+        """
         places = self.of(plugin)
         for place in places:
             if place.is_ending:
                 await place.over.wait()
-            if place.health == "idle":
+            if place.health == "idle" and (retry or not place.reason):
                 place.reason = ""
                 self._begin(place)
         for place in places:

@@ -229,7 +229,7 @@ def _look_at_running(session: Session, plugin: Plugin) -> tuple[Entry, dict[str,
 
 async def _look_at(host: "Host", plugin: Plugin) -> tuple[Entry, dict[str, Any]]:
     """Start a plugin that stays up, and look at what it does."""
-    places = await host.peers.look_in(plugin)
+    places = await host.peers.look_in(plugin, retry=False)  # this host has tried it just now
     return host.snapshot.plugin(plugin.path), process_shape(places)
 
 

@@ -65,7 +65,7 @@ class Answers:
 
     async def _look(self, request: protocol.Look) -> dict[str, Any]:
         plugin = self._host.snapshot.plugin(request.path).plugin
-        return process_shape(await self._host.peers.look_in(plugin))
+        return process_shape(await self._host.peers.look_in(plugin, retry=True))
 
     async def _healths(self, _: protocol.Healths) -> dict[str, str]:
         with contextlib.suppress(StoreError):
