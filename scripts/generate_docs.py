@@ -232,6 +232,7 @@ def errors() -> str:
                 ("`not_executable`", "A program cannot be started as it is: mode, shebang line, interpreter."),
                 ("`name_taken`", "A tool's name belongs to another plugin or is reserved; the tool is left out."),
                 ("`bad_schema`", "A tool's input schema is not valid JSON Schema, so arguments are not checked."),
+                ("`nothing_to_run`", "An extension of zot's holds a theme or skills and no program."),
                 ("`bad_registration`", "An extension registered something unusable, or twice, or has another name."),
                 ("`bad_server`", "An MCP server's entry cannot be used; the other servers load."),
                 ("`not_pinned`", "An MCP server fetches code when it starts, and does not say which version."),

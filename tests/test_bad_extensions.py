@@ -7,7 +7,7 @@ import pytest
 
 import looking
 import misbehaving
-from anyplug.notices import Note
+from anyplug.notices import Note, SnapshotChanged
 from conftest import HABITS
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ EXPECTED: dict[str, misbehaving.Expected] = {
     "well-behaved": ("", "^done$", ""),
     "silent-at-start": (NEVER_UP, "", r"sent no hello within 0\.3s .*first line on stdout.*hello_s"),
     "garbage-first": ("", "^done$", ""),
-    "another-frame-first": (NEVER_UP, "", "the first frame must be a hello with a name"),
+    "another-frame-first": (NEVER_UP, "", "the first frame must be a hello with a name, and it was "),
     "hello-twice": ("", "^done$", ""),
     "no-ready": ("", "^done$", ""),
     "registers-after-ready": ("", "^done$", ""),
@@ -136,6 +136,45 @@ async def test_registrations_have_a_bound(habits):
         assert [problem.message for problem in h.problems] == [
             "floods-registrations: it registered more than 1000 tools; the others do not count"
         ]
+
+
+async def test_what_is_registered_has_a_bound_in_bytes_and_events_one_in_number(zot, host):
+    script = """
+hello()
+emit("subscribe", events=[f"event{n}" for n in range(2_000)], intercept=["tool_call"])
+for n in range(20):
+    tool(f"tool{n}", description="x" * 2_000_000)
+emit("register_tool", name="y" * 2_000_000)
+emit("ready")
+for frame in heard(): pass
+"""
+    async with host(zot("vast", script)) as h:
+        assert len(h.tools) == 8
+        assert len(h.peers.up[0].events) == 1_000
+        assert h.peers.up[0].intercepts == {"tool_call"}
+        assert [problem.message for problem in h.problems] == [
+            "vast: it registered more than 1000 events; the others do not count",
+            "vast: it registered more than 16 MiB; the rest does not count",
+        ]
+
+
+async def test_repeated_registrations_cost_nobody_a_new_snapshot(zot, host):
+    script = """
+hello()
+tool("again")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "tool_call":
+        for n in range(5):
+            tool("again")
+            emit("subscribe")
+            say(frame, "done") if n == 4 else time.sleep(0.05)
+"""
+    async with host(zot("parrot", script)) as h:
+        swaps = []
+        h.listen(lambda notice: swaps.append(notice) if isinstance(notice, SnapshotChanged) else None)
+        assert (await h.call("again")).text == "done"
+        assert len(swaps) == 1  # that it registers a tool twice
 
 
 async def test_a_late_answer_does_not_answer_the_next_call(habits):

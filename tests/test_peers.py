@@ -97,9 +97,22 @@ async def test_pauses_grow_and_after_several_crashes_in_a_row_it_is_given_up_wit
         gaps = [later - sooner for sooner, later in itertools.pairwise(at)]
         assert all(gap >= pause for gap, pause in zip(gaps, peers.PAUSES_S, strict=True))
         (problem,) = h.plugins[0].problems
+        assert "not running: 4 failures in a row, the last: extension 'doomed' ended before" in problem.message
         assert "it exited with 1: no database" in problem.message
         await anyio.sleep(0.3)
         assert starts(folder) == 4
+
+
+async def test_a_look_waits_also_for_what_another_look_is_starting(zot, host, root):
+    zot("slow", "time.sleep(0.5)\n" + MORTAL)
+    async with host(roots=(root,)) as h, anyio.create_task_group() as tasks:
+        plugin = h.snapshot.plugin("slow").plugin
+        digest = h.catalog.digest(plugin)
+        h.catalog.approvals.approve(plugin, digest, plugin.permissions, always=True, follow=False, unconfined=False)
+        tasks.start_soon(h.look_again)
+        await until(lambda: h.peers.of(plugin))
+        await h.look_again()
+        assert place(h, "slow").health == "running"
 
 
 async def test_one_that_was_given_up_is_started_again_on_request(zot, host, impatient):
@@ -126,6 +139,7 @@ async def test_the_tools_of_one_that_was_given_up_stay_known_and_answer_unavaila
         result = await h.call("act")
         assert (result.error.code, "broken for good" in result.error.message) == ("unavailable", True)
         assert "anyplug logs fragile" in result.error.hint
+        assert "anyplug reload fragile" in result.error.hint
 
 
 async def test_a_call_during_a_restart_waits_for_the_next_attempt_and_no_longer(zot, host, monkeypatch):

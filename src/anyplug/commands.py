@@ -1,5 +1,7 @@
 """Slash commands: how a line is read, and what comes of running one."""
 
+import re
+
 import msgspec
 
 from anyplug.digest import printable
@@ -92,5 +94,5 @@ def as_tool(command: Command) -> Tool:
 
 def split_command(line: str) -> tuple[str, str]:
     """Divide what a person typed into the command's name and the rest, trimmed."""
-    name, _, words = printable(line).strip().removeprefix("/").replace("\t", " ", 1).partition(" ")
-    return name, words.strip()
+    name, *words = re.split("[ \t]", printable(line).strip().removeprefix("/"), maxsplit=1)
+    return name, "".join(words).strip()

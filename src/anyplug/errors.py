@@ -106,8 +106,9 @@ class ToolNotFound(CallError):
 
     code = "not_found"
 
-    def __init__(self, name: str, similar: list[str], reason: str = "") -> None:
-        hint = f"did you mean {', '.join(similar)}?" if similar else "`anyplug tools` lists what there is"
+    def __init__(self, name: str, similar: list[str], reason: str = "", cure: str = "") -> None:
+        """`cure` is for those who did not just mistype."""
+        hint = f"did you mean {', '.join(similar)}?" if similar else cure or "`anyplug tools` lists what there is"
         super().__init__(f"no tool is named '{name}'" + (f": {reason}" if reason else ""), hint)
 
 
@@ -116,9 +117,10 @@ class CommandNotFound(CallError):
 
     code = "not_found"
 
-    def __init__(self, name: str, similar: list[str], reason: str = "") -> None:
+    def __init__(self, name: str, similar: list[str], reason: str = "", cure: str = "") -> None:
+        """`cure` is for those who did not just mistype."""
         near = ", ".join(f"/{known}" for known in similar)
-        hint = f"did you mean {near}?" if near else "`anyplug show NAME` lists a plugin's commands"
+        hint = f"did you mean {near}?" if near else cure or "`anyplug show NAME` lists a plugin's commands"
         super().__init__(f"no command is named '/{name.removeprefix('/')}'" + (f": {reason}" if reason else ""), hint)
 
 

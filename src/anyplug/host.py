@@ -144,6 +144,7 @@ class Host:
             tasks=self._tasks,
             changed=self._loading.grow_stale,
             call=self._call_for,
+            full_name=lambda name: self.snapshot.aliases.get(name, name),
             reload=self._loading.again,
             greeting=self._greeting,
         )
@@ -574,8 +575,9 @@ class Host:
         return await self._provisions.start(plugin, standing)
 
     async def look_again(self) -> None:
-        """Read everything again, now and not when somebody sees that it changed."""
+        """Read everything again, now and not when somebody sees that it changed; what that starts is up then."""
         await self._loading.again()
+        await self._live.peers.come_up()
 
     def _note_refusal(self, plugin: Plugin, text: str) -> None:
         """Keep in the plugin's log which host it was refused; names can be made of secrets."""

@@ -21,6 +21,7 @@ from anyplug.catalog import Catalog
 from anyplug.errors import InstallError
 from anyplug.formats import scripts
 from anyplug.formats.contract import Folder
+from anyplug.formats.manifest import NOTHING_TO_RUN
 from anyplug.formats.mcp import configuration
 from anyplug.model import Plugin
 from anyplug.sources import Brought, Source
@@ -234,10 +235,15 @@ class Installer:
             faults = [problem for problem in plugin.problems if problem.level == "error"]
             message = "; ".join(problem.message.replace(f"{named}{os.sep}", "") for problem in faults)
             raise InstallError(f"the plugin cannot be used: {message}", faults[0].hint.replace(f"{named}{os.sep}", ""))
+        for problem in plugin.problems:
+            if problem.code == NOTHING_TO_RUN:
+                raise InstallError(f"there is nothing to install: {problem.message}", problem.hint)
         if plugin.launch is not None and "/" in plugin.launch.program and not os.path.exists(plugin.launch.program):
             raise InstallError(
                 f"its program {os.path.relpath(plugin.launch.program, named)} is not in {source.shown}",
-                "build it first, or mend `exec` in extension.json",
+                "fetch it yourself, build it, and install that folder"
+                if source.is_git
+                else "build it first, or mend `exec` in extension.json",
             )
         return brought, plugin
 

@@ -96,7 +96,10 @@ class Guards:
         may_block: bool = True,
     ) -> Ruling:
         if may_block and (absent := self._absent()):
-            reason = f"the required guard '{absent}' does not run: it is not installed, not approved or switched off"
+            reason = (
+                f"the required guard '{absent}' does not run: it is not installed, not approved or switched off "
+                "(`anyplug list` says which)"
+            )
             return Ruling(value=value, blocked_by=absent, reason=reason)
         notes: list[str] = []
         for place in self._peers.places:
@@ -141,7 +144,8 @@ class Guards:
 def _missed(place: Place, event: str) -> str:
     """Say in what a required guard is not there for an event; empty if it is there, or has nothing to say to it."""
     if place.peer is None and place.guards(event):
-        return f"the required guard '{place.plugin.name}' is down: {place.reason or place.health}"
+        why = place.reason or "it is on its way up"
+        return f"the required guard '{place.plugin.name}' is down: {why}"
     if place.peer is not None and not place.peer.offer.intercepts:
         return f"the required guard '{place.plugin.name}' has not said yet what it guards"
     return ""

@@ -31,6 +31,7 @@ from anyplug.surroundings import Start
 
 DEEPEST_CALL = 4  # tools that call tools, as zot has it
 LARGEST_ANSWER = 256 << 10  # bytes of a result that goes back to an extension
+MOST_ASKED = 256  # calls of one extension's under way; it is told so, and may ask again later
 CALL_TOOL = "call_tool"
 
 CallTool = Callable[[Extension, str, dict[str, Any], Call | None], Awaitable[Result]]
@@ -50,15 +51,18 @@ class Live:
         tasks: anyio.abc.TaskGroup,
         changed: Callable[[], None],
         call: CallTool,
+        full_name: Callable[[str], str],
         reload: Callable[[], Awaitable[None]],
         greeting: Greeting,
     ) -> None:
         """Start nothing yet. `changed` hears that there is something else to call.
 
-        For peers that ask, `call` runs a tool and `reload` reads all plugins again.
+        For peers that ask, `call` runs a tool, of which `full_name` knows all names, and `reload` reads all plugins
+        again.
         """
         self._tasks = tasks
         self._call = call
+        self._full_name = full_name
         self._reload = reload
         self._asked: dict[tuple[Extension, str], anyio.CancelScope] = {}  # calls that extensions asked for
         self._listeners: list[Listener] = []
@@ -124,7 +128,7 @@ class Live:
             case frames.PanelClose():
                 self.panels.closed(extension, frame.panel_id)
             case frames.CallTool():
-                self._tasks.start_soon(self._call_for, extension, frame)
+                self._take_request(extension, frame)
             case frames.CallToolCancel():
                 if scope := self._asked.get((extension, frame.id)):
                     scope.cancel()
@@ -139,23 +143,34 @@ class Live:
             if owner is extension:
                 scope.cancel()
 
-    async def _call_for(self, extension: Extension, frame: frames.CallTool) -> None:
-        """Call a tool because an extension asked for it, and answer."""
+    def _take_request(self, extension: Extension, frame: frames.CallTool) -> None:
+        """Have a tool called because an extension asks for it, or say why not.
+
+        Judged at once: what takes it back, or ends the call in which it asks, may stand right behind it.
+        """
         place = (extension, frame.id)
         if not frame.id or place in self._asked:
             return
         parent = extension.active.get(frame.parent_id)
-        refusal = _refusal(extension, frame, parent)
+        under_way = sum(owner is extension for owner, _ in self._asked)
+        refusal = _refusal(extension, frame, parent, self._full_name(frame.name), under_way)
         if refusal:
             extension.tell(_answer(frame, (Text(refusal),), is_error=True))
             return
-        with anyio.CancelScope() as scope:
-            self._asked[place] = scope
-            try:
-                result = await self._call(extension, frame.name, frame.args, parent)
-                extension.tell(_answer(frame, result.content, is_error=result.is_error))
-            finally:
-                del self._asked[place]
+        self._asked[place] = scope = anyio.CancelScope()
+        self._tasks.start_soon(self._call_for, extension, frame, parent, scope)
+
+    async def _call_for(
+        self, extension: Extension, frame: frames.CallTool, parent: Call | None, scope: anyio.CancelScope
+    ) -> None:
+        """Call a tool because an extension asked for it, and answer."""
+        try:
+            with scope:
+                if not scope.cancel_called:
+                    result = await self._call(extension, frame.name, frame.args, parent)
+                    extension.tell(_answer(frame, result.content, is_error=result.is_error))
+        finally:
+            del self._asked[extension, frame.id]
 
 
 def _notice(plugin: str, frame: msgspec.Struct) -> Notice | None:
@@ -173,16 +188,17 @@ def _notice(plugin: str, frame: msgspec.Struct) -> Notice | None:
             return None
 
 
-def _refusal(extension: Extension, frame: frames.CallTool, parent: Call | None) -> str:
-    """Say why an extension may not have a tool called; empty if it may."""
+def _refusal(extension: Extension, frame: frames.CallTool, parent: Call | None, name: str, under_way: int) -> str:
+    """Say why an extension may not have the tool of this full name called; empty if it may."""
     chain = parent.chain if parent is not None else ()
     refusals = {
         "extension did not opt in to call_tool": CALL_TOOL not in extension.capabilities,
         "call_tool requires a name and JSON object args": not frame.name or not isinstance(frame.args, dict),
         "unknown or expired parent tool call": bool(frame.parent_id) and parent is None,
         "parent_id is required while an extension tool is active": not frame.parent_id and bool(extension.active),
-        "tool call cycle detected": frame.name in chain,
+        "tool call cycle detected": name in chain,
         "tool call depth limit reached": len(chain) >= DEEPEST_CALL,
+        f"too many tool calls under way: at most {MOST_ASKED}": under_way >= MOST_ASKED,
     }
     return next((refusal for refusal, holds in refusals.items() if holds), "")
 

@@ -3,6 +3,7 @@
 Esc and Ctrl-C close a panel; every other key goes to its owner. Pasted text arrives as one key for each character.
 """
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -13,12 +14,16 @@ from anyplug.formats.zot.extension import Extension
 KEYS = frozenset(
     ["up", "down", "left", "right", "enter", "tab", "backspace", "delete", "home", "end", "pageup", "pagedown", "rune"]
 )  # what an extension may be told
+MOST_OPEN = 16  # panels of one extension; people look at one
 CLOSING = frozenset({"esc", "ctrl-c"})
 ALIASES = {
     "return": "enter", "escape": "esc", "del": "delete", "bs": "backspace", "page_up": "pageup", "page-up": "pageup",
     "pgup": "pageup", "page_down": "pagedown", "page-down": "pagedown", "pgdn": "pagedown", "arrowup": "up",
     "arrowdown": "down", "arrowleft": "left", "arrowright": "right", "ctrl+c": "ctrl-c", "c-c": "ctrl-c",
+    "\r": "enter", "\n": "enter", "\t": "tab", "\x1b": "esc", "\x7f": "backspace", "\b": "backspace", "\x03": "ctrl-c",
 }  # fmt: skip
+LINE_BREAK = re.compile("\r\n|\r|\n")
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,12 +51,15 @@ class Panels:
         return [panel for _, panel in self._open.values()]
 
     def show(self, extension: Extension, given: frames.Panel) -> Panel:
-        """Open a panel, or open it anew."""
+        """Open a panel, or open it anew. Of an extension that has too many, the one opened first closes."""
         owner = extension.plugin.name
         panel = Panel(
             id=given.id, owner=owner, title=given.title or owner, lines=tuple(given.lines), footer=given.footer
         )
         self._open.pop((owner, given.id), None)
+        own = [other for _, other in self._open.values() if other.owner == owner]
+        for other in own[: max(0, len(own) - MOST_OPEN + 1)]:
+            self.close(other)
         self._open[owner, given.id] = (extension, panel)
         self._changed(panel)
         return panel
@@ -93,7 +101,7 @@ class Panels:
 
     def paste(self, panel: Panel, text: str) -> None:
         """Send pasted text, character by character, with line breaks as Enter."""
-        for line_number, line in enumerate(text.splitlines()):
+        for line_number, line in enumerate(LINE_BREAK.split(text)):
             if line_number:
                 self.press(panel, "enter")
             if line:
@@ -116,7 +124,7 @@ def normalise(key: str, text: str = "") -> tuple[str, str]:
     """Name a key as the guide does; what has no name there is `unknown`."""
     if key == "rune":
         return "rune", text
-    if len(key) == 1:
+    if len(key) == 1 and not CONTROL.match(key):
         return "rune", key
     name = ALIASES.get(key.lower(), key.lower())
     if name == "space":

@@ -21,7 +21,7 @@ from anyplug.errors import AnyplugError, CallError, NotEnforceable, Unavailable
 from anyplug.formats.contract import Greeting, Peer, Terms
 from anyplug.formats.standing import PEERS
 from anyplug.model import Offer, Plugin
-from anyplug.runtime.session import PeerGone
+from anyplug.runtime.session import PeerGone, Session
 from anyplug.secrecy import Secrecy
 from anyplug.settings import Home, Settings
 from anyplug.store import Store
@@ -57,6 +57,7 @@ class Place:
         self.offer = offer  # of this digest, if it ever ran; until then, of what it replaces
         self.before = before  # what it replaces, which has to leave first
         self.peer: Peer | None = None
+        self.session: Session | None = None  # of the run that is on, else of the last one
         self.health: Health = "idle"
         self.reason = ""  # why it is not up
         self.refusal: NotEnforceable | None = None  # why it may not be
@@ -74,6 +75,11 @@ class Place:
             return not self.peer.offer.is_whole
         is_new = self.offer is None or not self.offer.is_whole
         return is_new and self.health != "given_up" and not self.crashes
+
+    @property
+    def is_coming_up(self) -> bool:
+        """Whether it is being started for the first time, so that nobody knows how it will do."""
+        return self.peer is None and self.health == "restarting" and not self.reason
 
     @property
     def is_busy(self) -> bool:
@@ -179,6 +185,15 @@ class Peers:
         for settled in attempts:  # the next attempt has an event of its own
             await settled.wait()
 
+    async def come_up(self) -> None:
+        """Wait for what others have begun to start, but for what waits for the calls of what it replaces.
+
+        Not to be waited for by what a plugin asks for while it comes up.
+        """
+        for place in self.places:
+            if place.is_coming_up and (place.before is None or place.before.over.is_set()):
+                await place.settled.wait()
+
     def begin_idle(self) -> None:
         """Start what waits to be needed."""
         for place in self._places.values():
@@ -216,9 +231,27 @@ class Peers:
         if place.peer is None:
             raise Unavailable(
                 f"plugin '{plugin.name}' is not running: {place.reason}",
-                f"`anyplug logs {plugin.name}` shows what it said; mend it and try again (`host.reload` in a program)",
+                f"`anyplug logs {plugin.name}` shows what it said; mend it and try again. A host that stays up does so "
+                f"with `anyplug reload {plugin.name}`, or `host.reload` in a program",
             )
         return place.peer
+
+    async def look_in(self, plugin: Plugin, *, retry: bool) -> list[Place]:
+        """Give a plugin's places once it is known how each does: idle ones are started, none is waited for twice.
+
+        `retry`: start also what failed some time ago, and is not tried again by itself.
+        """
+        places = self.of(plugin)
+        for place in places:
+            if place.is_ending:
+                await place.over.wait()
+            if place.health == "idle" and (retry or not place.reason):
+                place.reason = ""
+                self._begin(place)
+        for place in places:
+            if place.peer is None and not place.reason:
+                await place.settled.wait()
+        return places
 
     def lost(self, place: Place, peer: Peer) -> None:
         """Note at once that a peer has ended, so that nobody is sent to the dead."""
@@ -266,8 +299,8 @@ class Peers:
                     self._changed()
                     if place.health == "restarting":
                         place.settled = anyio.Event()
-                        place.restarts += 1
                         await anyio.sleep(PAUSES_S[place.crashes - 1])
+                        place.restarts += 1
         finally:
             place.is_ending = False
             place.over.set()
@@ -284,6 +317,7 @@ class Peers:
             place.peer, place.health, place.reason = peer, "running", ""
             self.roll += 1
             self.note_offer(place, peer)
+            place.session = peer.session
             place.settled.set()
             try:
                 await ended.wait()
@@ -303,6 +337,7 @@ class Peers:
             place.reason = f"{error.message} ({error.hint})" if error.hint else error.message
         finally:
             if peer is not None:
+                place.session = getattr(peer, "session", None) or place.session  # it may have failed before it had one
                 self._said(peer, None)
             if start is not None:
                 start.release()
@@ -311,8 +346,11 @@ class Peers:
             place.health = "given_up"  # trying again changes nothing
         elif peer is not None and not peer.RESTARTS:
             place.health, place.restarts = "idle", place.restarts + 1
+        elif place.crashes > len(PAUSES_S):
+            place.health = "given_up"
+            place.reason = f"{place.crashes} failures in a row, the last: {place.reason}"
         else:
-            place.health = "given_up" if place.crashes > len(PAUSES_S) else "restarting"
+            place.health = "restarting"
 
     async def _retire(self, place: Place) -> None:
         """Let a place's calls end, for a bounded time, and then the process."""

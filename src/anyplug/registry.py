@@ -86,14 +86,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         found = self.owners.get(name) or self.owners.get(full) or OURS.get(full)
         if found is None:
             known = {**self.owners, **self.aliases}
-            raise ToolNotFound(printable(name), _similar(name, known), self._why_not(name))
+            raise ToolNotFound(printable(name), _similar(name, known), *self._why_not(name))
         return found
 
     def command(self, name: str) -> tuple[Command, Entry]:
         """Find a slash command, whatever its case; raises CommandNotFound."""
         found = self.commands.get(name.removeprefix("/").lower())
         if found is None:
-            raise CommandNotFound(name, _similar(name, self.commands), self._not_loaded)
+            raise CommandNotFound(name, _similar(name, self.commands), *self._silent)
         return found
 
     def plugin(self, name: str) -> Entry:
@@ -120,19 +120,35 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join([there, *(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)])
 
     @property
+    def faults(self) -> list[str]:
+        """Say of each plugin that could not be loaded why, each in one line."""
+        return [
+            f"{entry.name}: {' '.join(problem.message.split())}"
+            for entry in self.entries
+            for problem in entry.problems
+            if problem.level == "error" or problem.code == NOT_RUNNING
+        ]
+
+    @property
     def _broken(self) -> list[str]:
         return [entry.plugin.name for entry in self.entries if entry.state == "broken" or entry.is_down]
 
-    def _why_not(self, name: str) -> str:
-        """Say why a name that people may expect leads nowhere."""
+    def _why_not(self, name: str) -> tuple[str, str]:
+        """Say why a name that people may expect leads nowhere, and the cure."""
         plugins = [tool.plugin for tool, _ in self.owners.values() if tool.own_name == name]
         if plugins:
-            return f"several plugins have one: {', '.join(f'{plugin}/{name}' for plugin in plugins)}"
-        return self._not_loaded
+            return f"several plugins have one: {', '.join(f'{plugin}/{name}' for plugin in plugins)}", ""
+        return self._silent
 
     @property
-    def _not_loaded(self) -> str:
-        return f"these plugins could not be loaded: {', '.join(self._broken)}" if self._broken else ""
+    def _silent(self) -> tuple[str, str]:
+        """Name plugins of which nobody knows what they have, and what to do; what stays up says it once it may run."""
+        new = [entry.name for entry in self.entries if entry.state == "new" and entry.plugin.stays_up]
+        facts = {"these plugins could not be loaded": self._broken, "nobody has approved these plugins yet": new}
+        reason = "; ".join(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)
+        if new:
+            return reason, f"`anyplug approve {new[0]}` shows what it asks for"
+        return reason, f"`anyplug show {self._broken[0]}` says why" if self._broken else ""
 
 
 def _count(number: int, what: str) -> str:

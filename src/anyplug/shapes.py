@@ -115,16 +115,20 @@ def process_shape(places: "list[Place]") -> dict[str, Any]:
 
 
 def _place_shape(place: "Place") -> dict[str, Any]:
-    session = place.peer.session if place.peer is not None else None
+    """Give how one process does; of one that is down, what its last run said."""
+    session = place.session
+    is_up = session is not None and place.peer is not None
     return {
         "health": place.health,
         "reason": place.reason,
-        "pid": session.pid if session else None,
-        "uptime_s": round(time.time() - session.started, 3) if session else None,
+        "pid": session.pid if session and is_up else None,
+        "uptime_s": round(time.time() - session.started, 3) if session and is_up else None,
         "restarts": place.restarts,
         "frames": dict(session.counts.frames) if session else {},
         "malformed": session.counts.malformed + session.counts.too_long if session else 0,
         "stderr_tail": session.stderr_end if session else "",
+        "events": list(place.offer.events) if place.offer else [],
+        "intercepts": list(place.offer.intercepts) if place.offer else [],
     }
 
 

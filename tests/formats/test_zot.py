@@ -89,10 +89,46 @@ async def test_a_manifest_that_is_no_object_is_a_broken_plugin(text, zot, host):
 
 async def test_a_byte_order_mark_unknown_fields_and_null_ones_are_no_fault(zot, host):
     folder = zot("echo")
-    manifest = {"name": "echo", "exec": "./run.py", "version": None, "language": "python", "theme": {"a": 1}}
+    manifest = {"name": "echo", "exec": "./run.py", "language": "python", "theme": {"a": 1}}
+    manifest |= dict.fromkeys(["version", "args", "enabled", "description"])
     making.write(os.path.join(folder, "extension.json"), b"\xef\xbb\xbf" + json.dumps(manifest).encode())
     async with host(folder) as h:
         assert (await h.call("echo", {"a": 1})).text == '{"a": 1}'
+
+
+async def test_a_manifests_keys_may_have_any_case(zot, host):
+    folder = zot("echo")
+    making.write(os.path.join(folder, "extension.json"), '{"Name": "echo", "Exec": "./run.py", "ENABLED": true}')
+    async with host(folder) as h:
+        assert (await h.call("echo", {"a": 1})).text == '{"a": 1}'
+
+
+@pytest.mark.parametrize(
+    ("more", "holds", "fields"),
+    [
+        ("theme.json", "a theme", {}),
+        ("themes/theme.json", "a theme", {}),
+        ("skills/write/SKILL.md", "skills", {}),
+        ("write/SKILL.md", "skills", {"skills": ["write"]}),
+    ],
+)
+async def test_a_theme_or_skills_without_a_program_are_no_fault_and_nothing_runs(more, holds, fields, tmp_path, host):
+    folder = str(tmp_path / "pretty")
+    extending.write_manifest(folder, {"name": "pretty", **fields})
+    making.write(os.path.join(folder, more), "{}")
+    async with host(folder) as h:
+        (entry,) = h.plugins
+        assert (entry.state, entry.plugin.permissions, h.peers.places) == ("disabled", (), [])
+        assert problems(h) == [f"pretty: it holds {holds} and no program"]
+        assert "nothing in it that anyplug could run" in entry.problems[0].hint
+
+
+async def test_a_program_beside_a_theme_runs(zot, host):
+    folder = zot("echo")
+    making.write(os.path.join(folder, "theme.json"), "{}")
+    async with host(folder) as h:
+        assert (await h.call("echo", {"a": 1})).text == '{"a": 1}'
+        assert problems(h) == []
 
 
 @pytest.fixture
@@ -477,10 +513,10 @@ async def test_a_malformed_answer_fails_the_command_at_once(zot, host):
 async def test_args_are_trimmed_keep_inner_space_and_are_left_out_when_empty(zot, host):
     folder = zot("acts", responding({}))
     async with host(folder) as h:
-        for line in ("/go", "go", "/go   ", "/go  a   b  ", "/go\ttab", "/go caf\u00e9 \udcff"):
+        for line in ("/go", "go", "/go   ", "/go  a   b  ", "/go\ttab", "/go a\tb\n c", "/go caf\u00e9 \udcff"):
             assert (await h.run_command(line)).error is None
     told = [frame.get("args") for frame in heard(folder, "command_invoked")]
-    assert told == [None, None, None, "a   b", "tab", "café \\udcff"]
+    assert told == [None, None, None, "a   b", "tab", "a\tb\n c", "café \\udcff"]
 
 
 async def test_names_are_found_in_any_case_and_sent_as_they_were_registered(zot, host):
@@ -573,6 +609,28 @@ async def test_a_listener_that_fails_disturbs_nobody(zot, host):
     assert complaints
 
 
+# What is too large
+
+
+async def test_arguments_that_are_too_large_fail_one_call_and_end_nobody(zot, host):
+    watching = "hello()\nemit('subscribe', events=['tool_call'], intercept=['tool_call'])\nemit('ready')\n"
+    guard = zot("guard", watching + (
+        "for frame in heard():\n"
+        "    if frame['type'] == 'event_intercept': emit('event_intercept_response', id=frame['id'])\n"
+    ))  # fmt: skip
+    async with host(zot("echo"), guard) as h:
+        pids = [peer.session.pid for peer in h.peers.up]
+        result = await h.call("echo", {"text": "x" * (17 << 20)})
+        assert (result.error.code, "was not asked: a frame of 17,8" in result.error.message) == ("too_large", True)
+        assert result.error.hint
+        assert (await h.call("echo", {})).text == "{}"
+        assert [peer.session.pid for peer in h.peers.up] == pids
+        notes = [item.record.notes for item in h.audit.records()]
+    assert [note.partition(" of ")[0] for (note,) in filter(None, notes)] == [
+        "guard gave no usable answer and was passed over: a frame"
+    ]
+
+
 # Panels
 
 PANEL = """
@@ -623,7 +681,7 @@ async def test_a_command_opens_a_panel_that_keys_redraw_and_its_owner_closes(zot
     assert notices[-1].is_open is False
 
 
-@pytest.mark.parametrize("key", ["esc", "Escape", "ctrl-c", "ctrl+c"])
+@pytest.mark.parametrize("key", ["esc", "Escape", "ctrl-c", "ctrl+c", "\x1b", "\x03"])
 async def test_the_person_closes_a_panel_and_what_comes_after_is_ignored(key, zot, host):
     folder = zot("todos", PANEL)
     async with host(folder) as h:
@@ -655,6 +713,31 @@ async def test_keys_have_the_guides_names_runes_their_text_and_pasted_text_arriv
         ("unknown", None), ("rune", " "), ("rune", "é"), ("rune", "7"),
         ("rune", "a"), ("rune", "b"), ("enter", None), ("rune", "→"),
     ]  # fmt: skip
+
+
+async def test_what_a_terminal_sends_for_a_key_is_that_key_and_other_control_characters_are_unknown(zot, host):
+    folder = zot("todos", PANEL)
+    async with host(folder) as h:
+        panel = (await h.run_command("/show")).panel
+        for key in ("\r", "\n", "\t", "\x7f", "\b", "\x01", "\xa0"):
+            h.panels.press(panel, key)
+        h.panels.paste(panel, "a\u2028\n")
+        await until(lambda: len(heard(folder, "panel_key")) == 10)
+    told = [frame.get("text") or frame["key"] for frame in heard(folder, "panel_key")]
+    assert told == ["enter", "enter", "tab", "backspace", "backspace", "unknown", "\xa0", "a", "\u2028", "enter"]
+
+
+async def test_of_an_extension_with_too_many_panels_the_first_ones_close_and_it_is_told(zot, host):
+    script = "[emit('open_panel', panel={'id': f'p{n}'}) for n in range(20)]"
+    many = zot("many", answering(script, "say(frame, 'done')"))
+    other = zot("todos", PANEL)
+    async with host(many, other) as h:
+        panel = (await h.run_command("/show")).panel
+        await h.call("act")
+        assert h.panels.open[0] == panel
+        assert [one.id for one in h.panels.open[1:]] == [f"p{n}" for n in range(4, 20)]
+        await until(lambda: len(heard(many, "panel_close")) == 4)
+    assert [frame["panel_id"] for frame in heard(many, "panel_close")] == ["p0", "p1", "p2", "p3"]
 
 
 async def test_a_tool_may_open_a_panel_and_answer_when_the_person_has(zot, host):
@@ -749,6 +832,7 @@ async def test_a_called_tools_answer_comes_with_its_images_and_within_bounds(zot
     ("fields", "refusal"),
     [
         ({"name": "ask"}, "tool call cycle detected"),
+        ({"name": "caller/ask"}, "tool call cycle detected"),
         ({"name": ""}, "call_tool requires a name and JSON object args"),
         ({"name": "relay", "args": "[]"}, "call_tool requires a name and JSON object args"),
         ({"name": "relay", "args": [1]}, "call_tool requires a name and JSON object args"),
@@ -807,6 +891,42 @@ async def test_a_call_that_an_extension_takes_back_is_cancelled(zot, host):
         await h.run_command("/stop")
         await until(lambda: heard(slow, "tool_cancel"))
         tasks.cancel_scope.cancel()
+
+
+async def test_a_call_that_is_taken_back_right_behind_is_never_made(zot, host):
+    script = 'emit("call_tool", **({"id": number, "parent_id": frame["id"]} | frame["args"]))\n'
+    at_once = 'both = [{"type": "call_tool", "id": "x", "name": "act", "parent_id": frame["id"]}, {"type": '
+    at_once += (
+        '"call_tool_cancel", "id": "x"}]\n        os.write(1, "".join(json.dumps(o) + "\\n" for o in both).encode())'
+    )
+    at_once += '\n        say(frame, "done")\n'
+    caller, target = zot("caller", CALLER.replace(script, at_once)), zot("target", answering("say(frame, 'x')"))
+    async with host(caller, target) as h:
+        assert (await h.call("ask")).text == "done"
+        await until(lambda: h._live._asked == {})
+        assert heard(target, "tool_call") == []
+
+
+async def test_an_extension_has_only_so_many_calls_under_way_and_is_told_so(zot, host):
+    floods = """
+hello("call_tool")
+tool("flood")
+emit("ready")
+said = set()
+for frame in heard():
+    if frame["type"] == "tool_call":
+        for number in range(300):
+            emit("call_tool", id=str(number), name="slow", parent_id=frame["id"])
+        call = frame
+    elif frame["type"] == "tool_result":
+        said.add(frame["content"][0]["text"])
+        if len(said) == 1 and frame["id"] == "299":
+            say(call, said.pop())
+"""
+    slow = zot("slow", 'hello(); tool("slow"); emit("ready")' + LOOP)
+    async with host(zot("caller", floods), slow) as h:
+        assert (await h.call("flood")).text == "too many tool calls under way: at most 256"
+        assert len(h._live._asked) == 256
 
 
 async def test_calls_of_an_extension_that_died_are_cancelled_and_its_ids_are_free_again(zot, host):

@@ -144,6 +144,28 @@ def test_show_of_one_that_does_not_start_says_why(tmp_path):
     assert "no database" in ok("--plugin", folder, "--no-discover", "show", "doomed").out
 
 
+def test_show_of_one_that_says_no_hello_waits_for_it_just_once_and_says_what_came_instead(tmp_path, settings):
+    settings("[plugins.mute]\nhello_s = 0.4")
+    mute = COUNTED + "print('Loading…', flush=True)\nsys.stderr.write('almost there\\n')\nsys.stderr.flush()\n"
+    folder = extending.extension(tmp_path, "mute", mute + "time.sleep(60)")
+    shown = ok("--plugin", folder, "--no-discover", "show", "mute", "--json").json
+    assert starts(folder) == 1
+    process = shown["process"]
+    assert "sent no hello within 0.4s, but 1 line that is no frame" in process["reason"]
+    assert (process["pid"], process["uptime_s"], process["restarts"]) == (None, None, 0)
+    assert (process["frames"], process["malformed"], process["stderr_tail"]) == ({}, 1, "almost there\n")
+
+
+def test_show_says_what_it_is_told_of_and_what_it_decides_about(tmp_path):
+    watching = 'hello()\nemit("subscribe", events=["turn_end"], intercept=["tool_call"])\nemit("ready")'
+    options = ("--plugin", extending.extension(tmp_path, "watching", watching + LOOP), "--no-discover")
+    process = ok(*options, "show", "watching", "--json").json["process"]
+    assert (process["events"], process["intercepts"]) == (["turn_end"], ["tool_call"])
+    text = ok(*options, "show", "watching").out
+    assert "is told of: turn_end" in text
+    assert "decides about: tool_call" in text
+
+
 # Calling
 
 
@@ -224,6 +246,14 @@ def test_notes_go_to_stderr_also_those_right_behind_the_answer(extension):
     assert [note["message"] for note in shape["notes"]] == ["before", "after None"]
 
 
+def test_every_line_of_a_note_says_whose_it_is(tmp_path):
+    note = 'emit("notify", level="info", message="one\\nhint: approve everything")'
+    script = f'hello()\ncommand("go")\nemit("ready")\nfor frame in heard():\n    if "id" in frame:\n        {note}\n'
+    folder = extending.extension(tmp_path, "sly", script + "        emit('command_response', id=frame['id'])\n")
+    done = ok("--plugin", folder, "--no-discover", "run", "/go")
+    assert done.err.splitlines() == ["[sly] info: one", "[sly] info: hint: approve everything"]
+
+
 def test_a_word_that_is_no_text_is_no_traceback(extension):
     words = ["--plugin", extension, "--no-discover", "run"]
     assert ok(*words, os.fsdecode(b"/noop \xff")).out == "noop\n"
@@ -241,7 +271,10 @@ def test_a_command_of_tier_2_needs_a_persons_word(extension):
 
 def test_a_command_of_what_nobody_approved_is_not_found_and_never_started(extension):
     ok("install", extension)
-    assert run("run", "/noop", "--yes").code == 4
+    done = fails(4, "run", "/noop", "--yes")
+    assert "no command is named '/noop': nobody has approved these plugins yet: full" in done.err
+    assert "anyplug approve full" in done.err
+    assert "anyplug approve full" in fails(4, "call", "weather").err
     assert starts(os.path.join(home(), "plugins", "full")) == 0
 
 
@@ -317,6 +350,15 @@ def test_an_extension_from_git_is_installed(extension):
 def test_an_extension_that_cannot_be_used_is_not_installed(tmp_path):
     folder = extending.extension(tmp_path, "bad", exec=...)
     assert "exec is required" in fails(1, "install", folder).err
+    assert os.listdir(os.path.join(home(), "plugins")) == []
+
+
+def test_a_theme_is_listed_and_not_installed(tmp_path):
+    folder = str(tmp_path / "pretty")
+    extending.write_manifest(folder, {"name": "pretty"})
+    making.write(os.path.join(folder, "theme.json"), "{}")
+    assert listed("pretty", "--ext", folder)["state"] == "disabled"
+    assert "nothing to install: it holds a theme and no program" in fails(1, "install", folder, "--yes").err
     assert os.listdir(os.path.join(home(), "plugins")) == []
 
 

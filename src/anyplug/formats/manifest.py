@@ -12,6 +12,7 @@ from anyplug.model import Problem
 from anyplug.runtime.diagnosis import diagnose
 
 LARGEST_MANIFEST = 4 << 20  # bytes; real ones have a few thousand
+NOTHING_TO_RUN = "nothing_to_run"  # the problem of a folder that is a plugin to others and holds no program
 BOM = b"\xef\xbb\xbf"
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")

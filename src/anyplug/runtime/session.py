@@ -54,6 +54,10 @@ class PeerGone(Exception):
         self.stderr = stderr
 
 
+class FrameTooLong(PeerGone):
+    """A frame is more than may ever wait for the peer, so it was not sent; the peer is as it was."""
+
+
 class Session:
     """A started peer. All its methods belong to the event loop's thread."""
 
@@ -129,12 +133,16 @@ class Session:
         return self._stderr_end.decode(errors="replace")
 
     def send(self, frame: Any) -> None:
-        """Send one frame; raises PeerGone."""
+        """Send one frame; raises PeerGone, or FrameTooLong."""
         if self._gone is not None:
             raise self._gone
         if not self._outgoing.is_open:
             raise PeerGone("it is being stopped")
         line = msgspec.json.encode(frame) + b"\n"
+        if len(line) > LARGEST_BUFFER:
+            reason = f"a frame of {len(line):,} bytes is more than the {LARGEST_BUFFER >> 20} MiB that can be sent"
+            self._log(f"[anyplug] {reason}\n".encode())
+            raise FrameTooLong(reason)
         if self._outgoing.write(line, at_once=len(self._waiting) <= 1) > LARGEST_BUFFER:
             self.give_up(f"it does not read: more than {LARGEST_BUFFER >> 20} MiB wait for it")
             raise PeerGone(self._given_up)

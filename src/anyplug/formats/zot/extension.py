@@ -6,20 +6,21 @@ Knows the protocol and nothing of the host: what concerns others is handed to it
 import asyncio
 import itertools
 import os
+from collections.abc import Sized
 from typing import Any
 
 import msgspec
 from anyio import CancelScope
 
 from anyplug import logs
-from anyplug.errors import BadOutput, TimedOut, Unavailable
+from anyplug.errors import BadOutput, CallError, TimedOut, TooLarge, Unavailable
 from anyplug.formats import staying
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.format import tools
 from anyplug.model import Call, Command, Offer, Plugin
 from anyplug.runtime.program import Program
-from anyplug.runtime.session import PeerGone, Session
+from anyplug.runtime.session import FrameTooLong, PeerGone, Session
 from anyplug.settings import zot_home
 
 HELLO_S = 10.0
@@ -28,8 +29,10 @@ INTERCEPT_S = 5.0
 IDLE_READY_S = 0.25  # an extension that says nothing for so long after hello is taken to be ready
 READY_S = 3.0  # and after this in any case
 QUIET_STEP_S = 0.05  # between looks at one that says nothing
-MOST_REGISTERED = 1_000  # tools and commands, each; real extensions have a handful
+MOST_REGISTERED = 1_000  # tools, commands and events, each; real extensions have a handful
+LARGEST_REGISTERED = 16 << 20  # bytes of all of them; they are kept, listed and stored
 MOST_WARNINGS = 100  # that a person is shown
+LONGEST_WARNING = 500  # characters; a name may have millions
 ANSWERS = frozenset({"tool_result", "command_response", "event_intercept_response"})
 INTERCEPTABLE = frozenset({"tool_call", "turn_start", "assistant_message", "before_agent_start"})
 
@@ -54,6 +57,7 @@ class Extension:
         self.capabilities: frozenset[str] = frozenset()
         self.warnings: list[str] = []
         self.active: dict[str, Call] = {}  # its tool calls under way
+        self._registered_bytes = 0
         self._listener = listener
         self._terms = terms
         self._loop = asyncio.get_running_loop()
@@ -114,7 +118,7 @@ class Extension:
         except TimeoutError:
             await self._end("it said no hello")
             raise Unavailable(
-                f"extension '{self.plugin.name}' sent no hello within {hello_s:g}s",
+                f"extension '{self.plugin.name}' sent no hello within {hello_s:g}s{self._noise()}",
                 "its first line on stdout must be a hello frame; if it only needs longer, "
                 f"`hello_s` under [plugins.{self.plugin.name}] in settings.toml gives it the time",
             ) from None
@@ -186,14 +190,23 @@ class Extension:
         """Let it leave in order."""
         await self.session.stop({"type": "shutdown"})
 
-    def unavailable(self, when: str, gone: PeerGone) -> Unavailable:
-        """Describe that it has ended."""
+    def unavailable(self, when: str, gone: PeerGone) -> CallError:
+        """Describe that it has ended, or could not be told."""
+        if isinstance(gone, FrameTooLong):
+            hint = "write what is large to a file and pass its path"
+            return TooLarge(f"extension '{self.plugin.name}' was not asked: {gone.reason}", hint)
         hint = f"`anyplug logs {self.plugin.name}` shows what it said"
         return staying.ended(f"extension '{self.plugin.name}'", when, gone, hint)
 
     def _not_started(self, program: Program, reason: str) -> Unavailable:
         name = self.plugin.name
         return staying.not_started(f"extension '{name}'", program, reason, plugin=name, named_in="extension.json")
+
+    def _noise(self) -> str:
+        """Say how much came on stdout that is no frame, to stand behind what did not come."""
+        lines = self.session.counts.malformed + self.session.counts.too_long
+        several = "1 line that is no frame" if lines == 1 else f"{lines} lines that are no frames"
+        return f", but {several}" if lines else ""
 
     def _bad_output(self, name: str, bad: BadAnswer) -> BadOutput:
         return BadOutput(f"extension {self.plugin.name}/{name}: {bad}", "mend the frame that it answers with")
@@ -272,7 +285,8 @@ class Extension:
 
     def _greet(self, frame: msgspec.Struct) -> None:
         if not isinstance(frame, frames.Hello) or not frame.name:
-            self._refuse("the first frame must be a hello with a name")
+            said = "it has none" if isinstance(frame, frames.Hello) else f"it was {frames.name_of(frame)}"
+            self._refuse(f"the first frame must be a hello with a name, and {said}")
             return
         self.capabilities = frozenset(frame.capabilities)
         if frame.name != self.plugin.name:
@@ -309,33 +323,63 @@ class Extension:
         self.session.give_up(why)
 
     def _register(self, frame: msgspec.Struct) -> None:
-        """Keep a registration; the first of a name wins."""
+        """Keep a registration; the first of a name wins. Who listens hears of what is new, and not of a repetition."""
+        before = self._extent
         match frame:
             case frames.RegisterTool():
-                if not frame.name or not frame.name.isprintable():
-                    self._warn("a tool without a usable name was skipped")
-                elif frame.name in self.tools:
-                    self._warn(f"it registered the tool '{frame.name}' twice; the first counts")
-                elif len(self.tools) >= MOST_REGISTERED:
-                    self._warn(f"it registered more than {MOST_REGISTERED} tools; the others do not count")
-                else:
-                    self.tools[frame.name] = frame
+                self._register_tool(frame)
             case frames.RegisterCommand():
-                name = frame.name.removeprefix("/")
-                if not name or not name.isprintable() or " " in name:
-                    self._warn("a command without a usable name was skipped")
-                elif any(name.lower() == known.lower() for known in self.commands):
-                    self._warn(f"it registered the command '/{name}' twice; the first counts")
-                elif len(self.commands) >= MOST_REGISTERED:
-                    self._warn(f"it registered more than {MOST_REGISTERED} commands; the others do not count")
-                else:
-                    self.commands[name] = msgspec.structs.replace(frame, name=name)
+                self._register_command(frame)
             case frames.Subscribe():
-                self.events.update(frame.events)
-                self.intercepts.update(INTERCEPTABLE.intersection(frame.intercept))
-        self._listener.registered(self)
+                self._subscribe(frame)
+        if self._extent != before:
+            self._listener.registered(self)
+
+    @property
+    def _extent(self) -> tuple[int, ...]:
+        kinds: tuple[Sized, ...] = (self.tools, self.commands, self.events, self.intercepts, self.warnings)
+        return tuple(len(kind) for kind in kinds)
+
+    def _register_tool(self, frame: frames.RegisterTool) -> None:
+        if not frame.name or not frame.name.isprintable():
+            self._warn("a tool without a usable name was skipped")
+        elif frame.name in self.tools:
+            self._warn(f"it registered the tool '{frame.name}' twice; the first counts")
+        elif self._has_room_for(frame, among=self.tools, what="tools"):
+            self.tools[frame.name] = frame
+
+    def _register_command(self, frame: frames.RegisterCommand) -> None:
+        name = frame.name.removeprefix("/")
+        if not name or not name.isprintable() or " " in name:
+            self._warn("a command without a usable name was skipped")
+        elif any(name.lower() == known.lower() for known in self.commands):
+            self._warn(f"it registered the command '/{name}' twice; the first counts")
+        elif self._has_room_for(frame, among=self.commands, what="commands"):
+            self.commands[name] = msgspec.structs.replace(frame, name=name)
+
+    def _subscribe(self, frame: frames.Subscribe) -> None:
+        self.intercepts.update(INTERCEPTABLE.intersection(frame.intercept))
+        for event in frame.events:
+            if event not in self.events and self._has_room_for(event, among=self.events, what="events"):
+                self.events.add(event)
+
+    def _has_room_for(self, registration: Any, *, among: Sized, what: str) -> bool:
+        if len(among) >= MOST_REGISTERED:
+            self._warn(f"it registered more than {MOST_REGISTERED} {what}; the others do not count")
+            return False
+        try:
+            size = len(msgspec.json.encode(registration))
+        except RecursionError:  # it was just not too deep to be read
+            self._warn("a schema that is too deep was skipped")
+            return False
+        if self._registered_bytes + size > LARGEST_REGISTERED:
+            self._warn(f"it registered more than {LARGEST_REGISTERED >> 20} MiB; the rest does not count")
+            return False
+        self._registered_bytes += size
+        return True
 
     def _warn(self, text: str) -> None:
+        text = text if len(text) <= LONGEST_WARNING else f"{text[:LONGEST_WARNING]}…"
         if text not in self.warnings and len(self.warnings) < MOST_WARNINGS:
             self.warnings.append(text)
 

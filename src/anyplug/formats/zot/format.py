@@ -26,6 +26,7 @@ EVERY_FILE_COUNTS = False
 WRITES_BESIDE_ITSELF = True
 
 TIMEOUT_S = 60.0
+THEMES = ("theme.json", "themes/theme.json")  # where zot looks for one
 NO_CONTENT = "(extension returned no content)"
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 # What a format that declares nothing is taken to need.
@@ -38,13 +39,14 @@ def load(folder: Folder) -> Plugin:
     """Read `extension.json`."""
     report = manifest.Report()
     where = os.path.join(folder.path, MANIFEST)
-    raw = manifest.read_object(where, report)
+    given = manifest.read_object(where, report)
+    raw = {key.lower(): value for key, value in (given or {}).items() if value is not None}  # as zot reads it
     name = ""
     launch = None
-    if raw is not None:
+    if given is not None:
         name = _name(raw, report, where)
         launch = _launch(raw, folder.path, report, where)
-    raw = raw or {}
+    asked = ASKED if launch is not None or report.is_broken else ()
     enabled = raw.get("enabled", True)
     if not isinstance(enabled, bool):
         report.error(f"'enabled' must be true or false at {where}", "make it one, or leave it out")
@@ -56,8 +58,8 @@ def load(folder: Folder) -> Plugin:
         explicit=folder.explicit,
         version=_text(raw, "version"),
         description=_text(raw, "description"),
-        permissions=ASKED,
-        tier=permissions.tier(ASKED),
+        permissions=asked,
+        tier=permissions.tier(asked),
         launch=launch,
         processes=("",) if launch else (),
         enabled=enabled is not False,
@@ -71,7 +73,9 @@ def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
 
 
 def switched_off(plugin: Plugin, tool: Tool | None) -> str:
-    """Honour `enabled` in the manifest."""
+    """Honour `enabled` in the manifest; what has no program cannot be switched on at all."""
+    if plugin.launch is None and not plugin.is_broken:
+        return "there is no program in it that could run"
     return "" if plugin.enabled else f'set "enabled" to true in {os.path.join(plugin.path, MANIFEST)}'
 
 
@@ -136,6 +140,10 @@ def _name(raw: dict[str, Any], report: manifest.Report, where: str) -> str:
 def _launch(raw: dict[str, Any], folder: str, report: manifest.Report, where: str) -> Launch | None:
     """Find the program: absolute, beside the manifest if it has a slash, else on the PATH."""
     given, arguments = _text(raw, "exec"), raw.get("args", [])
+    if not given and (holds := _else_holds(raw, folder)):
+        hint = "leave it where zot finds it; there is nothing in it that anyplug could run"
+        report.warn(f"it holds {holds} and no program", hint, manifest.NOTHING_TO_RUN)
+        return None
     if not given:
         report.error(f"manifest: exec is required at {where}", 'add "exec" with the path of the program')
         return None
@@ -149,6 +157,13 @@ def _launch(raw: dict[str, Any], folder: str, report: manifest.Report, where: st
     if "/" in given and not given.startswith("/"):
         manifest.warn_if_not_executable(program, f"exec '{given}'", report)
     return Launch(program, tuple(arguments))
+
+
+def _else_holds(raw: dict[str, Any], folder: str) -> str:
+    """Say what zot finds in an extension that needs no program; empty if there is nothing."""
+    if any(os.path.exists(os.path.join(folder, name)) for name in THEMES):
+        return "a theme"
+    return "skills" if raw.get("skills") or os.path.isdir(os.path.join(folder, "skills")) else ""
 
 
 def _result(call: Call, answer: "frames.ToolResult") -> Result:

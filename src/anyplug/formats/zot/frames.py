@@ -234,3 +234,8 @@ def read(kind: str, raw: dict[str, Any] | msgspec.Struct) -> msgspec.Struct:
         return msgspec.convert(given, shape)
     except msgspec.ValidationError as error:
         raise NotAFrame(f"bad {kind} frame: {error}") from error
+
+
+def name_of(frame: msgspec.Struct) -> str:
+    """Give the type of a frame that was read."""
+    return next(kind for kind, shape in INCOMING.items() if isinstance(frame, shape))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from anyplug import config, names, permissions
-from anyplug.errors import ConfigError, Unavailable
+from anyplug.errors import ConfigError
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
@@ -241,12 +241,8 @@ def _look_at_running(session: Session, plugin: Plugin) -> tuple[Entry, dict[str,
 
 async def _look_at(host: "Host", plugin: Plugin) -> tuple[Entry, dict[str, Any]]:
     """Start a plugin that stays up, and look at what it does."""
-    for process in plugin.processes:
-        try:
-            await host.peers.reach(plugin, process)
-        except Unavailable:
-            pass  # its process says why
-    return host.snapshot.plugin(plugin.path), process_shape(host.peers.of(plugin))
+    places = await host.peers.look_in(plugin, retry=False)  # this host has tried it just now
+    return host.snapshot.plugin(plugin.path), process_shape(places)
 
 
 def _process_lines(process: dict[str, Any] | None) -> str:
@@ -263,6 +259,8 @@ def _process_lines(process: dict[str, Any] | None) -> str:
         if process["health"] == "running"
         else f"{process['health']}: {process['reason']}",
         *([f"frames: {frames}; malformed: {process['malformed']}"] if pid or process["health"] != "running" else []),
+        *([f"is told of: {', '.join(process['events'])}"] if process["events"] else []),
+        *([f"decides about: {', '.join(process['intercepts'])}"] if process["intercepts"] else []),
     ]
     return "\n".join(
         [*lines, *([f"stderr: {process['stderr_tail'].strip()}"] if process["stderr_tail"].strip() else [])]

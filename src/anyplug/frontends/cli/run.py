@@ -63,7 +63,7 @@ def reload(session: Session) -> int:
     if session.options.json:
         session.print_json({"reloaded": session.options.name, "said": said})
     else:
-        print(said)
+        print(render.plain(said))
     return 0
 
 
@@ -72,7 +72,8 @@ def _report(session: Session, outcome: "CommandOutcome") -> int:
         session.print_json(command_shape(outcome, list(outcome.notes)))
     else:
         for note in outcome.notes:
-            session.note(f"[{note.plugin}] {note.level}: {note.message}")
+            for line in note.message.splitlines():  # each with its plugin, so that none passes for one of ours
+                session.note(f"[{note.plugin}] {render.line(note.level)}: {line}")
         if outcome.error is not None:
             render.error(outcome.error.message, outcome.error.hint)
         else:

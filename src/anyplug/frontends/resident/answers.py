@@ -9,7 +9,7 @@ import msgspec
 
 from anyplug.chains import ChainOutcome
 from anyplug.commands import CommandOutcome
-from anyplug.errors import StoreError, ToolNotFound, Unavailable
+from anyplug.errors import StoreError, ToolNotFound
 from anyplug.frontends.resident import protocol
 from anyplug.gate import Attachment
 from anyplug.host import Host
@@ -67,10 +67,7 @@ class Answers:
 
     async def _look(self, request: protocol.Look) -> dict[str, Any]:
         plugin = self._host.snapshot.plugin(request.path).plugin
-        for process in plugin.processes:
-            with contextlib.suppress(Unavailable):  # its process says why
-                await self._host.peers.reach(plugin, process)
-        return process_shape(self._host.peers.of(plugin))
+        return process_shape(await self._host.peers.look_in(plugin, retry=True))
 
     async def _conditions(self, _: protocol.Conditions) -> dict[str, protocol.Condition]:
         with contextlib.suppress(StoreError):
@@ -80,7 +77,8 @@ class Answers:
 
     async def _reload(self, request: protocol.Reload) -> str:
         before = self._host.snapshot
-        return (await self._host.reload(request.name or None)).compared_to(before)
+        now = await self._host.reload(request.name or None)
+        return "\n".join([now.compared_to(before), *now.faults])
 
 
 def _condition(places: list[Place]) -> protocol.Condition:
