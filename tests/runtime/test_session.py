@@ -343,6 +343,71 @@ async def test_what_it_said_about_earlier_questions_is_not_why_it_ended(start):
     assert peer.session.stderr_end == "old trouble"
 
 
+# Waiting awake
+
+QUICK_OR_SLOW = "for frame in heard(): time.sleep(frame.get('rest', 0)); emit(id=frame['id'])"
+
+
+async def ticks_while(act):
+    """Count the turns that others get meanwhile."""
+    ticks = 0
+
+    async def tick():
+        nonlocal ticks
+        while True:
+            await anyio.sleep(0.005)
+            ticks += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tick)
+        await anyio.sleep(0.02)
+        before = ticks
+        await act()
+        meanwhile = ticks - before
+        tasks.cancel_scope.cancel()
+    return meanwhile
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Take for quick what can be told from slow on any machine."""
+    monkeypatch.setattr(sessions, "QUICK_S", 1.5)
+
+
+async def test_a_peer_that_was_quick_is_waited_for_awake_and_only_for_so_long(start, patient):
+    peer = start(QUICK_OR_SLOW)
+    await peer.ask("start")
+    await peer.ask("first")
+    assert await ticks_while(lambda: peer.ask("second", rest=0.2)) <= 2
+    assert await ticks_while(lambda: peer.ask("third", rest=2.0)) > 10  # most of it awake, then asleep
+    assert await ticks_while(lambda: peer.ask("fourth", rest=0.2)) > 10  # it was slow
+    assert await ticks_while(lambda: peer.ask("fifth", rest=0.2)) <= 2  # and is quick again
+
+
+async def test_nobody_stays_awake_while_another_peer_has_been_asked(start, patient):
+    peer, other = start(QUICK_OR_SLOW), start(QUICK_OR_SLOW)
+    await peer.ask("first")
+    await other.ask("first")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: other.ask("long", rest=2.5))
+        await anyio.sleep(1.6)
+        assert await ticks_while(lambda: peer.ask("second", rest=0.2)) > 10
+
+
+async def test_who_ends_while_somebody_waits_awake_fails_the_call(start, patient):
+    peer = start("for frame in heard():\n    if frame['id'] == 'b': os._exit(3)\n    emit(id=frame['id'])")
+    await peer.ask("a")
+    with pytest.raises(PeerGone, match="it exited with 3"):
+        await peer.ask("b")
+
+
+async def test_on_one_processor_nobody_stays_awake(start, patient, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    peer = start(QUICK_OR_SLOW)
+    await peer.ask("first")
+    assert await ticks_while(lambda: peer.ask("second", rest=0.2)) > 10
+
+
 async def test_a_program_that_cannot_be_started_leaves_nothing_open(start):
     with pytest.raises(FileNotFoundError):
         start("", argv=("/no/such/program",))
