@@ -43,7 +43,7 @@ from anyplug.live import Live
 from anyplug.loading import Loading
 from anyplug.looks import Looks
 from anyplug.model import Call, Command, Failure, Plugin, Problem, Progress, Result, Tool, Verdict
-from anyplug.notices import Listener, Note, SnapshotChanged
+from anyplug.notices import Listener, Note, SnapshotChanged, note_taker
 from anyplug.panels import Panels
 from anyplug.peers import Peers
 from anyplug.policy.gate import PolicyGate
@@ -304,7 +304,7 @@ class Host:
         trail = Trail(f"/{name}", attachment or self._attachment, {"args": words})
         notes: list[Note] = []
         standing: Standing | None = None
-        stop_listening = self.listen(lambda notice: notes.append(notice) if isinstance(notice, Note) else None)
+        stop_listening = self.listen(note_taker(notes))
         try:
             view = trail.attachment.view
             await self.hear_out(f"/{name}")

@@ -6,6 +6,8 @@ import msgspec
 
 from anyplug.panels import Panel
 
+MOST_NOTES = 1_000  # of one slash command
+
 
 class Note(msgspec.Struct, frozen=True):
     """A note for the person. The level is info, success, warn or error; anything else is shown as info."""
@@ -47,3 +49,14 @@ class SnapshotChanged(msgspec.Struct, frozen=True):
 
 Notice = Note | NotesCleared | Submitted | SlashSubmitted | PanelChanged | SnapshotChanged
 Listener = Callable[[Notice], None]
+
+
+def note_taker(notes: list[Note]) -> Listener:
+    """Give what keeps the notes that it hears, as many as a person would read: an extension may say more."""
+
+    def keep(notice: Notice) -> None:
+        if isinstance(notice, Note) and len(notes) <= MOST_NOTES:
+            is_last = len(notes) == MOST_NOTES
+            notes.append(Note(notice.plugin, "warn", "further notes are not shown") if is_last else notice)
+
+    return keep

@@ -630,6 +630,15 @@ async def test_offers_of_all_servers_are_known_without_starting_them(mcp, host, 
         assert [place.health for place in h.peers.places] == ["running", "idle"]
 
 
+async def test_arguments_that_no_pipe_takes_fail_their_call_alone(mcp, host):
+    async with host(mcp()) as h:
+        result = await h.call("mcp.kit.act", {"text": "x" * (9 << 20)}, attachment=YES)
+        assert result.error.code == "too_large"
+        assert "bytes, more than the 8,388,608 that can be passed on" in result.error.message
+        assert (await h.call("mcp.kit.act", attachment=YES)).text == "kit"
+        assert h.peers.places[0].restarts == 0
+
+
 # Configurations of other programs
 
 

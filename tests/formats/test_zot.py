@@ -300,11 +300,25 @@ async def test_keys_in_any_order_and_case_unknown_fields_and_null_are_understood
 
 
 async def test_what_could_not_be_understood_stands_in_its_log(zot, host, home):
-    script = QUICK + "emit('invented')\nprint('nonsense', flush=True)\nsys.stderr.write('on my own account\\n')" + LOOP
+    script = (
+        QUICK
+        + "emit('invented')\nprint('Loading \\x1b[1mmodels' + '.' * 100, flush=True)\nprint(flush=True)\n"
+        + "print('[1]', flush=True)\nsys.stderr.write('on my own account\\n')"
+        + LOOP
+    )
     async with host(zot("odd", script)) as h:
-        await until(lambda: h.peers.up[0].session.counts.malformed == 2)
+        await until(lambda: h.peers.up[0].session.counts.malformed == 4)
     log = (home / "logs" / "odd.log").read_text()
-    for said in ("starting odd 1.0.0", 'unknown frame type "invented"', "malformed JSON", "on my own account"):
+    for said in (
+        "starting odd 1.0.0",
+        'unknown frame type "invented"',
+        "malformed JSON: ",
+        "'Loading \\x1b[1mmodels......",
+        "…\n",
+        "an empty line",
+        "a frame must be a JSON object: '[1]'",
+        "on my own account",
+    ):
         assert said in log
 
 
@@ -540,6 +554,14 @@ async def test_a_name_of_zots_or_of_another_extension_is_shadowed_and_shown(zot,
         "the tool 'bash' is left out: the name belongs to a built-in tool of zot",
     ):
         assert text in said
+
+
+async def test_of_a_flood_of_notes_a_command_brings_as_many_as_a_person_would_read(zot, host):
+    flood = "[emit('notify', message=str(number)) for number in range(3000)]"
+    async with host(zot("acts", responding({"action": "display", "display": "done"}, flood))) as h:
+        outcome = await h.run_command("/go")
+    assert outcome.display == "done"
+    assert [note.message for note in outcome.notes[-2:]] == ["999", "further notes are not shown"]
 
 
 async def test_a_command_that_nobody_has_is_not_found_with_a_hint(zot, host):

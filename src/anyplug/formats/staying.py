@@ -1,19 +1,36 @@
 """What formats share whose plugins stay up: why one could not be started, and how one ended."""
 
 import shutil
+from typing import Any
+
+import msgspec
 
 from anyplug import errors
-from anyplug.errors import Unavailable
+from anyplug.errors import TooLarge, Unavailable
 from anyplug.formats import oneshot
 from anyplug.runtime.diagnosis import diagnose
 from anyplug.runtime.program import Program
-from anyplug.runtime.session import PeerGone
+from anyplug.runtime.session import LARGEST_BUFFER, PeerGone
 
 # What nobody can install by its own name, and what to do.
 COMES_WITH = {
     "uvx": "write `uv` with the arguments `tool`, `run` in its place, which is here, or install uv",
     "npx": "install npm, which brings it along",
 }
+
+
+LARGEST_INPUT = LARGEST_BUFFER // 2  # bytes of a call's arguments; several may be on their way
+
+
+def encoded(arguments: dict[str, Any]) -> bytes:
+    """Write a call's arguments; raises TooLarge if that is more than a peer can be sent."""
+    given = msgspec.json.encode(arguments)
+    if len(given) > LARGEST_INPUT:
+        raise TooLarge(
+            f"the arguments have {len(given):,} bytes, more than the {LARGEST_INPUT:,} that can be passed on",
+            "write them to a file and pass its path",
+        )
+    return given
 
 
 def last_words(stderr: str) -> str:

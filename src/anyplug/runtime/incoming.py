@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 CHUNK = 65_536  # bytes; the capacity of a Linux pipe
+QUOTED = 80  # bytes of a line that is no frame
 LOGGED_FAULTS = 200  # bad lines that are logged; the rest is only counted, because writing costs more than sending
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -133,10 +134,10 @@ class Incoming:
         try:
             frame = msgspec.json.decode(line)
         except UNREADABLE as error:
-            self.malformed(f"malformed JSON: {error}")
+            self.malformed(f"malformed JSON: {error}: {_quoted(line)}" if line.strip() else "an empty line")
             return
         if not isinstance(frame, dict):
-            self.malformed("a frame must be a JSON object")
+            self.malformed(f"a frame must be a JSON object: {_quoted(line)}")
             return
         self._receive(frame)
 
@@ -150,3 +151,8 @@ class Incoming:
         if faults <= LOGGED_FAULTS:
             rest = "; more of the kind are only counted" if faults == LOGGED_FAULTS else ""
             self._log(f"[anyplug] {why}{rest}\n".encode())
+
+
+def _quoted(line: bytes) -> str:
+    """Give the beginning of a line, for people who look for where it was printed."""
+    return ascii(line[:QUOTED].decode(errors="replace")) + ("…" if len(line) > QUOTED else "")

@@ -102,6 +102,8 @@ class Server:
     async def call_tool(self, call: Call, timeout_s: float) -> Result:
         """Call one of its tools; raises CallError."""
         number, name = str(next(_numbers)), call.tool.own_name
+        if self.session is not None:  # what goes to an address has no pipe to fit into
+            staying.encoded(call.arguments)
         self.active[number] = call
         try:
             with anyio.move_on_after(timeout_s) as self._under_way[number]:

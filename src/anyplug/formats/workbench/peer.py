@@ -12,20 +12,19 @@ from typing import Any
 import msgspec
 from anyio import CancelScope
 
-from anyplug.errors import TimedOut, TooLarge, Unavailable
+from anyplug.errors import TimedOut, Unavailable
 from anyplug.formats import staying
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.workbench import format as workbench
 from anyplug.model import Call, Offer, Plugin, Tool
 from anyplug.runtime.program import Program
-from anyplug.runtime.session import LARGEST_BUFFER, LONGEST_LINE, PeerGone, Session
+from anyplug.runtime.session import LONGEST_LINE, PeerGone, Session
 
 HELLO_S = 10.0  # for loading the plugin and for its `register`
 BLOCKED_S = 2.0  # a process that does not answer for so long, on a busy machine, does not let go of its event loop
 MOST_REGISTERED = 1_000  # tools
 MOST_WARNINGS = 100  # that a person is shown
 LONGEST_WARNING = 1_000  # characters
-LARGEST_INPUT = LARGEST_BUFFER // 2  # bytes of a call's arguments; several may be on their way
 LONGEST_CHAR = 6  # bytes: \\u0001
 NUMBER_BITS = 56  # so that a plugin cannot answer calls that it was not yet asked
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
@@ -134,12 +133,7 @@ class NodePlugin:
     async def call_tool(self, call: Call, timeout_s: float) -> workbench.Answer:
         """Call one of its tools; raises CallError."""
         number, name = str(next(_numbers)), call.tool.own_name
-        given = msgspec.json.encode(call.arguments)
-        if len(given) > LARGEST_INPUT:
-            raise TooLarge(
-                f"the arguments have {len(given):,} bytes, more than the {LARGEST_INPUT:,} that can be passed on",
-                "write them to a file and pass its path",
-            )
+        given = staying.encoded(call.arguments)
         self.active[number] = call
         try:
             future = self.session.expect(number, timeout_s)

@@ -14,7 +14,7 @@ from anyplug.frontends.resident import protocol
 from anyplug.gate import Attachment
 from anyplug.host import Host
 from anyplug.model import Result
-from anyplug.notices import Note
+from anyplug.notices import Note, note_taker
 from anyplug.offers import merged
 from anyplug.peers import Place
 from anyplug.shapes import process_shape
@@ -91,7 +91,7 @@ async def run_command(host: Host, line: str, attachment: Attachment) -> CommandO
     """Run a slash command, with the notes that come with it and right behind it; its panel is looked at just once."""
     late: list[Note] = []
     outcome = await host.run_command(line, attachment=attachment)
-    stop = host.listen(lambda notice: late.append(notice) if isinstance(notice, Note) else None)
+    stop = host.listen(note_taker(late))
     await anyio.sleep(GRACE_S)
     stop()
     if outcome.panel is not None:
