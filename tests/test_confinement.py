@@ -952,6 +952,28 @@ async def test_temporary_files_can_be_made_wherever_the_user_has_them(format, na
     assert "made" in result.text
 
 
+BUILDS_AND_RUNS = """
+import subprocess
+
+hello()
+tool("act")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "tool_call":
+        built = os.path.join(os.environ["GOTMPDIR"], "built")
+        with open(built, "w") as file:
+            file.write("#!/bin/sh\\necho built and run\\n")
+        os.chmod(built, 0o755)
+        say(frame, subprocess.run([built], capture_output=True, text=True).stdout)
+"""
+
+
+@pytest.mark.anyio
+async def test_what_go_builds_to_run_it_can_be_run(host, zot):
+    async with host(zot("maker", BUILDS_AND_RUNS)) as h:
+        assert (await h.call("act")).text == "built and run\n"
+
+
 CACHES = ("XDG_CACHE_HOME", "npm_config_cache", "PIP_CACHE_DIR", "UV_CACHE_DIR")
 KEEPS_CACHES = f"""
 import os

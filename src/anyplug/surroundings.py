@@ -26,6 +26,7 @@ from anyplug.secrecy import Secrecies
 T = TypeVar("T")
 
 PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"
+BUILT_BY_GO = "GOTMPDIR"  # where `go run` builds what it runs; nothing in a /tmp can be executed
 TEMPORARY = frozenset({"TMPDIR", "TEMP", "TMP"})  # where programs are told to keep temporary files
 # Where programs keep what they can fetch again: the variable that says it, and the place in the user's folder if none.
 CACHES = {
@@ -195,6 +196,8 @@ class Provisions:
             usual = variables.get(name) or os.path.join(user, place)
             if not any(f"{usual}/".startswith(f"{folder}/") for folder in writable):
                 kept[name] = os.path.join(own, place.replace("/", "-").strip("."))
+        kept[BUILT_BY_GO] = os.path.join(own, "go-build")
+        make_folder(kept[BUILT_BY_GO])
         if "UV_NO_PROJECT" not in kept:
             # Where `uv run` makes the environment of a project: beside it, it would be a change of the plugin's code.
             kept[PROJECT_ENVIRONMENT] = os.path.join(own, "project")
