@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from anyplug.audience import Audience
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.extension import BadAnswer, Extension
-from anyplug.peers import Audience, Peers, Place
+from anyplug.peers import Peers, Place
 from anyplug.runtime.session import PeerGone
 from anyplug.schema import violations
 from anyplug.settings import Settings

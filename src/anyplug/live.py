@@ -7,6 +7,7 @@ from typing import Any
 import anyio.abc
 import msgspec
 
+from anyplug.audience import Audience
 from anyplug.formats.contract import Greeting
 from anyplug.formats.workbench.peer import NodePlugin, ReloadWanted
 from anyplug.formats.zot import frames
@@ -23,7 +24,7 @@ from anyplug.notices import (
     Submitted,
 )
 from anyplug.panels import Panel, Panels
-from anyplug.peers import Audience, Peers
+from anyplug.peers import Peers
 from anyplug.secrecy import Secrecy
 from anyplug.settings import Home, Settings
 from anyplug.store import Store
