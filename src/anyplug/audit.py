@@ -23,7 +23,6 @@ FIRST = "0" * 64  # what stands for the hash before the first record
 COMMIT_S = 0.03  # how long a record waits for others that are committed with it
 RETRY_S = 5.0  # before the next attempt, if nobody asks earlier
 MOST_WAITING = 500  # records, then they are committed at once: more would hold up the event loop for longer
-TIDY_AFTER = 3_000  # records; about as many as SQLite itself would let pass
 
 _LAST = "SELECT hash FROM audit ORDER BY number DESC LIMIT 1"
 _KNOWN = "SELECT 1 FROM audit WHERE call = ?"
@@ -33,7 +32,6 @@ _encode = msgspec.json.Encoder().encode
 _encode_in_order = msgspec.json.Encoder(order="deterministic").encode
 
 Later = Callable[[float, Callable[[], None]], object]  # calls something back after so many seconds
-Aside = Callable[[Callable[[], None]], object]  # does something in a thread
 
 
 class Record(msgspec.Struct, kw_only=True, gc=False):
@@ -84,14 +82,11 @@ class Audit:
         self._ended: list[tuple[str, bytes]] = []  # what is not committed yet
         self._is_sound = False  # the store took what it was given last
         self._later: Later | None = None
-        self._aside: Aside | None = None
         self._is_due = False  # somebody will call back
-        self._untidy = 0  # records since the store was last put in order
 
-    def gather(self, later: Later, aside: Aside) -> None:
-        """From now on let records wait a moment for others, and the disk for a thread, until `close`."""
-        self._later, self._aside, self._is_due = later, aside, False
-        self._store.is_tidied = True
+    def gather(self, later: Later) -> None:
+        """From now on let records wait a moment for others, until `close`."""
+        self._later, self._is_due = later, False
 
     def begin(self, record: Record) -> None:
         """Note a call before it runs; raises StoreError, and then it must not run."""
@@ -127,7 +122,7 @@ class Audit:
 
     def close(self) -> None:
         """Commit what waits; later records do not wait. Raises StoreError: the journal is left to who comes next."""
-        self._later = self._aside = None
+        self._later = None
         try:
             self.commit()
         except StoreError:
@@ -182,10 +177,6 @@ class Audit:
         self._is_sound = True
         self._ended = []
         self._forget()
-        self._untidy += len(ended)
-        if self._aside is not None and self._untidy >= TIDY_AFTER:
-            self._untidy = 0
-            self._aside(self._store.tidy)
 
     def _append(self, ended: list[tuple[str, bytes]], *, are_new: bool) -> None:
         """Append to the chain in one transaction, under whose lock the last hash is read."""

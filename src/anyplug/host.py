@@ -130,7 +130,8 @@ class Host:
         self._looks = Looks(self._catalog)
         self._leaving = anyio.Event()
         self._tasks = await anyio.create_task_group().__aenter__()
-        self._audit.gather(asyncio.get_running_loop().call_later, self._aside)
+        self._catalog.store.tidy_aside(self._aside)
+        self._audit.gather(asyncio.get_running_loop().call_later)
         try:
             self._audit.recover()
         except StoreError:
@@ -265,8 +266,8 @@ class Host:
             tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
             trail.found(tool.name, entry.plugin)
             standing = self._trust(entry.plugin, tool, trail)
-            given, warnings = self._check(tool, entry.plugin, trail)
-            call = await self._gate(self._made(tool, entry.plugin, given, trail, progress), standing, trail)
+            warnings = self._check(tool, entry.plugin, trail)
+            call = await self._gate(self._made(tool, entry.plugin, trail, progress), standing, trail)
             self._note(trail)
         except CallError as error:
             return self._record(trail, failed(error))
@@ -311,7 +312,7 @@ class Host:
             command, entry = self.snapshot.command(name) if view is None else view.command(self.snapshot, name)
             trail.found(f"/{command.name}", entry.plugin)
             standing = self._trust(entry.plugin, None, trail)
-            call = self._made(as_tool(command), entry.plugin, {"args": words}, trail, None)
+            call = self._made(as_tool(command), entry.plugin, trail, None)
             call = await self._settle(call, standing, trail)
             self._note(trail)
             extension = await self._live.peers.reach(entry.plugin)
@@ -440,27 +441,27 @@ class Host:
         trail.secrecy = self._secrecies.of(plugin, standing.granted)
         return standing
 
-    def _check(self, tool: Tool, plugin: Plugin, trail: Trail) -> tuple[dict[str, Any], list[str]]:
-        """See to it that the arguments are an object of JSON values, and as strict as the person wants it."""
-        given = trail.given
-        if given is None:
-            raise InvalidArguments(tool.name, ["arguments must be an object"])
-        if trail.no_json:
-            raise InvalidArguments(tool.name, [f"arguments must be JSON: {trail.no_json}"])
+    def _check(self, tool: Tool, plugin: Plugin, trail: Trail) -> list[str]:
+        """See to it that the arguments are an object of JSON values, as strictly as the person wants it.
+
+        Gives in what they break the tool's schema, if that is to be a warning only.
+        """
+        if trail.unusable:
+            raise InvalidArguments(tool.name, [trail.unusable])
         format = table.BY_NAME[plugin.format]
         mode = self._catalog.settings.of(plugin.name).arguments or format.ARGUMENTS
-        violations = [] if mode == "off" else format.violations(tool, given)
+        violations = [] if mode == "off" else format.violations(tool, trail.given)
         if violations and mode == "strict":
             raise InvalidArguments(tool.name, violations)
-        return given, violations
+        return violations
 
     @staticmethod
-    def _made(tool: Tool, plugin: Plugin, arguments: dict[str, Any], trail: Trail, progress: Progress | None) -> Call:
+    def _made(tool: Tool, plugin: Plugin, trail: Trail, progress: Progress | None) -> Call:
         return Call(
             id=trail.record.call,
             tool=tool,
             plugin=plugin,
-            arguments=arguments,
+            arguments=trail.given,
             attachment=trail.attachment.id,
             chain=(*trail.attachment.chain, tool.name),
             progress=progress,
@@ -522,7 +523,8 @@ class Host:
 
     async def _run(self, call: Call, standing: Standing, trail: Trail, warnings: list[str]) -> Result:
         """Run what may run, and record how it ended."""
-        self.emit("tool_call", tool_id=call.id, tool_name=call.tool.name, tool_args=call.arguments)
+        if self._live.is_heard("tool_call"):
+            self.emit("tool_call", tool_id=call.id, tool_name=call.tool.name, tool_args=call.arguments)
         self._callers[call.id] = trail.attachment
         try:
             if call.plugin.stays_up and self._live.peers.has_other_rights(call.plugin, standing.granted):

@@ -82,6 +82,10 @@ class Live:
         self.guards = Guards(self.peers, settings)
         self.panels = Panels(self._panel_changed)
 
+    def is_heard(self, event: str) -> bool:
+        """Whether anybody subscribed to an event."""
+        return bool(self._hearers.of(event))
+
     def emit(self, event: str, **fields: Any) -> None:
         """Tell all who subscribed to an event, in load order. Each hears events in the order in which they happen."""
         if hearers := self._hearers.of(event):

@@ -12,9 +12,12 @@ from anyplug.errors import StoreError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    Aside = Callable[[Callable[[], None]], object]  # does something in a thread
 
 VERSION = 2  # of the tables below
+TIDY_AFTER = 3_000  # rows; about as many as SQLite itself would let pass
 BUSY_S = 5.0  # how long to wait for another process's write, which takes microseconds
 
 TABLES = (
@@ -50,7 +53,8 @@ class Store:
         self._lock = threading.RLock()  # a reload in a thread and a call on the loop share the connection
         self._connection: sqlite3.Connection | None = None
         self._failures: tuple[type[Exception], ...] = ()  # SQLite's, once it is imported
-        self.is_tidied = False  # somebody calls `tidy`, so that no writer has to wait for the disk
+        self._aside: Aside | None = None
+        self._tidied = 0  # changes of this connection up to which the database was tidied
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         """Read rows; none if there is no database yet. Raises StoreError."""
@@ -68,9 +72,11 @@ class Store:
         with self._lock:
             connection = self._connection or self._open()
             try:
-                return connection.execute(statement, values).rowcount
+                touched = connection.execute(statement, values).rowcount
             except self._failures as error:
                 raise self._failed(error) from error
+            self._tidy_in_time(connection)
+            return touched
 
     @contextmanager
     def writing(self) -> "Iterator[sqlite3.Connection]":
@@ -88,9 +94,14 @@ class Store:
                     raise
             except self._failures as error:
                 raise self._failed(error) from error
+            self._tidy_in_time(connection)
+
+    def tidy_aside(self, aside: "Aside") -> None:
+        """From now on let threads wait for the disk, and nobody who writes. For a store that is not open yet."""
+        self._aside = aside
 
     def tidy(self) -> None:
-        """Move what was written from the log into the database, for whoever has the time to wait for the disk.
+        """Move what was written from the log into the database.
 
         What is not moved now is moved some other time. It has a connection of its own, and holds nobody up.
         """
@@ -108,6 +119,11 @@ class Store:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+
+    def _tidy_in_time(self, connection: "sqlite3.Connection") -> None:
+        if self._aside is not None and connection.total_changes - self._tidied >= TIDY_AFTER:
+            self._tidied = connection.total_changes
+            self._aside(self.tidy)
 
     def _open(self) -> "sqlite3.Connection":
         import sqlite3  # 6 ms, and not every command finds a database
@@ -129,12 +145,12 @@ class Store:
         except StoreError:
             connection.close()
             raise
-        self._connection = connection
+        self._connection, self._tidied = connection, connection.total_changes
         return connection
 
     def _set_up(self, connection: "sqlite3.Connection") -> None:
         connection.execute("PRAGMA synchronous = NORMAL")
-        if self.is_tidied:
+        if self._aside is not None:
             connection.execute("PRAGMA wal_autocheckpoint = 0")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == VERSION:

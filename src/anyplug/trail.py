@@ -23,7 +23,7 @@ UNGUESSABLE = 8  # bytes of a call's id
 class Trail:
     """One call, from its start on."""
 
-    __slots__ = ("_started", "attachment", "context", "given", "no_json", "record", "secrecy", "warnings")
+    __slots__ = ("_started", "attachment", "context", "given", "record", "secrecy", "unusable", "warnings")
 
     def __init__(self, name: str, attachment: Attachment, arguments: Any = None) -> None:
         at = time.time_ns() // 1000  # in whole microseconds
@@ -35,14 +35,16 @@ class Trail:
             attachment=attachment.id,
             tool=printable(name),
         )
-        self.no_json = ""  # why the arguments cannot be written down
-        self.given: dict[str, Any] | None = {}  # the arguments; None if they are no object
-        if arguments is not None:
-            self.given = dict(arguments) if isinstance(arguments, Mapping) else None
+        self.unusable = ""  # what is wrong with the arguments
+        self.given: dict[str, Any] = {}  # the arguments
+        if type(arguments) is dict or isinstance(arguments, Mapping):  # the first is quicker, and usual
+            self.given = dict(arguments)
+        elif arguments is not None:
+            self.unusable = f"arguments must be an object, not {type(arguments).__name__}"
         try:
-            self.record.arguments = audit.digest_of((arguments or {}) if self.given is None else self.given)
+            self.record.arguments = audit.digest_of(arguments if self.unusable else self.given)
         except (TypeError, ValueError, RecursionError) as error:
-            self.no_json = str(error)
+            self.unusable = self.unusable or f"arguments must be JSON: {error}"
         self.warnings: tuple[str, ...] = ()  # what the person should know of how it went
         self.context: tuple[str, ...] = ()  # what policies want the model to know
         self.secrecy: Secrecy | None = None  # of the plugin, once it is known that it may run
