@@ -82,7 +82,7 @@ import json, os, resource, sys
 import anyio
 from anyplug import Host, journal
 
-journal.ROOM = 0  # it has room for two calls, and no more
+journal.ROOM = 0  # it has room for a few calls, and no more
 
 async def main():
     told = []
@@ -91,7 +91,10 @@ async def main():
         host.audit.commit()
         second = await host.call("hello")
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
-        refused = await host.call("hello")
+        for _ in range(10):  # how much room is left depends on how long the lines were
+            refused = await host.call("hello")
+            if refused.is_error:
+                break
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         last = await host.call("hello")
         outcomes = [item.record.outcome for item in host.audit.records()]
@@ -567,7 +570,9 @@ def test_a_full_disk_refuses_calls_and_loses_no_record(cyclop, home):
     codes, message, outcomes, told = json.loads(said.stdout)
     assert codes == [None, None, "denied", None]
     assert message.startswith("the call cannot be recorded, so it was not run: ")
-    assert outcomes == ["done", "done", "denied", "done"]  # the refusal is recorded when there is room again
+    *before, refusal, last = outcomes
+    assert set(before) == {"done"}
+    assert (refusal, last) == ("denied", "done")  # the refusal is recorded when there is room again
     assert (told, journals(home)) == ([], [])
 
 

@@ -12,6 +12,18 @@ from anyplug import journal
 from anyplug.errors import StoreError
 from anyplug.journal import Journal
 
+# The page on which a line ends is not there, which ends the process in the middle of the copy: as a kill would that
+# comes while the kernel brings a page.
+TORN = """
+import mmap, os, sys
+from anyplug import journal
+
+length = int(sys.argv[2])
+lines = journal.Journal(sys.argv[1])
+lines.append(b"p" * (mmap.PAGESIZE - length // 2))
+os.truncate(lines._sheet.path, mmap.PAGESIZE)
+lines.append(b"n" * length)
+"""
 KILLED = """
 import os, signal, sys
 from anyplug import journal
@@ -125,6 +137,51 @@ def test_who_is_killed_while_a_sheet_is_emptied_leaves_whole_lines_only(folder, 
     journal.take_over(folder, taken.extend)
     assert b"line 2" in taken
     assert b"line 0" not in taken
+
+
+@pytest.mark.parametrize("length", [100, 300, 520, 800, 3_000])
+def test_who_is_killed_in_the_middle_of_a_line_spoils_no_other(length, folder):
+    ended = subprocess.run([sys.executable, "-c", TORN, folder, str(length)], timeout=60, check=False)
+    if ended.returncode != -signal.SIGBUS:
+        pytest.skip("nothing is mapped on this disk")
+    taken = []
+    journal.take_over(folder, taken.extend)
+    assert next(set(line) for line in taken if line) == {ord("p")}
+
+
+def test_sheets_of_one_process_are_handed_over_together(folder):
+    for lines in ([b"a"], [b"b"]):
+        made = Journal(folder)
+        for line in lines:
+            made.append(line)
+        made._put_down()
+    for number, name in enumerate(os.listdir(folder)):
+        os.rename(os.path.join(folder, name), os.path.join(folder, f"999999999:1-{number}"))
+    taken = []
+    journal.take_over(folder, taken.append)
+    assert [sorted(line for line in lines if line) for lines in taken] == [[b"a", b"b"]]
+    assert os.listdir(folder) == []
+
+
+def test_a_sheet_that_cannot_be_emptied_goes_on(folder, monkeypatch):
+    monkeypatch.setattr(journal, "MAPPED", frozenset())
+    monkeypatch.setattr(journal, "LARGEST", 100)
+    lines = Journal(folder)
+    lines.append(LONG)
+    write = os.pwrite
+
+    def full(fd, data, start):
+        if not data.strip(b"\0"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(fd, data, start)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        lines.shrink([b"kept"])
+    lines.append(b"more")
+    assert LONG in there(folder)
+    assert b"more" in there(folder)
+    lines.remove()
 
 
 def test_a_disk_that_is_full_is_said_and_spoils_nothing(folder, monkeypatch):

@@ -1,7 +1,9 @@
 """Before each call a plugin's files are looked at: what changed is seen, however few looks there are."""
 
 import os
+import signal
 import sys
+import time
 
 import anyio
 import pytest
@@ -9,7 +11,9 @@ import pytest
 from anyplug import looks
 from anyplug.catalog import Catalog
 from anyplug.gate import Attachment
+from anyplug.runtime.stir import Stir
 from anyplug.settings import find_home
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -164,3 +168,68 @@ async def test_what_is_put_right_runs_again_with_the_very_next_call(host, root, 
         with open(part, "w", encoding="utf-8") as file:
             file.write(before)
         assert await code(h) == "done"
+
+
+async def test_a_look_while_somebody_decides_does_not_last(host, root, quiet, monkeypatch):
+    monkeypatch.setattr(looks, "LASTS_S", 60.0)
+    async with host(roots=(root,)) as h:
+        assert [await code(h) for _ in range(5)] == ["done"] * 5
+        other = Catalog(find_home(), roots=[root])
+        plugin = other.load().plugin("quiet").plugin
+        with other.store.writing() as transaction:
+            transaction.execute("INSERT INTO disabled VALUES (?)", (plugin.path,))
+            transaction.execute("UPDATE decisions SET count = ?", (other.approvals.mark.grow(),))
+            mine = h.snapshot.plugin("quiet").plugin
+            assert h._looks.standing(mine).state == "approved"  # the mark has grown, and nothing is committed yet
+        assert await code(h) == "disabled"
+        other.close()
+
+
+async def test_what_starts_is_looked_at_then_and_not_a_moment_ago(host, root, quiet, tmp_path, monkeypatch):
+    monkeypatch.setattr(looks, "LASTS_S", 60.0)
+    monkeypatch.setattr(looks, "LASTS_AT_MOST_S", 60.0)
+    os.link(os.path.join(quiet, "run.py"), tmp_path / "the-same")
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("quiet").plugin, always=True)
+        await until(lambda: h.peers.up)
+        place, first = h.peers.places[0], h.peers.up[0].session.pid
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: h.peers.up and h.peers.up[0].session.pid != first)
+        with open(tmp_path / "the-same", "a", encoding="utf-8") as file:  # which the kernel does not tell of
+            file.write("# changed\n")
+        os.kill(h.peers.up[0].session.pid, signal.SIGKILL)
+        await until(lambda: "it changed since it was approved" in place.reason or place.restarts > 1)
+        assert "it changed since it was approved" in place.reason
+
+
+async def test_no_look_lasts_for_long_however_long_it_took(host, root, quiet, monkeypatch):
+    look = Catalog.standing
+
+    def slow(self, plugin):
+        time.sleep(0.3)
+        return look(self, plugin)
+
+    async with host(roots=(root,)) as h:
+        await code(h)
+        monkeypatch.setattr(Catalog, "standing", slow)
+        await code(h)
+        (lasting,) = h._looks._lasting.values()
+        assert lasting.until - time.monotonic() <= looks.LASTS_AT_MOST_S
+
+
+async def test_what_cannot_be_watched_is_tried_once(host, root, quiet, looked, monkeypatch):
+    os.symlink("nowhere", os.path.join(quiet, "lib", "dangling"))
+    tried = []
+    watch = Stir.watch
+
+    def counted(self, paths):
+        tried.append(paths)
+        return watch(self, paths)
+
+    monkeypatch.setattr(Stir, "watch", counted)
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("quiet").plugin, always=True)
+        looked.clear()
+        assert [await code(h) for _ in range(5)] == ["done"] * 5
+    assert len(tried) == 1
+    assert looked == ["quiet"] * 5

@@ -63,6 +63,11 @@ class Approvals:
         self._decisions: dict[str, Approval] = {}
         self._disabled: frozenset[str] = frozenset()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all decisions were known at the last look; else somebody was deciding."""
+        return self._seen >= 0
+
     def of(self, plugin: Plugin) -> Approval | None:
         """Give the decision about a plugin: the same object as long as nobody decides anew, in any process."""
         self.refresh()

@@ -55,9 +55,6 @@ class Record(msgspec.Struct, kw_only=True, gc=False):
     output: str = ""
 
 
-UNREADABLE = Record(call="", at=0.0, attachment="", tool="", outcome="unreadable")  # somebody tampered with it
-
-
 class Numbered(msgspec.Struct, frozen=True):
     """A record in its place."""
 
@@ -149,7 +146,8 @@ class Audit:
             try:
                 record = decoder.decode(raw)
             except (msgspec.DecodeError, UnicodeDecodeError):
-                record = UNREADABLE
+                # Somebody tampered with it.
+                record = Record(call="", at=0.0, attachment="", tool="", outcome="unreadable")
             if (not plugin or record.plugin == plugin) and (not tool or record.tool == tool):
                 wanted.append(Numbered(number, record))
                 if len(wanted) == limit:

@@ -127,11 +127,12 @@ class Host:
         )
         self._cwd = self._greeting.cwd or os.getcwd()
         self._policies = PolicyGate(self._catalog.home.path, self._catalog.settings.policy, self._runner)
+        self._loop = asyncio.get_running_loop()
         self._looks = Looks(self._catalog)
         self._leaving = anyio.Event()
         self._tasks = await anyio.create_task_group().__aenter__()
         self._catalog.store.tidy_aside(self._aside)
-        self._audit.gather(asyncio.get_running_loop().call_later)
+        self._audit.gather(self._loop.call_later)
         try:
             self._audit.recover()
         except StoreError:
@@ -523,7 +524,7 @@ class Host:
 
     async def _run(self, call: Call, standing: Standing, trail: Trail, warnings: list[str]) -> Result:
         """Run what may run, and record how it ended."""
-        if self._live.is_heard("tool_call"):
+        if self._live.is_heard("tool_call"):  # else gathering what to tell would cost half a microsecond
             self.emit("tool_call", tool_id=call.id, tool_name=call.tool.name, tool_args=call.arguments)
         self._callers[call.id] = trail.attachment
         try:
@@ -573,6 +574,7 @@ class Host:
 
     async def _start(self, plugin: Plugin) -> Start:
         """Give what a plugin that stays up is started with; raises CallError if it may not run, as it is now."""
+        self._looks.anew(plugin)  # what starts now has to be what was approved, and not a moment ago
         standing = self._trust(plugin, None, Trail(plugin.name, self._attachment))
         return await self._provisions.start(plugin, standing)
 
@@ -588,9 +590,13 @@ class Host:
         )
 
     def _aside(self, work: Callable[[], None]) -> None:
-        """Do something in a thread that nobody waits for but the end of the host."""
-        if not self._leaving.is_set():
-            self._tasks.start_soon(anyio.to_thread.run_sync, work)
+        """Have something done in a thread that nobody waits for but the end of the host; in whatever thread this is."""
+
+        def begin() -> None:
+            if not self._leaving.is_set():
+                self._tasks.start_soon(anyio.to_thread.run_sync, work)
+
+        self._loop.call_soon_threadsafe(begin)
 
     def _tell_of_snapshot(self) -> None:
         self._live.notice(SnapshotChanged())

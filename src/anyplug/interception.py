@@ -14,7 +14,7 @@ from anyplug.audience import Audience
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.extension import BadAnswer, Extension
 from anyplug.peers import Peers, Place
-from anyplug.runtime.session import PeerGone
+from anyplug.runtime.session import FrameTooLong, PeerGone
 from anyplug.schema import violations
 from anyplug.settings import Settings
 
@@ -127,6 +127,8 @@ class Guards:
         except (TimeoutError, PeerGone, BadAnswer) as error:
             why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
             is_down = isinstance(error, PeerGone) and name in self._required
+            if may_block and isinstance(error, FrameTooLong):  # it was not silent: nobody could ask it
+                return value, "", f"the guard '{name}' cannot be asked: {why}"
             if may_block and (is_down or self._settings.of(name).on_silence == "closed"):
                 return value, "", f"the guard '{name}' gave no usable answer: {why}"
             return value, f"{name} gave no usable answer and was passed over: {why}", ""

@@ -15,6 +15,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack
 
 from anyplug import liveness
 from anyplug.errors import StoreError
@@ -23,11 +24,12 @@ ROOM = 1 << 16  # bytes that a new sheet has
 LARGEST = 1 << 20  # bytes, then a sheet that cannot be emptied is left for another, without what is in the store
 LEFT = "left"  # in place of a process: this one lives, and has let go of it
 NAME = re.compile(rf"(?P<owner>\d+:\w*|{LEFT})-\w+")
-# Where a block that was asked for stays this file's own. Elsewhere each change needs a new one, and a page of a mapped
-# file for which the disk has none ends the process.
-MAPPED = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs"})
+# Where a block that was asked for stays this file's own. Elsewhere each change may need a new one, also on xfs where
+# somebody made a copy that shares it, and a page of a mapped file for which the disk has none ends the process.
+MAPPED = frozenset({"ext2", "ext3", "ext4", "tmpfs"})
 MOUNTS = "/proc/self/mountinfo"
 CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})  # what file systems say that give no room ahead
+LINE_END = ord("\n")
 ENDLESS = 1 << 62  # bytes of room, where each write asks for its own
 
 
@@ -88,10 +90,10 @@ class Journal:
         try:
             for line in kept:
                 other.append(line)
+            sheet.empty()
         except OSError:
             other.empty()
             raise
-        sheet.empty()
         self._sheet, self._spare = other, sheet
         self._limit = max(LARGEST, 2 * other.size)
 
@@ -120,7 +122,8 @@ class _Sheet:
         if end > self._room:
             self._make_room(end)
         if self._map is not None:
-            self._map[start:end] = b"\n" + line
+            self._map[start] = LINE_END  # first, and by itself: memcpy may write its first bytes last
+            self._map[start + 1 : end] = line
         else:
             _write(self._fd, b"\n" + line, start)
         self.size = end
@@ -140,7 +143,12 @@ class _Sheet:
     def _make_room(self, wanted: int) -> None:
         """Ask the disk for room for so many bytes and some more."""
         room = max(ROOM, 2 * self._room, wanted)
-        if not _reserve(self._fd, room):
+        try:
+            is_kept = _reserve(self._fd, room)
+        except OSError:  # then perhaps for this line alone
+            room = wanted
+            is_kept = _reserve(self._fd, room)
+        if not is_kept:
             self._room = ENDLESS
             return
         if self._map is not None or _file_system(self._fd) in MAPPED:
@@ -155,25 +163,31 @@ class _Sheet:
 
 
 def take_over(folder: str, take: Callable[[list[bytes]], None]) -> None:
-    """Hand over the lines of each journal whose process is gone, and remove it when `take` has come back.
+    """Hand over the lines of each process that is gone, and remove its journals when `take` has come back.
 
-    Of several who try at the same time one gets a journal. If it is killed on the way, the next one gets the
-    same lines again. Raises StoreError, and what `take` raises.
+    All sheets of a process belong together: a line can stand on two of them. Of several who try at the same time one
+    gets them. If it is killed on the way, the next one gets the same lines again. Raises StoreError, and what `take`
+    raises.
     """
+    abandoned: dict[str, list[str]] = {}
     for name, is_alive in _journals(folder):
-        path = os.path.join(folder, name)
-        if is_alive:
-            continue
+        if not is_alive:
+            abandoned.setdefault(name.rpartition("-")[0], []).append(os.path.join(folder, name))
+    for paths in abandoned.values():
         try:
-            with open(path, "rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(file.fileno()).st_nlink:
-                    take(_lines(file.read()))
-                    os.unlink(path)
+            with ExitStack() as held:
+                files = [held.enter_context(open(path, "rb")) for path in paths]
+                for file in files:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                there = [file for file in files if os.fstat(file.fileno()).st_nlink]
+                if there:
+                    take([line for file in there for line in _lines(file.read())])
+                for file in there:
+                    os.unlink(file.name)
         except (FileNotFoundError, BlockingIOError):
             continue  # somebody else was faster
         except OSError as error:
-            raise _failed(path, error) from error
+            raise _failed(paths[0], error) from error
 
 
 def of_the_living(folder: str) -> Iterator[list[bytes]]:

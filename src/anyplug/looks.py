@@ -17,6 +17,7 @@ from anyplug.runtime.stir import Stir
 
 LASTS_S = 0.05  # how long a look holds if nothing stirs
 LASTS_TIMES = 100  # or so many times as long as it took: a plugin of many files takes longer to look at
+LASTS_AT_MOST_S = 2.0  # however long it took: the machine may have had other things to do
 MOST_WATCHED = 5_000  # folders of a plugin; the kernel keeps about a kilobyte for each
 
 
@@ -34,7 +35,7 @@ class Looks:
         self._catalog = catalog
         self._stir = Stir()
         self._lasting: dict[str, _Look] = {}
-        self._watched: dict[str, Reading] = {}
+        self._watched: dict[str, tuple[Reading, bool]] = {}  # what was to be watched, and whether it is
 
     def standing(self, plugin: Plugin) -> Standing:
         """Say where a plugin stands; raises StoreError if nobody knows what was decided about it."""
@@ -48,19 +49,24 @@ class Looks:
             and look.until > time.monotonic()
         ):
             return look.standing
-        return self._look(plugin)
+        return self.anew(plugin)
 
     def close(self) -> None:
         """Watch no more."""
         self._stir.close()
 
-    def _look(self, plugin: Plugin) -> Standing:
-        decided, before = self._catalog.approvals.decided, self._catalog.last_reading(plugin)
+    def anew(self, plugin: Plugin) -> Standing:
+        """Say the same by a look that is made now, for who is about to start something."""
+        self._lasting.pop(plugin.path, None)
+        approvals = self._catalog.approvals
+        decided, before = approvals.decided, self._catalog.last_reading(plugin)
         is_watched = plugin.stays_up and self._watch(plugin, before)  # first: whatever changes from now on is seen
         began = time.monotonic()
         standing = self._catalog.standing(plugin)
-        if is_watched and standing.state == "approved" and self._catalog.last_reading(plugin) is before:
-            lasts_s = max(LASTS_S, LASTS_TIMES * (time.monotonic() - began))
+        is_known = plugin.explicit or approvals.is_settled  # else somebody is deciding, which no file will tell
+        is_same = self._catalog.last_reading(plugin) is before
+        if is_watched and is_known and is_same and standing.state == "approved":
+            lasts_s = min(max(LASTS_S, LASTS_TIMES * (time.monotonic() - began)), LASTS_AT_MOST_S)
             self._lasting[plugin.path] = _Look(plugin, decided, standing, began + lasts_s)
         return standing
 
@@ -68,11 +74,14 @@ class Looks:
         """Watch all that the next look will be at, which the last one says; False if that is not possible."""
         if reading is None or len(reading.folders) > MOST_WATCHED:
             return False
-        if self._watched.get(plugin.path) is not reading:
+        known = self._watched.get(plugin.path)
+        if known is None or known[0] is not reading:
             decisions = [] if plugin.explicit else [self._catalog.approvals.mark.path]
             folders = [plugin.path + folder[0] for folder in reading.folders]
             files = (f"{plugin.path}/{file[0]}" for file in reading.stamps)
-            if not self._stir.watch([*decisions, *folders, *filter(os.path.islink, files)]):
-                return False
-            self._watched[plugin.path] = reading
-        return True
+            is_watched = self._stir.watch([*decisions, *folders, *filter(os.path.islink, files)])
+            if not is_watched:  # and neither is anything else any more
+                self._watched.clear()
+                self._lasting.clear()
+            known = self._watched[plugin.path] = (reading, is_watched)
+        return known[1]

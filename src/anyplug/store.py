@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 VERSION = 2  # of the tables below
 TIDY_AFTER = 3_000  # rows; about as many as SQLite itself would let pass
+LONGEST_LOG = 10_000  # pages; whoever writes then waits for the disk, in case rows are large or many processes write
 BUSY_S = 5.0  # how long to wait for another process's write, which takes microseconds
 
 TABLES = (
@@ -151,7 +152,7 @@ class Store:
     def _set_up(self, connection: "sqlite3.Connection") -> None:
         connection.execute("PRAGMA synchronous = NORMAL")
         if self._aside is not None:
-            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {LONGEST_LOG}")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == VERSION:
             return

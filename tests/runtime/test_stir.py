@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from anyplug.runtime import stir as module
 from anyplug.runtime.stir import Stir
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says it")
@@ -71,8 +72,18 @@ def test_many_changes_are_one(stir, folder):
     assert not stir.happened()
 
 
-def test_what_is_not_there_cannot_be_watched(stir, folder):
-    assert not stir.watch([str(folder), str(folder / "nothing")])
+def test_what_is_not_there_cannot_be_watched_and_then_nothing_is(stir, folder):
+    assert stir.watch([str(folder)])
+    assert not stir.watch([str(folder / "nothing")])
+    (folder / "more").touch()
+    assert not stir.happened()
+
+
+def test_nobody_watches_more_than_is_left_for_others(stir, folder, monkeypatch):
+    monkeypatch.setattr(module, "MOST_WATCHED", 2)
+    assert stir.watch([str(folder)])
+    assert not stir.watch([str(folder), str(folder / "file")])
+    assert stir.watch([str(folder)])
 
 
 def test_who_watches_nothing_sees_nothing_and_can_be_closed(stir):

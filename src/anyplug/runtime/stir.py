@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 CHANGES = 0x002 | 0x004 | 0x008 | 0x040 | 0x080 | 0x100 | 0x200 | 0x400 | 0x800  # of content, mode, name, existence
 CLOSED_ON_EXEC_AND_NEVER_BLOCKING = os.O_CLOEXEC | os.O_NONBLOCK
+MOST_WATCHED = 10_000  # paths, then all are let go: the kernel counts them for all programs of the user
 CHUNK = 65_536  # bytes of what happened that are read at once
 
 
@@ -22,11 +23,15 @@ class Stir:
 
     def __init__(self) -> None:
         self._fd = -1
+        self._count = 0
         self._waiting = array.array("i", [0])
         self._is_there = sys.platform == "linux"
 
     def watch(self, paths: Iterable[str]) -> bool:
-        """Watch folders and files, too; False if not all of them can be. What links lead to is watched."""
+        """Watch folders and files, too. What links lead to is watched.
+
+        False if not all of them can be; then nothing is watched any more, also not what was before.
+        """
         if not self._is_there:
             return False
         from anyplug.runtime.confine import kernel  # ctypes takes milliseconds, and one call needs no watch
@@ -35,12 +40,14 @@ class Stir:
             if self._fd < 0:
                 start = kernel.libc.inotify_init1(CLOSED_ON_EXEC_AND_NEVER_BLOCKING)
                 self._fd = kernel.check(start, "inotify_init1")
-            for path in paths:
-                name = os.fsencode(path)
-                kernel.check(kernel.libc.inotify_add_watch(self._fd, name, CHANGES), "inotify_add_watch")
+            for path in map(os.fsencode, paths):
+                kernel.check(kernel.libc.inotify_add_watch(self._fd, path, CHANGES), "inotify_add_watch")
+                self._count += 1
         except OSError:
-            return False  # gone, not to be read, or more than the user may watch
-        return True
+            self.close()  # something is gone, not to be read, or more than the user may watch
+        if self._count > MOST_WATCHED:
+            self.close()
+        return self._fd >= 0
 
     def happened(self) -> bool:
         """Whether anything did since this was last asked."""
@@ -60,4 +67,4 @@ class Stir:
         """Watch no more."""
         if self._fd >= 0:
             os.close(self._fd)
-            self._fd = -1
+            self._fd, self._count = -1, 0

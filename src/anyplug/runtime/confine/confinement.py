@@ -43,7 +43,10 @@ class Order:
     limits: Mapping[str, int]
     recorded: bool = False  # the host wants to hear what programs open, execute and connect to
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, layers: tuple[str, ...], **given: Any) -> None:
+        if unknown := given.keys() - Order.__annotations__.keys():  # what nobody knows nobody would hold
+            raise TypeError(f"an order has no {', '.join(sorted(unknown))}")
+        self.layers = layers
         self.limits = {}
         vars(self).update(given)
 

@@ -42,7 +42,7 @@ def send(peer: _socket.socket, packet: bytes, descriptors: list[int]) -> None:
 
 def receive(peer: _socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
     """Receive a packet and at most so many descriptors, which no program inherits. An empty one is the end."""
-    packet, rights, _, _ = peer.recvmsg(size, _socket.CMSG_SPACE(most * INT), _socket.MSG_CMSG_CLOEXEC)
+    packet, rights, _, _ = peer.recvmsg(size, _socket.CMSG_LEN(most * INT), _socket.MSG_CMSG_CLOEXEC)
     found: list[int] = []
     for level, kind, data in rights:
         if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):

@@ -20,7 +20,7 @@ from typing import Literal
 
 import msgspec
 
-from anyplug.runtime.confine import kernel, seccomp
+from anyplug.runtime.confine import kernel, packets, seccomp
 
 Kind = Literal["read", "write", "make", "execute", "socket", "connect", "listen"]
 
@@ -118,7 +118,7 @@ class Recorder:
 
     def _welcome(self) -> bool:
         assert self._requests is not None
-        packet, listeners, _, _ = socket.recv_fds(self._requests, LONGEST_PATH, 1)
+        packet, listeners = packets.receive(self._requests, LONGEST_PATH, 1)
         for fd in listeners:
             self._listeners.add(fd)
             self._poll.register(fd, select.POLLIN)

@@ -79,8 +79,13 @@ def limit_processes(number: int) -> None:
 
 def _version(release: str) -> tuple[int, ...]:
     """Give the first two numbers of a kernel's release; none of what has none."""
-    parts = ["".join(digit for digit in part if digit.isdigit()) for part in release.partition("-")[0].split(".")[:2]]
-    return tuple(int(part) for part in parts if part)
+    found = []
+    for part in release.split(".")[:2]:
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        found.append(int(digits))
+    return tuple(found)
 
 
 def is_below(path: str, folder: str) -> bool:

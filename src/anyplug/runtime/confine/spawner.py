@@ -183,12 +183,13 @@ class Spawner:
         if not packet:
             return False
         request = packets.decode(packet)
-        if "signal" in request:
-            self.signal(request["signal"], request["number"])
-            return True
-        if len(fds) != PASSED:  # we have too many open; the host sees its pipe closed
+        if (
+            "signal" in request or len(fds) != PASSED
+        ):  # of a start: we have too many open; the host sees its pipe closed
             for fd in fds:
                 os.close(fd)
+            if "signal" in request:
+                self.signal(request["signal"], request["number"])
             return True
         *stdio, pipe = fds
         try:
