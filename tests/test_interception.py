@@ -58,6 +58,16 @@ async def test_a_block_without_a_reason_has_one_all_the_same(zot, host, target):
         assert (await h.call("run")).text == "refused by extension guard"
 
 
+async def test_what_is_too_large_for_a_guard_to_be_asked_is_refused(zot, host, cyclop):
+    guard = zot("guard", guarding("{}"))
+    async with host(guard, cyclop()) as h:
+        result = await h.call("hello", {"name": "x" * (17 << 20)})
+        assert (result.error.code, record(h).by) == ("denied", "guard:guard")
+        assert result.error.message.startswith("the guard 'guard' cannot be asked: a frame of 17,8")
+        assert not (await h.call("hello")).is_error
+    assert len(heard(guard, "event_intercept")) == 1
+
+
 async def test_a_guard_sees_the_call_as_the_guide_says(zot, host, target):
     guard = zot("guard", guarding("{}"))
     async with host(guard, target) as h:
