@@ -12,6 +12,7 @@ from bench.sessions import BLOCK, EACH, IN_FLIGHT, Bare, approved_host, at_once,
 
 AIM = 2.0
 MANY = 50
+MODULES, FILES = 300, 10  # of a plugin with usual dependencies
 PSS = "Pss:"
 
 PLUGIN = """
@@ -63,24 +64,31 @@ async def rows(folder: str, plan: Plan) -> list[Row]:
 
 async def _calls(folder: str, program: str, plan: Plan) -> list[Row]:
     _write(os.path.join(folder, "one"), "echo")
-    async with approved_host(folder, "one") as host, Bare(program) as bare:
-        call = call_of(host, "echo.greet")
+    _write(os.path.join(folder, "large"), "echo", MODULES)
+    async with (
+        approved_host(folder, "one") as host,
+        approved_host(folder, "large") as large_host,
+        Bare(program) as bare,
+    ):
+        call, large_call = call_of(host, "echo.greet"), call_of(large_host, "echo.greet")
         acts: list[Act] = [
             lambda: in_turn(call),
             lambda: in_turn(bare.call),
             lambda: at_once(call),
             lambda: at_once(bare.call),
+            lambda: in_turn(large_call),
         ]
         times = await medians(max(plan.calls // BLOCK, 10), *acts)
-    counts = (BLOCK, BLOCK, IN_FLIGHT * EACH, IN_FLIGHT * EACH)
-    turn, bare_turn, flight, bare_flight = (taken * 1000 / n for taken, n in zip(times, counts, strict=True))
+    counts = (BLOCK, BLOCK, IN_FLIGHT * EACH, IN_FLIGHT * EACH, BLOCK)
+    turn, bare_turn, flight, bare_flight, large = (taken * 1000 / n for taken, n in zip(times, counts, strict=True))
     measured = (
-        ("call of a Workbench tool", "bare echo in Node", turn, bare_turn),
-        (f"the same, {IN_FLIGHT} in flight, each", f"bare echo, {IN_FLIGHT}", flight, bare_flight),
+        ("call of a Workbench tool", "bare echo in Node", turn, bare_turn, AIM),
+        (f"the same, {IN_FLIGHT} in flight, each", f"bare echo, {IN_FLIGHT}", flight, bare_flight, AIM),
+        (f"call, {MODULES * FILES:,} files beside it", "call without them", large, turn, None),
     )
     return [
-        Row(what=what, against=against, measured=taken, baseline=baseline, unit="µs", aim=AIM)
-        for what, against, taken, baseline in measured
+        Row(what=what, against=against, measured=taken, baseline=baseline, unit="µs", aim=aim)
+        for what, against, taken, baseline, aim in measured
     ]
 
 
@@ -144,9 +152,15 @@ def _pids_hold(pids: list[int]) -> list[float]:
     return held
 
 
-def _write(root: str, name: str) -> None:
+def _write(root: str, name: str, modules: int = 0) -> None:
     place = os.path.join(root, name)
     os.makedirs(place)
+    for module in range(modules):
+        folder = os.path.join(place, "node_modules", f"module-{module}", "lib")
+        os.makedirs(folder)
+        for number in range(FILES):
+            with open(os.path.join(folder, f"{number}.js"), "w", encoding="utf-8") as code:
+                code.write("module.exports = 1;\n")
     with open(os.path.join(place, "index.js"), "w", encoding="utf-8") as file:
         file.write(PLUGIN % name)
     with open(os.path.join(place, "package.json"), "w", encoding="utf-8") as file:
