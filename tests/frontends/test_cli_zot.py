@@ -9,7 +9,7 @@ import pytest
 import extending
 import looking
 import making
-from using import at_terminal, fails, finish, home, last_record, listed, ok, read, run, start
+from using import Terminal, at_terminal, fails, finish, home, last_record, listed, ok, read, run, start
 
 LOOP = "\nfor frame in heard(): pass\n"
 COUNTED = 'open("starts.txt", "a").write("x")\n'
@@ -388,3 +388,22 @@ def test_extensions_are_found_where_zot_has_them_and_the_first_wins(tmp_path, mo
     assert len(found) == 3
     ok("approve", "other", "--yes", "--always")
     assert ok("call", "other").out == "{}\n"
+
+
+IMAGE = """
+hello()
+tool("draw")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "tool_call":
+        image = {"type": "image", "mime_type": "image/png", "data": "AAAA" * 1000}
+        emit("tool_result", id=frame["id"], content=[image])
+"""
+
+
+def test_an_image_is_described_to_a_person_and_given_to_a_program(zot):
+    folder = zot("draws", IMAGE)
+    with Terminal("-e", folder, "call", "draw") as terminal:
+        assert "[image of 3,000 bytes, image/png; --json prints it]" in terminal.end()
+        assert "AAAA" not in terminal.seen
+    assert "AAAA" * 1000 in ok("-e", folder, "call", "draw").out

@@ -108,6 +108,10 @@ def report(session: Session, result: Result) -> int:
         elif isinstance(block, File):
             render.data(block.path)
             session.note(f"the tool wrote {block.name} ({block.mime_type}); it is kept for a week")
+        elif block.data and sys.stdout.isatty():
+            size = len(block.data) * 3 // 4  # it is base64
+            kind = type(block).__name__.lower()
+            render.data(f"[{kind} of {size:,} bytes, {block.mime_type or 'of no known type'}; --json prints it]")
         else:
             render.data(msgspec.json.encode(block).decode())
     return code
