@@ -196,9 +196,9 @@ class Provisions:
             usual = variables.get(name) or os.path.join(user, place)
             if not any(f"{usual}/".startswith(f"{folder}/") for folder in writable):
                 kept[name] = os.path.join(own, place.replace("/", "-").strip("."))
-        kept[BUILT_BY_GO] = os.path.join(own, "go-build")
-        make_folder(kept[BUILT_BY_GO])
-        if "UV_NO_PROJECT" not in kept:
+        if "UV_NO_PROJECT" not in kept:  # else its format promises a short list
+            kept[BUILT_BY_GO] = os.path.join(own, "go-build")
+            make_folder(kept[BUILT_BY_GO])
             # Where `uv run` makes the environment of a project: beside it, it would be a change of the plugin's code.
             kept[PROJECT_ENVIRONMENT] = os.path.join(own, "project")
         return kept
