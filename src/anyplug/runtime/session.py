@@ -38,6 +38,7 @@ QUICK_S = 0.0002
 DRAIN_LIMIT = 64  # chunks read after the end, in case a grandchild goes on writing
 
 
+_encode = msgspec.json.Encoder().encode
 _sessions: set["Session"] = set()  # that have not ended
 
 
@@ -156,7 +157,7 @@ class Session:
             raise self._gone
         if not self._outgoing.is_open:
             raise PeerGone("it is being stopped")
-        line = msgspec.json.encode(frame) + b"\n"
+        line = _encode(frame) + b"\n"
         if len(line) > LARGEST_BUFFER:
             reason = f"a frame of {len(line):,} bytes is more than the {LARGEST_BUFFER >> 20} MiB that can be sent"
             self._log(f"[anyplug] {reason}\n".encode())
