@@ -2,6 +2,10 @@
 
 import json
 import os
+import subprocess
+import sys
+
+import pytest
 
 import making
 import using
@@ -35,6 +39,18 @@ def test_list_has_exactly_the_promised_shape():
         "shadowed_by": None,
         "problems": [],
     }
+
+
+@pytest.mark.parametrize("command", ["list", "tools"])
+def test_looking_at_plugins_needs_no_event_loop(command):
+    for make in (making.cyclop, making.stavrobot, making.workbench):
+        make("plugins", make.__name__)
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "anyplug", command], capture_output=True, text=True, check=True
+    )
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "msgspec" in imported
+    assert not imported & {"anyio", "asyncio", "mcp", "jsonschema_rs", "rich"}
 
 
 def test_a_problem_has_a_code_a_message_and_a_hint():

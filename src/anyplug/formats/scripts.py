@@ -9,8 +9,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-import anyio
-
 from anyplug import trees
 from anyplug.model import Plugin
 from anyplug.runtime.diagnosis import has_shebang_or_is_binary
@@ -52,6 +50,8 @@ def is_resolved(script: str, environment: dict[str, str], notes: str) -> bool:
 @asynccontextmanager
 async def turn(notes: str) -> AsyncIterator[None]:
     """Wait until nobody else resolves for the same plugin, in any process."""
+    from anyio import sleep  # with what `forget_aside` needs 6 ms, and listing plugins runs nothing
+
     os.makedirs(notes, mode=0o700, exist_ok=True)
     with open(os.path.join(notes, LOCK), "wb") as lock:
         while True:
@@ -59,7 +59,7 @@ async def turn(notes: str) -> AsyncIterator[None]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                await anyio.sleep(TURN_POLL_S)
+                await sleep(TURN_POLL_S)
         yield
 
 
@@ -77,6 +77,13 @@ def resolution(script: str, environment: dict[str, str]) -> Program:
         max_stderr=MAX_OUTPUT,
         purpose="resolve",
     )
+
+
+async def forget_aside(cache: str, notes: str) -> None:
+    """Do the same as `forget`, in a thread."""
+    from anyio import to_thread  # as in `turn`
+
+    await to_thread.run_sync(forget, cache, notes)
 
 
 def forget(cache: str, notes: str) -> None:

@@ -8,7 +8,6 @@ the plugin's configuration at `../config.json`. Files go in and out through `/tm
 import os
 from typing import Any
 
-import anyio.to_thread
 import msgspec
 
 from anyplug import config
@@ -102,7 +101,7 @@ async def prepare(plugin: Plugin, around: Surroundings) -> str:
     if plugin.init:
         around.tell(f"running {os.path.relpath(plugin.init, plugin.path)}")
         said = await _initialise(plugin, around)
-    await anyio.to_thread.run_sync(scripts.forget, around.home.cache(plugin), scripts.notes(around.home, plugin))
+    await scripts.forget_aside(around.home.cache(plugin), scripts.notes(around.home, plugin))
     for tool in plugin.tools:
         await _ensure_resolved(plugin, tool.program, around)
     return said
@@ -164,7 +163,7 @@ async def _resolve(plugin: Plugin, around: Surroundings) -> None:
     """
     notes = scripts.notes(around.home, plugin)
     if not plugin.explicit:
-        await anyio.to_thread.run_sync(scripts.forget, around.home.cache(plugin), notes)
+        await scripts.forget_aside(around.home.cache(plugin), notes)
     for tool in plugin.tools:
         if not scripts.is_resolved(tool.program, around.environment, notes):
             await _fetch(plugin, tool.program, around)
