@@ -91,6 +91,13 @@ async def test_of_what_stays_up_a_look_holds_while_nothing_stirs(host, root, qui
     assert looked == []
 
 
+async def process_of(place):
+    """Wait until it is up; give its process."""
+    found = []
+    await until(lambda: place.peer is not None and found.append(place.peer.session.pid) is None and found[-1])
+    return found[-1]
+
+
 def edit(folder):
     with open(os.path.join(folder, "run.py"), "a", encoding="utf-8") as file:
         file.write("# one more line\n")
@@ -191,13 +198,13 @@ async def test_what_starts_is_looked_at_then_and_not_a_moment_ago(host, root, qu
     os.link(os.path.join(quiet, "run.py"), tmp_path / "the-same")
     async with host(roots=(root,)) as h:
         await h.approve(h.snapshot.plugin("quiet").plugin, always=True)
-        await until(lambda: h.peers.up)
-        place, first = h.peers.places[0], h.peers.up[0].session.pid
-        os.kill(first, signal.SIGKILL)
-        await until(lambda: h.peers.up and h.peers.up[0].session.pid != first)
+        (place,) = h.peers.places
+        os.kill(await process_of(place), signal.SIGKILL)
+        await until(lambda: place.restarts == 1)
+        second = await process_of(place)
         with open(tmp_path / "the-same", "a", encoding="utf-8") as file:  # which the kernel does not tell of
             file.write("# changed\n")
-        os.kill(h.peers.up[0].session.pid, signal.SIGKILL)
+        os.kill(second, signal.SIGKILL)
         await until(lambda: "it changed since it was approved" in place.reason or place.restarts > 1)
         assert "it changed since it was approved" in place.reason
 
