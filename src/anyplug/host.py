@@ -424,10 +424,12 @@ class Host:
         """Cancel a job, here or in another process."""
         self._job_runs.cancel(name)
 
-    def _trust(self, plugin: Plugin, tool: Tool | None, trail: Trail) -> Standing:
+    def _trust(
+        self, plugin: Plugin, tool: Tool | None, trail: Trail, look: Callable[[Plugin], Standing] | None = None
+    ) -> Standing:
         """See to it that a person approved what is there this very moment."""
         try:
-            standing = self._looks.standing(plugin)
+            standing = (look or self._looks.standing)(plugin)
         except StoreError as error:
             raise Denied("host", f"nobody knows whether it was approved: {error.message}", error.hint) from error
         trail.record.digest = standing.digest
@@ -574,8 +576,7 @@ class Host:
 
     async def _start(self, plugin: Plugin) -> Start:
         """Give what a plugin that stays up is started with; raises CallError if it may not run, as it is now."""
-        self._looks.anew(plugin)  # what starts now has to be what was approved, and not a moment ago
-        standing = self._trust(plugin, None, Trail(plugin.name, self._attachment))
+        standing = self._trust(plugin, None, Trail(plugin.name, self._attachment), look=self._looks.anew)
         return await self._provisions.start(plugin, standing)
 
     async def look_again(self) -> None:

@@ -134,7 +134,8 @@ class Incoming:
         try:
             frame = msgspec.json.decode(line)
         except UNREADABLE as error:
-            self.malformed(f"malformed JSON: {error}: {_quoted(line)}" if line.strip() else "an empty line")
+            why = str(error).removeprefix("JSON is malformed: ")
+            self.malformed(f"malformed JSON: {why}: {_quoted(line)}" if line.strip() else "an empty line")
             return
         if not isinstance(frame, dict):
             self.malformed(f"a frame must be a JSON object: {_quoted(line)}")

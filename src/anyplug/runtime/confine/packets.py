@@ -2,7 +2,7 @@
 
 What the host says is a Python value: both ends run the same interpreter, and a spawner believes its host. What a
 spawner says is text, since plugins are closer to it. Part of the spawner's start-up: `_socket` and `marshal` are
-there at once, where `socket` and `json` take 15 ms together.
+there at once, where `socket` and `json` take 13 ms together.
 """
 
 from __future__ import annotations
