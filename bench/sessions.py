@@ -20,7 +20,7 @@ AIM_SEQUENTIAL = 1.6
 AIM_IN_FLIGHT = 1.67  # at least 60% of the throughput
 AIM_MCP = 0.1  # at least ten times faster
 IN_FLIGHT = 64
-BLOCK = 20  # sequential calls that are timed together
+BLOCK = 200  # sequential calls that are timed together: where the kernel places two processes evens out
 EACH = 8  # calls of each one in flight that are timed together
 MANY = 100
 CHUNK = 65_536  # bytes
@@ -119,7 +119,7 @@ def _row(what: str, against: str, measured: float, baseline: float | None, aim: 
 
 
 async def _starts(folder: str, plan: Plan) -> list[Row]:
-    """Measure how long a host takes until many extensions are ready."""
+    """Measure how long a host takes until many extensions are ready, and what they and their spawners hold."""
     root = os.path.join(folder, "many")
     programs = [write(root, f"extension-{number:03}", ECHO) for number in range(MANY)]
     hosts: list[float] = []
@@ -130,11 +130,13 @@ async def _starts(folder: str, plan: Plan) -> list[Row]:
         async with host:
             hosts.append((time.perf_counter() - begun) * 1000)
             assert len(host.tools) == MANY, host.problems
+            held = memory.of(pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if host.has_started(pid))
         begun = time.perf_counter()
         children = [Bare(program) for program in programs]
         for child in children:
             await child.__aenter__()
         bares.append((time.perf_counter() - begun) * 1000)
+        held_bare = memory.of(child.pid for child in children)
         for child in children:
             await child.__aexit__()
     return [
@@ -143,7 +145,8 @@ async def _starts(folder: str, plan: Plan) -> list[Row]:
             against=f"{MANY} bare starts",
             measured=statistics.median(hosts),
             baseline=statistics.median(bares),
-        )
+        ),
+        Row(what="all that they run in, PSS", against="the bare ones", measured=held, baseline=held_bare, unit="MB"),
     ]
 
 

@@ -885,9 +885,9 @@ async def test_a_spawner_that_was_killed_is_replaced_by_the_next_call(host, cycl
     async with host(cyclop(), stavrobot()) as h:
         for tool, name in (("hello", "hello"), ("bundle.act", "bundle")):
             await h.call(tool)
-            process = rooms(h)[name].confined._process
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
+            confined = rooms(h)[name].confined
+            confined._process.kill()
+            assert looking.until(lambda confined=confined: not confined.is_alive)
             assert not (await h.call(tool)).is_error
 
 
@@ -922,7 +922,8 @@ async def test_a_call_that_is_cancelled_while_its_room_is_made_loses_no_spawner(
             await h.call("hello")
         assert len(rooms(h)) <= 1
         assert not (await h.call("hello")).is_error
-        assert len([line for line in looking.children().values() if "spawner" in line]) == 1
+        forks = [line for line in looking.tagged(h._runner.guard._tag).values() if "confine.nurse" in line]
+        assert len(forks) == 2, "the nurse itself, and the one spawner"
 
 
 @pytest.mark.anyio
@@ -1123,4 +1124,4 @@ async def test_a_room_that_is_made_while_the_host_ends_is_closed(host, cyclop):
         tasks.start_soon(call)
         await waiting.until(lambda: any(lock.locked() for lock in h._confinement._making.values()))
     assert results[0].error.code == "unavailable"
-    assert not [words for words in looking.children().values() if "confine.spawner" in words]
+    assert not [words for words in looking.children().values() if "confine.nurse" in words]

@@ -737,7 +737,7 @@ async def test_a_spawner_that_is_gone_is_said_to_be(confined):
         tasks.start_soon(kill)
         finished = await one.sh("sleep 806")
     assert finished.ending == "lost"
-    assert not one.spawn.is_alive
+    assert looking.until(lambda: not one.spawn.is_alive)
     assert looking.until(lambda: not any("sleep 806" in c for c in looking.tagged(one.guard._tag).values()))
 
 

@@ -238,7 +238,7 @@ async def test_a_spawner_that_somebody_killed_fails_its_calls_at_once_and_is_rep
 def test_the_programs_beside_the_host_need_nothing_but_the_standard_library():
     code = (
         "import sys; sys.path.append(sys.argv[1])\n"
-        "import anyplug.runtime.guardian, anyplug.runtime.confine.spawner\n"
+        "import anyplug.runtime.guardian, anyplug.runtime.confine.nurse\n"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
     packages = os.path.join(os.path.dirname(process.__file__), "..", "..")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 
+from anyplug.runtime.confine.nursery import Nursery
 from anyplug.runtime.guardian import RLIMIT_LOCKS, read
 
 GUARDIAN = os.path.join(os.path.dirname(__file__), "guardian.py")
@@ -36,6 +37,7 @@ class Guard:
         self._token = secrets.token_hex(12)
         self._process: subprocess.Popen[bytes] | None = None
         self._is_closed = False
+        self.nursery = Nursery(self)  # where the spawners of confined programs come from, marked as all else
 
     @property
     def environment(self) -> dict[str, str]:
@@ -71,6 +73,7 @@ class Guard:
         with _marking:  # whoever spawns just now has started one, or finds that it is over
             self._is_closed = True
             process, self._process = self._process, None
+        self.nursery.close()
         if process is None:
             return
         assert process.stdin is not None

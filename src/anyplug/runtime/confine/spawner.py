@@ -1,11 +1,10 @@
 """The spawner: a small process that starts one plugin's programs, each of them confined.
 
-    python -I -S -c '...; spawner.main()' SOCKET_FD
-
-The first packet on the socket is its order: the fields of an `Order` (`packets` says how they are written). It takes
-the order's layers one by one and answers with a word: what it holds, and what was refused and why; for an order of
-`hosts` a listening socket comes with it, the only way out of the empty network. Then each request is one packet; four
-file descriptors come with a start: stdin, stdout, stderr, and a pipe on which it answers how that program ended.
+It is a fork of the nurse (`nurse`), with a socket to its host. The first packet on that is its order: the fields of an
+`Order` (`packets` says how they are written). It takes the order's layers one by one and answers with a word: what it
+holds, and what was refused and why. A descriptor of its process comes with the word and, for an order of `hosts`, a
+listening socket, the only way out of the empty network. Then each request is one packet; four file descriptors come
+with a start: stdin, stdout, stderr, and a pipe on which it answers how that program ended.
 
     {"start": ID, "argv": [...], "env": {...}, "cwd": "...", "tmp": "...", "visible": [...], "writable": [...],
      "cpu_s": 600}
@@ -18,21 +17,19 @@ asked about what the thread's programs open, execute and connect to (`record`).
 Mounts, Landlock and seccomp belong to a thread. One is confined at the first start and serves all that follow;
 a start that has a /tmp of its own gets a thread of its own. Nothing else ever happens in a confined thread.
 With a pid namespace the spawner is its process 1, so that the kernel ends everything with it; when the socket
-closes, the host is gone, and it leaves. Needs nothing but the standard library, and little of that: each plugin's
-first call waits for its start. `json`, `socket`, `signal`, `threading` and `typing` would take longer than the
+closes, the host is gone, and it leaves. Needs nothing but the standard library, and little of that: the first call of
+a host waits for the nurse's start. `json`, `socket`, `signal`, `threading` and `typing` would take longer than the
 interpreter.
 """
 
 from __future__ import annotations
 
-import _socket
 import _thread
 import errno
 import gc
 import os
 import resource
 import select
-import sys
 import time
 
 from anyplug.runtime.confine import kernel, packets
@@ -41,6 +38,7 @@ from anyplug.runtime.confine.watch import Watch, is_running, mark_of, other_proc
 
 TYPE_CHECKING = False  # type checkers know the name
 if TYPE_CHECKING:
+    import _socket
     import signal
     from typing import Any
 else:
@@ -367,16 +365,23 @@ def say(pipe: int, text: str) -> None:
     os.close(pipe)
 
 
-def main() -> None:
+def introduce(requests: _socket.socket, confinement: Confinement, failure: str) -> None:
+    """Say what is held; hand over what the host is to hold: us, and the way out of an empty network if there is one."""
+    word = packets.write_word(confinement.held, confinement.refused, failure)
+    doorway = confinement.doorway
+    us = os.pidfd_open(os.getpid())
+    packets.send(requests, word, [us] if doorway is None else [us, doorway.fileno()])
+    os.close(us)
+    if doorway is not None:
+        doorway.close()
+
+
+def main(requests: _socket.socket) -> None:
     """Take the order, say what is held, serve."""
-    os.set_inheritable(int(sys.argv[1]), False)
-    requests = _socket.socket(fileno=int(sys.argv[1]))
     confinement = Confinement(Order(**packets.decode(requests.recv(LARGEST_REQUEST))))
     confinement.leave()
-    if "pids" in confinement.held and (child := os.fork()):  # we stay outside; the child is process 1 inside
-        requests.close()
-        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
-    kernel.prctl("pdeathsig", kernel.PR_SET_PDEATHSIG, signal.SIGKILL if "pids" in confinement.held else 0)
+    if "pids" in confinement.held and os.fork():
+        os._exit(0)  # the child is process 1 inside, and the nurse takes it in
     if "limits" in confinement.order.layers:
         be_first_to_go()
         kernel.prctl("subreaper", kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -385,11 +390,7 @@ def main() -> None:
         confinement.take()
     except OSError as error:
         failure = str(error.strerror or error)
-    word = packets.write_word(confinement.held, confinement.refused, failure)
-    doorway = confinement.doorway
-    packets.send(requests, word, [doorway.fileno()] if doorway is not None else [])
-    if doorway is not None:  # the host has it now, and closes it
-        doorway.close()
+    introduce(requests, confinement, failure)
     if failure:
         return
     spawner = Spawner(requests, confinement)
