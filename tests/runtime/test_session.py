@@ -1,6 +1,7 @@
 """Sessions: lines become frames, answers find who waits, and a peer's misbehaviour is its own problem."""
 
 import asyncio
+import contextvars
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from anyplug.runtime import incoming, outgoing
 from anyplug.runtime import session as sessions
 from anyplug.runtime.program import Program
 from anyplug.runtime.runner import Runner
-from anyplug.runtime.session import PeerGone, Session
+from anyplug.runtime.session import Crowded, PeerGone, Session
 
 pytestmark = pytest.mark.anyio
 
@@ -131,12 +132,30 @@ async def test_windows_line_breaks_are_as_good(start):
 
 
 async def test_what_is_no_object_is_counted_logged_and_survived(start):
-    bad = ["", "  ", "[1]", '"text"', "3", "null", "{", '{"a": NaN}', "{}{}", '{"a": "\\ud800"}', "[" * 5000]
+    bad = ["", "  ", "[1]", '"text"', "3", "null", "{", '{"a": NaN}', "{}{}", '{"a": \\ud800}', "[" * 5000]
     lines = [*(line.encode() for line in bad), b"\xff\xfe"]
     peer = start(f"for line in {lines!r}: out(line + b'\\n'); emit(good=1)")
     assert await peer.frames_to(len(lines)) == [{"good": 1}] * len(lines)
     assert peer.session.counts.malformed == len(lines)
     assert peer.logged.count(b"[anyplug] ") == len(lines)
+
+
+async def test_text_that_was_cut_in_the_middle_of_a_character_is_read_with_a_mark_in_its_place(start):
+    lines = [
+        b'{"a": "x \\ud83d"}', b'{"a": "\\uDE00 y"}', b'{"a": "caf\xe9"}', b'{"\\udc00": ["\\ud83d\\ude00"]}',
+        b'{"a": "\\\\ud83d"}',
+    ]  # fmt: skip
+    peer = start(f"for line in {lines!r}: out(line + b'\\n')")
+    assert await peer.frames_to(len(lines)) == [
+        {"a": "x \ufffd"}, {"a": "\ufffd y"}, {"a": "caf\ufffd"}, {"\ufffd": ["\U0001f600"]}, {"a": "\\ud83d"},
+    ]  # fmt: skip
+    assert peer.session.counts.malformed == 0
+
+
+async def test_half_a_character_that_a_peer_is_sent_arrives_as_a_mark(start):
+    peer = start("for line in sys.stdin: out(line)")
+    peer.session.send({"a": "x \ud83d"})
+    assert await peer.frames_to(1) == [{"a": "x \ufffd"}]
 
 
 async def test_of_very_many_bad_lines_only_some_are_logged(start):
@@ -251,11 +270,24 @@ async def test_a_peer_that_reads_slowly_gets_everything(start):
 
 async def test_what_waits_for_a_peer_is_bounded(start):
     peer = start("time.sleep(600)")
-    for _ in range(16):
+    for _ in range(17):
         peer.session.send({"text": "x" * 1_000_000})
-    with pytest.raises(PeerGone, match="more than 16 MiB wait for it"):
+    with pytest.raises(Crowded, match="more than 16 MiB wait for it to be read"):
         peer.session.send({"text": "x" * 1_000_000})
-    assert "16 MiB" in (await peer.end()).reason
+    with pytest.raises(Crowded, match="more than 16 MiB"):
+        await peer.session.has_room(0.05)
+    assert not peer.session.is_given_up, "only one that reads nothing for a while is"
+
+
+async def test_a_peer_that_catches_up_has_room_again(start):
+    peer = start("time.sleep(0.5)\nfor line in sys.stdin: emit(size=len(line))")
+    for _ in range(17):
+        peer.session.send({"text": "x" * 1_000_000})
+    assert peer.session.is_crowded
+    with anyio.fail_after(PATIENCE_S):
+        await peer.session.has_room(PATIENCE_S)
+    peer.session.send({"text": "last"})
+    await peer.frames_to(18)
 
 
 async def test_a_peer_that_closed_its_stdin_or_stdout_and_lives_on_is_given_up(start):
@@ -596,3 +628,21 @@ async def test_what_is_sent_to_a_peer_that_ends_that_moment_is_no_error(start):
     peer.session.give_up("enough")
     await peer.end()
     assert all(isinstance(future.exception(), PeerGone) for future in waiting)
+
+
+async def test_frames_are_received_in_the_sessions_own_context_also_while_somebody_waits_for_them_awake(start):
+    who = contextvars.ContextVar("who", default="nobody")
+    peer = start("for line in sys.stdin: out(line)")
+    seen = []
+    receive = peer.session._incoming._receive
+
+    def receiving(frame):
+        seen.append(who.get())
+        receive(frame)
+
+    peer.session._incoming._receive = receiving
+    who.set("a caller")
+    for number in range(50):
+        peer.session._is_quick = True  # whatever the machine has to do
+        await peer.ask(str(number))
+    assert set(seen) == {"nobody"}

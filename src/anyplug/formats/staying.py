@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from anyplug import errors
-from anyplug.errors import TooLarge, Unavailable
+from anyplug.errors import CallError, TooLarge, Unavailable
 from anyplug.formats import oneshot
 from anyplug.runtime.diagnosis import diagnose
 from anyplug.runtime.program import Program
-from anyplug.runtime.session import LARGEST_BUFFER, PeerGone
+from anyplug.runtime.session import LARGEST_BUFFER, FrameTooLong, NotSent, PeerGone
 
 # What nobody can install by its own name, and what to do.
 COMES_WITH = {
@@ -38,8 +38,13 @@ def last_words(stderr: str) -> str:
     return f": {errors.last_words(stderr)}" if stderr else ""
 
 
-def ended(what: str, when: str, gone: PeerGone, hint: str) -> Unavailable:
-    """Describe that a peer has ended."""
+def ended(what: str, when: str, gone: PeerGone, hint: str) -> CallError:
+    """Describe that a peer has ended, or could not be told."""
+    if isinstance(gone, NotSent):
+        reason = f"{what} was not asked: {gone.reason}"
+        if isinstance(gone, FrameTooLong):
+            return TooLarge(reason, "write what is large to a file and pass its path")
+        return Unavailable(reason, "call it again when it has caught up")
     return Unavailable(
         f"{what} ended {when}: {gone.reason}{last_words(gone.stderr)}",
         hint,
@@ -54,6 +59,8 @@ def not_started(what: str, program: Program, reason: str, *, plugin: str, named_
     path = name if "/" in name else shutil.which(name, path=search_path)
     if path is None:
         hint = COMES_WITH.get(name) or f"install {name}, or give its path in {named_in}"
+        if " " in name:
+            hint = f'in {named_in} leave only the program there, and put the words behind it into "args"'
         reason = f"there is no program '{name}' on the PATH"
     elif fault := diagnose(path, search_path):
         reason, hint = fault.reason, fault.hint

@@ -6,6 +6,7 @@ and the next line is read.
 
 import asyncio
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,8 @@ CHUNK = 65_536  # bytes; the capacity of a Linux pipe
 QUOTED = 80  # bytes of a line that is no frame
 LOGGED_FAULTS = 200  # bad lines that are logged; the rest is only counted, because writing costs more than sending
 
+SURROGATE = b"\\ud"  # how half of a character outside the first plane is written
+LONE = re.compile("[\ud800-\udfff]")  # what is left of one without its other half
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Receive = Callable[[Any], None]
@@ -132,7 +135,7 @@ class Incoming:
                 self._receive(known)
                 return
         try:
-            frame = msgspec.json.decode(line)
+            frame = _read(line)
         except UNREADABLE as error:
             why = str(error).removeprefix("JSON is malformed: ")
             self.malformed(f"malformed JSON: {why}: {_quoted(line)}" if line.strip() else "an empty line")
@@ -152,6 +155,32 @@ class Incoming:
         if faults <= LOGGED_FAULTS:
             rest = "; more of the kind are only counted" if faults == LOGGED_FAULTS else ""
             self._log(f"[anyplug] {why}{rest}\n".encode())
+
+
+def _read(line: bytes) -> Any:
+    """Read a line as JSON; raises one of UNREADABLE.
+
+    Text that was cut in the middle of a character is read all the same, with a mark in its place: half of a pair of
+    surrogates, as JavaScript writes it, or bytes that are no UTF-8.
+    """
+    try:
+        return msgspec.json.decode(line)
+    except UNREADABLE:
+        if line.isascii() and SURROGATE not in line.lower():
+            raise
+        import json  # 10 ms, and few lines need it
+
+        try:
+            whole = json.dumps(json.loads(line.decode(errors="replace"), parse_constant=_refuse), ensure_ascii=False)
+        except ValueError:
+            pass
+        else:
+            return msgspec.json.decode(LONE.sub("\ufffd", whole))
+        raise
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _quoted(line: bytes) -> str:

@@ -34,8 +34,13 @@ class Outgoing:
         self.is_open = True
         self.is_closing = False  # nothing more is to come
 
-    def write(self, data: bytes, *, at_once: bool) -> int:
-        """Send bytes, at once or together with what else is sent in this turn; gives how many wait now.
+    @property
+    def waiting(self) -> int:
+        """How many bytes the peer has not read yet."""
+        return len(self._unsent)
+
+    def write(self, data: bytes, *, at_once: bool) -> None:
+        """Send bytes, at once or together with what else is sent in this turn.
 
         A peer that has nothing to do gets them at once; one that has work is woken once for all of them.
         """
@@ -46,7 +51,6 @@ class Outgoing:
             elif not self._is_due:
                 self._is_due = True
                 self._loop.call_soon(self._flush)
-        return len(self._unsent)
 
     def close_when_sent(self) -> None:
         """Close as soon as everything is sent."""

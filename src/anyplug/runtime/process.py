@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from anyio import CancelScope
 
+from anyplug.runtime.pipes import open_pipes
 from anyplug.runtime.program import Child, Ending, Finished, Program, Spawn
 
 TERM_GRACE_S = 1.0  # enough to flush and unlock, short enough for a person who waits
@@ -59,19 +60,18 @@ class _Exchange:
 
     def start(self, spawn: Spawn) -> None:
         """Spawn first, then see to the rest: the program starts up meanwhile."""
-        child_in, self._stdin = os.pipe()
-        self._stdout.fd, child_out = os.pipe()
-        self._stderr.fd, child_err = os.pipe()
+        pipes = open_pipes()
+        self._stdin, self._stdout.fd, self._stderr.fd = pipes.ours
         try:
-            self._child = spawn(self._program, child_in, child_out, child_err)
+            self._child = spawn(self._program, *pipes.theirs)
         except BaseException:
             self.close()
             raise
         finally:
-            for fd in (child_in, child_out, child_err):
+            for fd in pipes.theirs:
                 os.close(fd)
         self._loop.add_reader(self._child.fd, self._look)
-        for fd in (self._stdin, self._stdout.fd, self._stderr.fd):
+        for fd in pipes.ours:
             os.set_blocking(fd, False)
         self._feed()
         self._timers = (

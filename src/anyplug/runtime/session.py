@@ -1,8 +1,8 @@
 """One long-lived peer: newline-delimited JSON both ways, over the pipes of a child process.
 
 Frames are delivered in order; an owner who cannot follow may pause them. `incoming` says what a frame is, and
-`outgoing` how a peer is written to that does not read. One that lets more than LARGEST_BUFFER wait for it is given
-up; so is one that closes its end and lives on. When the peer ends, everyone who waits for it fails at once.
+`outgoing` how a peer is written to that does not read. While more than LARGEST_BUFFER waits for it, it is sent nothing
+more. One that closes its end and lives on is given up. When the peer ends, everyone who waits for it fails at once.
 
 A peer that has just answered within QUICK_S, and is the only one that is asked anything, is waited for awake.
 
@@ -11,6 +11,7 @@ group, and what is left of the group when the process has ended is killed.
 """
 
 import asyncio
+import contextvars
 import os
 import signal
 import sys
@@ -21,12 +22,14 @@ from typing import Any, Protocol
 import msgspec
 
 from anyplug.runtime.guard import signal_name
-from anyplug.runtime.incoming import CHUNK, Decode, Incoming, Receive
+from anyplug.runtime.incoming import CHUNK, LONE, Decode, Incoming, Receive
 from anyplug.runtime.outgoing import Outgoing
+from anyplug.runtime.pipes import open_pipes
 from anyplug.runtime.program import Child, Finished, Program, Spawn
 
 LONGEST_LINE = 4 << 20  # bytes, as zot has it
-LARGEST_BUFFER = 16 << 20  # bytes that wait for the peer to read
+LARGEST_BUFFER = 16 << 20  # bytes of a frame; and those that may wait for the peer to read before one more is added
+ROOM_STEP_S = 0.005  # between looks whether it has read some of it
 DEAF_S = 1.0  # how long a peer may live on when it has closed its stdin or stdout
 STOP_S = 2.0  # how long a peer may take to leave when asked
 TERM_S = 1.0  # and after SIGTERM
@@ -64,8 +67,16 @@ class PeerGone(Exception):
         self.stderr = stderr
 
 
-class FrameTooLong(PeerGone):
-    """A frame is more than may ever wait for the peer, so it was not sent; the peer is as it was."""
+class NotSent(PeerGone):
+    """A frame was not sent, and the peer is as it was."""
+
+
+class FrameTooLong(NotSent):
+    """The frame is more than may ever wait for the peer."""
+
+
+class Crowded(NotSent):
+    """Too much waits for the peer already."""
 
 
 class Session:
@@ -91,6 +102,7 @@ class Session:
         What it says on stderr passes through the `sieve` before anybody sees it.
         """
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()  # in which frames are received, whoever waits for them
         self._ended = ended
         self._log = log
         self._sieve = sieve
@@ -152,23 +164,37 @@ class Session:
         return self._stderr_end.decode(errors="replace")
 
     def send(self, frame: Any) -> None:
-        """Send one frame; raises PeerGone, or FrameTooLong."""
+        """Send one frame; raises PeerGone, or NotSent."""
         if self._gone is not None:
             raise self._gone
         if not self._outgoing.is_open:
             raise PeerGone("it is being stopped")
-        line = _encode(frame) + b"\n"
+        line = _written(frame) + b"\n"
         if len(line) > LARGEST_BUFFER:
             reason = f"a frame of {len(line):,} bytes is more than the {LARGEST_BUFFER >> 20} MiB that can be sent"
             self._log(f"[anyplug] {reason}\n".encode())
             raise FrameTooLong(reason)
+        if self.is_crowded:
+            raise Crowded(f"more than {LARGEST_BUFFER >> 20} MiB wait for it to be read")
         has_time = len(self._waiting) <= 1
         if has_time and self._is_quick:
-            self._loop.call_soon(self._wait_awake)
+            self._loop.call_soon(self._wait_awake, context=self._context)
         self._asked = self._loop.time()
-        if self._outgoing.write(line, at_once=has_time) > LARGEST_BUFFER:
-            self.give_up(f"it does not read: more than {LARGEST_BUFFER >> 20} MiB wait for it")
-            raise PeerGone(self._given_up)
+        self._outgoing.write(line, at_once=has_time)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits for the peer that it is sent nothing more."""
+        return self._outgoing.waiting > LARGEST_BUFFER
+
+    async def has_room(self, within_s: float | None) -> None:
+        """Wait until the peer has read what waits for it; raises PeerGone, or Crowded if it takes longer than this."""
+        try:
+            async with asyncio.timeout(within_s):
+                while self.is_crowded and self._gone is None:
+                    await asyncio.sleep(ROOM_STEP_S)
+        except TimeoutError:
+            raise Crowded(f"more than {LARGEST_BUFFER >> 20} MiB wait for it to be read") from None
 
     def expect(self, name: str, timeout_s: float | None = None) -> "asyncio.Future[Any]":
         """Give a future for the answer of that name. It fails with PeerGone when the peer ends, or TimeoutError."""
@@ -240,19 +266,18 @@ class Session:
 
     def _open(self, program: Program, spawn: Spawn) -> tuple[int, int]:
         """Start the child; gives our ends of its stdin and stdout."""
-        child_in, stdin = os.pipe()
-        stdout, child_out = os.pipe()
-        self._stderr, child_err = os.pipe()
+        pipes = open_pipes()
+        stdin, stdout, self._stderr = pipes.ours
         try:
-            for fd in (stdin, stdout, self._stderr):
+            for fd in pipes.ours:
                 os.set_blocking(fd, False)
-            self._child: Child = spawn(program, child_in, child_out, child_err)
+            self._child: Child = spawn(program, *pipes.theirs)
         except BaseException:
-            for fd in (stdin, stdout, self._stderr):
+            for fd in pipes.ours:
                 os.close(fd)
             raise
         finally:
-            for fd in (child_in, child_out, child_err):
+            for fd in pipes.theirs:
                 os.close(fd)
         return stdin, stdout
 
@@ -345,6 +370,16 @@ class Session:
             self._loop.remove_reader(self._stderr)
             os.close(self._stderr)
             self._stderr = -1
+
+
+def _written(frame: Any) -> bytes:
+    """Write a frame; half of a character, which cannot be written, becomes a mark."""
+    try:
+        return _encode(frame)
+    except UnicodeEncodeError:
+        import json  # 10 ms, and few frames need it
+
+        return LONE.sub("\ufffd", json.dumps(frame, ensure_ascii=False)).encode()
 
 
 def _processors() -> int:

@@ -86,6 +86,7 @@ class Outbox(Stream):
     async def send(self, item: SessionMessage, /) -> None:
         """Send one message; raises BrokenResourceError if the server has ended."""
         try:
+            await self._session.has_room(None)
             self._session.send(item.message.model_dump(by_alias=True, mode="json", exclude_unset=True))
         except PeerGone as gone:
             raise anyio.BrokenResourceError from gone

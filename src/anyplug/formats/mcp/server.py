@@ -138,7 +138,7 @@ class Server:
             await self._left.wait()
         await self._end()
 
-    def unavailable(self, when: str, gone: PeerGone) -> Unavailable:
+    def unavailable(self, when: str, gone: PeerGone) -> CallError:
         """Describe that it has ended."""
         what, hint = f"MCP server '{self._name}'", f"`anyplug logs {self.plugin.name}` shows what it said"
         if self.session is None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from anyio import CancelScope
 
-from anyplug.errors import TimedOut, Unavailable
+from anyplug.errors import CallError, TimedOut, Unavailable
 from anyplug.formats import staying
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.workbench import format as workbench
@@ -136,6 +136,8 @@ class NodePlugin:
         given = staying.encoded(call.arguments)
         self.active[number] = call
         try:
+            if self.session.is_crowded:
+                await self.session.has_room(timeout_s)
             future = self.session.expect(number, timeout_s)
             try:
                 self.session.send({"type": "call", "id": number, "tool": name, "input": msgspec.Raw(given)})
@@ -167,7 +169,7 @@ class NodePlugin:
         """Let it leave in order."""
         await self.session.stop()
 
-    def unavailable(self, when: str, gone: PeerGone) -> Unavailable:
+    def unavailable(self, when: str, gone: PeerGone) -> CallError:
         """Describe that it has ended."""
         hint = f"`anyplug logs {self.plugin.name}` shows what it said; the next call starts it anew"
         return staying.ended(f"plugin '{self.plugin.name}'", when, gone, hint)

@@ -12,17 +12,26 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from anyplug.runtime.confine import packets
-
-if TYPE_CHECKING:
-    from anyplug.runtime.guard import Guard
 
 PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 BOOT = "import sys; sys.path.append(sys.argv.pop()); from anyplug.runtime.confine.nurse import main; main()"
 START_S = 10.0  # it starts in 17 ms and forks in one; a machine under load may take longer
 ANSWER_LIMIT = 64  # bytes
+
+
+class Marking(Protocol):
+    """What marks those that are started inside it as the host's."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What they carry."""
+        ...
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Offspring:
@@ -59,8 +68,8 @@ class Offspring:
 class Nursery:
     """Makes spawners for one host, from any of its threads."""
 
-    def __init__(self, guard: "Guard") -> None:
-        self._guard = guard
+    def __init__(self, marking: Marking) -> None:
+        self._marking = marking
         self._lock = threading.Lock()
         self._nurse: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
@@ -97,13 +106,13 @@ class Nursery:
     def _start(self) -> socket.socket:
         requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            with theirs, self._guard:
+            with theirs, self._marking:
                 self._nurse = subprocess.Popen(
                     [sys.executable, "-I", "-S", "-c", BOOT, str(theirs.fileno()), PACKAGES],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    env=self._guard.environment,
+                    env=self._marking.environment,
                     cwd="/",
                     start_new_session=True,
                 )
