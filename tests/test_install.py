@@ -644,3 +644,75 @@ def test_an_extension_whose_program_is_not_there_is_not_installed(installer, tmp
 )
 def test_a_source_names_a_folder(location, subdir, name):
     assert Source(location=location, subdir=subdir).folder_name == name
+
+
+# Links, and what a plugin wrote beside itself
+
+
+def extension_in(folder, **files):
+    made = extending.extension(folder, "linked")
+    for name, target in files.items():
+        os.symlink(target, os.path.join(made, name))
+    return made
+
+
+def test_a_link_to_a_file_elsewhere_in_the_same_repository_becomes_that_file(installer, tmp_path):
+    making.write(f"{tmp_path}/mono/shared/helper.py", "SHARED = 1\n")
+    folder = extension_in(f"{tmp_path}/mono", helper="../shared/helper.py", inside="run.py")
+    git(f"{tmp_path}/mono", "init", "--quiet")
+    plugin = installer.install(Source(location=folder)).plugin
+    assert using.read(f"{plugin.path}/helper") == "SHARED = 1\n"
+    assert not os.path.islink(f"{plugin.path}/helper")
+    assert os.readlink(f"{plugin.path}/inside") == "run.py"
+
+
+@pytest.mark.parametrize("is_git", [True, False])
+def test_a_link_gives_nothing_of_the_machine_away(is_git, installer, tmp_path):
+    making.write(f"{tmp_path}/.ssh/id_ed25519", "secret\n")
+    folder = extension_in(f"{tmp_path}/here", key="../../.ssh/id_ed25519")
+    if is_git:
+        git(folder, "init", "--quiet")
+        commit(folder)
+    with nothing_changes("key is a link that leads out of the plugin, to ../../.ssh/id_ed25519", "put a copy"):
+        installer.install(Source(location=folder))
+
+
+def test_links_to_programs_of_the_machine_and_to_nothing_stay_links(installer, tmp_path):
+    folder = extension_in(f"{tmp_path}/here", shell="/bin/sh", nothing="nowhere")
+    plugin = installer.install(Source(location=folder)).plugin
+    assert [os.readlink(f"{plugin.path}/{name}") for name in ("shell", "nothing")] == ["/bin/sh", "nowhere"]
+
+
+def test_what_an_extension_wrote_beside_itself_outlives_its_removal(installer, tmp_path):
+    source = Source(location=extending.extension(f"{tmp_path}/here", "keeper"))
+    plugin = installer.install(source).plugin
+    making.write(f"{plugin.path}/state.json", "{}")
+    making.write(f"{plugin.path}/notes/one.txt", "1")
+    making.write(f"{plugin.path}/planted.py", "evil = 1")
+    os.symlink("/etc/passwd", f"{plugin.path}/link")
+    kept = f"{using.home()}/data/keeper/beside"
+    assert kept in installer.belongings(plugin, purge=False)[1]
+    installer.remove(plugin, purge=False)
+    assert installed() == []
+    again = installer.install(source).plugin
+    assert using.read(f"{again.path}/state.json") == "{}"
+    assert using.read(f"{again.path}/notes/one.txt") == "1"
+    assert not {"planted.py", "link"} & set(os.listdir(again.path))
+    installer.remove(again, purge=True)
+    assert not os.path.exists(kept)
+
+
+def test_a_configuration_outlives_a_removal_and_stays_the_persons_own(installer, repository):
+    plugin = installer.install(Source(location=url(repository))).plugin
+    making.write(f"{plugin.path}/config.json", '{"token": "secret-token"}', 0o600)
+    installer.remove(plugin, purge=False)
+    again = installer.install(Source(location=url(repository))).plugin
+    assert using.read(f"{again.path}/config.json") == '{"token": "secret-token"}'
+    assert os.stat(f"{again.path}/config.json").st_mode & 0o777 == 0o600
+
+
+def test_of_a_format_that_writes_nothing_beside_itself_nothing_stays(installer, tmp_path):
+    plugin = installer.install(Source(location=making.cyclop(tmp_path / "here", "hello"))).plugin
+    making.write(f"{plugin.path}/state.json", "{}")
+    installer.remove(plugin, purge=False)
+    assert not os.path.exists(f"{using.home()}/data/hello/beside")

@@ -20,6 +20,7 @@ LOCKS = frozenset(
     {"package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "uv.lock", "poetry.lock",
      "pyproject.toml", "requirements.txt", "Cargo.lock", "go.sum", "Gemfile.lock"}
 )  # fmt: skip
+HEAD = 4  # bytes that tell a program by how it begins
 CODE_SUFFIXES = frozenset(
     {".py", ".pyc", ".pyd", ".pyz", ".pth", ".whl", ".egg", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx",
      ".tsx", ".node", ".wasm", ".sh", ".bash", ".zsh", ".fish", ".rb", ".pl", ".pm", ".lua", ".php", ".r", ".jl",
@@ -206,6 +207,12 @@ def _without_switch(manifest: bytes) -> bytes:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass  # it is no manifest, and counts as it is
     return manifest
+
+
+def is_code(relative: str, path: str) -> bool:
+    """Whether a file can run, or decides what runs, in a plugin in which not every file counts; raises OSError."""
+    with open(path, "rb") as file:
+        return _counts(relative, os.fstat(file.fileno()).st_mode, file.read(HEAD))
 
 
 def _counts(relative: str, mode: int, head: bytes) -> bool:

@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from anyplug import discovery, sources, trees
+from anyplug import digest, discovery, sources, trees
 from anyplug.audit import Audit
 from anyplug.catalog import Catalog
 from anyplug.errors import InstallError
-from anyplug.formats import scripts
+from anyplug.formats import scripts, table
 from anyplug.formats.contract import Folder
 from anyplug.formats.manifest import NOTHING_TO_RUN
 from anyplug.formats.mcp import configuration
@@ -34,6 +34,7 @@ STAGING = ".staging-"
 # In a staging folder, beside the plugin that has its own name: no plugin's name begins with a dot.
 BEFORE = ".before"
 FAILED = ".failed"
+BESIDE = "beside"  # in a plugin's data: what it had written into its own folder
 SWAP = ".swap.json"  # which plugin is replaced
 
 
@@ -81,6 +82,8 @@ class Installer:
                     f"`anyplug update {plugin.name}`, or `anyplug remove {plugin.name}` first",
                 )
             record = _record(source, brought, plugin)
+            kept = self._kept(plugin)
+            _carry_over(kept, plugin.path, _files(kept))
             os.rename(plugin.path, target)
             try:
                 self._catalog.approvals.forget(target)
@@ -112,7 +115,7 @@ class Installer:
                     )
                 record = _record(before.source, brought, new)
                 self._wait_for_calls(plugin)
-                _carry_over(plugin.path, new.path, set(before.files))
+                _carry_over(plugin.path, new.path, _added(plugin.path, set(before.files)))
                 _write_swap(staging, _Swap(plugin.path, record.at))
                 aside = os.path.join(staging, BEFORE)
                 os.rename(plugin.path, aside)
@@ -136,6 +139,8 @@ class Installer:
         if purge:
             self._catalog.secrets.forget(plugin.path)
         with _explained(f"remove '{plugin.name}'"):
+            if not purge:
+                _carry_over(plugin.path, self._kept(plugin), self._state(plugin))
             for path in going:
                 _delete(path)
         self._catalog.approvals.forget(plugin.path)
@@ -147,7 +152,21 @@ class Installer:
         kept = [home.data(name), home.files(name), home.log(name)]
         going = [plugin.found_at or plugin.path, *(path for path in cache if os.path.exists(path))]
         kept = [path for path in kept if os.path.exists(path)]
+        if self._state(plugin) and not purge:
+            kept.append(self._kept(plugin))
         return (going + kept, []) if purge else (going, kept)
+
+    def _kept(self, plugin: Plugin) -> str:
+        """Give where what a plugin wrote beside itself stays when it is removed, until it is installed again."""
+        return os.path.join(self._home.data(plugin.name), BESIDE)
+
+    def _state(self, plugin: Plugin) -> list[str]:
+        """List what an installed plugin wrote beside itself, if its format keeps data there; no code, no links."""
+        before = self.origin(plugin)
+        if before is None or not table.BY_NAME[plugin.format].WRITES_BESIDE_ITSELF:
+            return []
+        paths = ((name, os.path.join(plugin.path, name)) for name in _added(plugin.path, set(before.files)))
+        return [name for name, path in paths if not os.path.islink(path) and not digest.is_code(name, path)]
 
     def is_ours(self, plugin: Plugin) -> bool:
         """Whether the folder lies where `install` puts things."""
@@ -326,11 +345,20 @@ def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:
     return Install(source=kept, commit=brought.commit, files=tuple(trees.files(plugin.path)), at=time.time())
 
 
-def _carry_over(old: str, new: str, installed: set[str]) -> None:
-    """Copy what the plugin or the person wrote since it was installed, unless the new version has such a file."""
-    for name in trees.files(old):
+def _files(folder: str) -> list[str]:
+    return trees.files(folder) if os.path.isdir(folder) else []
+
+
+def _added(folder: str, installed: set[str]) -> list[str]:
+    """List what the plugin or the person wrote since it was installed."""
+    return [name for name in _files(folder) if name not in installed and "__pycache__" not in name.split(os.sep)]
+
+
+def _carry_over(old: str, new: str, names: list[str]) -> None:
+    """Copy files from one version to the next, unless that has such a file."""
+    for name in names:
         target, origin = os.path.join(new, name), os.path.join(old, name)
-        if name in installed or os.path.lexists(target) or "__pycache__" in name.split(os.sep):
+        if os.path.lexists(target):
             continue
         mode = os.lstat(origin).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)) or not _has_room(new, os.path.dirname(target)):

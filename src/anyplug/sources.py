@@ -248,7 +248,8 @@ def _copy_one(origin: str, target: str, name: str) -> None:
 
 
 def _copy(origin: str, target: str, left: frozenset[str], left_behind: frozenset[str] = LEFT_BEHIND) -> None:
-    """Copy a tree; links stay links, and what is neither file, folder nor link stays behind."""
+    """Copy a tree; links inside it stay links, and what is neither file, folder nor link stays behind."""
+    tree = _tree_around(origin)
     folders = [""]
     while folders:
         below = folders.pop()
@@ -261,11 +262,41 @@ def _copy(origin: str, target: str, left: frozenset[str], left_behind: frozenset
                 if entry.name in left_behind or name in left:
                     continue
                 if stat.S_ISLNK(mode):
-                    os.symlink(os.readlink(entry.path), new)
+                    _copy_link(entry.path, new, origin, tree)
                 elif stat.S_ISDIR(mode):
                     folders.append(name)
                 elif stat.S_ISREG(mode):
                     shutil.copy2(entry.path, new)
+
+
+def _copy_link(link: str, new: str, origin: str, tree: str) -> None:
+    """Copy a link; of one that leads out of the plugin, what it leads to, if that belongs to the same source.
+
+    What lies elsewhere on the machine is not the source's to give away. Raises InstallError if the link would lead
+    nowhere.
+    """
+    target, leads_to = os.readlink(link), os.path.realpath(link)
+    if _is_within(leads_to, os.path.realpath(origin)) or (os.path.isabs(target) and os.path.exists(leads_to)):
+        os.symlink(target, new)
+    elif os.path.isfile(leads_to) and _is_within(leads_to, tree):
+        shutil.copy2(leads_to, new)
+    elif os.path.lexists(leads_to):
+        raise InstallError(
+            f"{os.path.relpath(link, origin)} is a link that leads out of the plugin, to {target}",
+            "put a copy in its place, or install the folder that holds both",
+        )
+    else:
+        os.symlink(target, new)  # it leads nowhere here, either
+
+
+def _tree_around(folder: str) -> str:
+    """Give the work tree of the repository that a folder lies in, else the folder itself."""
+    around = os.path.realpath(folder)
+    while not os.path.lexists(os.path.join(around, ".git")):
+        if around == os.path.dirname(around):
+            return os.path.realpath(folder)
+        around = os.path.dirname(around)
+    return around
 
 
 def _delete(path: str) -> None:
