@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
 
+import extending
 import looking
 import making
 from anyplug import Host
@@ -624,3 +625,22 @@ def test_no_name_makes_a_call_raise(name):
             assert (await h.call(name)).error.code == "not_found"
 
     anyio.run(main)
+
+
+@pytest.mark.anyio
+async def test_a_home_that_cannot_be_written_to_fails_the_call_and_says_so(host, cyclop, zot, home):
+    making.write(f"{home}/bin", "a file where a folder should be")
+    async with host(cyclop(), zot()) as h:
+        result = await h.call("hello")
+        assert (result.error.code, "cannot be made: File exists" in result.text) == ("unavailable", True)
+        assert h.audit.under_way() == []
+        assert "cannot be made: File exists" in h.snapshot.plugin("echo").problems[0].message
+
+
+@pytest.mark.anyio
+async def test_a_value_that_json_does_not_have_is_a_violation_and_no_exception(host, zot):
+    schema = {"type": "object", "properties": {"a": {"type": "array"}}}
+    script = extending.ECHO.replace('tool(NAME.replace("-", "_"))', f"tool('echo', schema={schema!r})")
+    async with host(zot("echo", script)) as h:
+        result = await h.call("echo", {"a": {1}})
+    assert (result.is_error, result.metadata["warnings"]) == (False, ["Unsupported type: 'set'"])

@@ -69,10 +69,10 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lack(NamedTuple):
-    """A permission that would have to be granted, and the folder that would have to be there first."""
+    """A permission that would have to be granted, and the folder or file that would have to be there first."""
 
     permission: str
-    folder: str = ""
+    missing: str = ""
 
 
 OWN_FOLDER = Lack("")  # nothing opens it
@@ -124,9 +124,14 @@ def cure(plugin: Plugin, lacking: Iterable[Lack], *, is_new: bool = False) -> st
         words = ["...", *granting]
     elif plugin.explicit:  # what was named for one run has what it declares, and no approval to add to
         words = ["anyplug", "install", plugin.path, *granting]
-    folders = [lack.folder for lack in needed if lack.folder]
-    first = f"`{shlex.join(['mkdir', '-p', *folders])}`, then " if folders else ""
+    first = "".join(f"`{_making(lack.missing)}`, then " for lack in needed if lack.missing)
     return f"it was not granted {', '.join(names)}: {first}`{_typed(words)}`"
+
+
+def _making(path: str) -> str:
+    """Say how to make what is to be granted; what has an ending is a file."""
+    is_file = os.path.splitext(os.path.basename(path))[1]
+    return shlex.join(["touch", path] if is_file else ["mkdir", "-p", path])
 
 
 def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:

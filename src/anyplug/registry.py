@@ -14,6 +14,8 @@ from anyplug.formats import builtin
 from anyplug.model import Command, Plugin, Problem, State, Tool
 from anyplug.offers import NOT_RUNNING
 
+LONGEST_MISTYPED = 200  # characters; comparing a longer name would take a while, and nobody typed it
+
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A plugin and where it stands. Several may have one name; all but the first are shadowed."""
@@ -68,6 +70,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     aliases: dict[str, str]  # every other name that leads to a full one
     model_names: dict[str, str]  # full name to what agents see
     commands: dict[str, tuple[Command, Entry]] = {}  # by name, in lower case
+    overruled: dict[str, tuple[Tool, Entry]] = {}  # whose own name another has, by PLUGIN/TOOL, which always works
 
     @property
     def callable_tools(self) -> list[Tool]:
@@ -78,12 +81,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a name leads to a tool, or with its slash to a command."""
         if name.startswith("/"):
             return name[1:].lower() in self.commands
-        return name in self.owners or self.aliases.get(name, name) in self.owners or name in OURS
+        return (
+            name in self.owners or self.aliases.get(name, name) in self.owners or name in OURS or name in self.overruled
+        )
 
     def tool(self, name: str) -> tuple[Tool, Entry]:
         """Find a tool by any of its names; raises ToolNotFound."""
         full = self.aliases.get(name, name)
-        found = self.owners.get(name) or self.owners.get(full) or OURS.get(full)
+        found = self.owners.get(name) or self.owners.get(full) or OURS.get(full) or self.overruled.get(name)
         if found is None:
             known = {**self.owners, **self.aliases}
             raise ToolNotFound(printable(name), _similar(name, known), *self._why_not(name))
@@ -144,7 +149,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def _silent(self) -> tuple[str, str]:
         """Name plugins of which nobody knows what they have, and what to do; what stays up says it once it may run."""
         new = [entry.name for entry in self.entries if entry.state == "new" and entry.plugin.stays_up]
-        facts = {"these plugins could not be loaded": self._broken, "nobody has approved these plugins yet": new}
+        named = [
+            f"{entry.name} ({entry.problems[0].message})" if entry.plugin.explicit and entry.problems else entry.name
+            for entry in self.entries
+            if entry.name in self._broken
+        ]
+        facts = {"these plugins could not be loaded": named, "nobody has approved these plugins yet": new}
         reason = "; ".join(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)
         if new:
             return reason, f"`anyplug approve {new[0]}` shows what it asks for"
@@ -157,6 +167,8 @@ def _count(number: int, what: str) -> str:
 
 def _similar(name: str, known: Iterable[str]) -> list[str]:
     """Find what somebody may have meant."""
+    if len(name) > LONGEST_MISTYPED:
+        return []
     from difflib import get_close_matches  # only for those who mistype
 
     return get_close_matches(name, list(known), n=3)
@@ -169,6 +181,7 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
     for plugin in plugins:
         winners.setdefault(plugin.name, plugin)
     owners: dict[str, tuple[Tool, Entry]] = {}
+    overruled: dict[str, tuple[Tool, Entry]] = {}
     commands: dict[str, tuple[Command, Entry]] = {}
     for plugin in plugins:
         winner = winners[plugin.name]
@@ -182,7 +195,7 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
                 )
             )
             continue
-        tools, problems = _free_tools(plugin, owners, winners)
+        tools, others, problems = _free_tools(plugin, owners, winners)
         free_commands, more_problems = _free_commands(plugin, commands)
         entry = Entry(
             plugin=plugin,
@@ -193,6 +206,7 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
         )
         entries.append(entry)
         owners.update((tool.name, (tool, entry)) for tool in tools)
+        overruled.update((tool.name, (tool, entry)) for tool in others)
         commands.update((command.name.lower(), (command, entry)) for command in free_commands)
     model_names = _model_names(OURS | owners)
     return Snapshot(
@@ -201,31 +215,38 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
         model_names=model_names,
         aliases=_aliases(OURS | owners, model_names),
         commands=commands,
+        overruled=overruled,
     )
 
 
 def _free_tools(
     plugin: Plugin, owners: dict[str, tuple[Tool, Entry]], plugins: Mapping[str, Plugin]
-) -> tuple[tuple[Tool, ...], list[Problem]]:
-    """Keep the tools whose names are free, and say of each other one who has its name."""
+) -> tuple[tuple[Tool, ...], list[Tool], list[Problem]]:
+    """Keep the tools whose names are free; of the others, those that PLUGIN/TOOL leads to, and who has their names."""
     free: list[Tool] = []
+    overruled: list[Tool] = []
     problems: list[Problem] = []
     mine: set[str] = set()
     for tool in plugin.tools:
         owner = plugin.name if tool.name in mine else owners[tool.name][0].plugin if tool.name in owners else ""
         owner = owner or _claimed_by(tool.name, plugin, plugins)
+        cure = "rename the tool; the plugin's other tools work"
         if reserved := _reserved_by(tool.name, plugin.format):
             message = f"the tool '{tool.name}' is left out: the name belongs to {reserved}"
         elif owner:
             message = (
                 f"Duplicate tool name '{tool.name}' from plugin '{plugin.name}': the name belongs to plugin '{owner}'"
             )
+            if owner != plugin.name:
+                own = f"{plugin.name}/{tool.own_name}"
+                cure = f"call it '{own}', or rename it"
+                overruled.append(msgspec.structs.replace(tool, name=own))
         else:
             free.append(tool)
             mine.add(tool.name)
             continue
-        problems.append(Problem("name_taken", message, "rename the tool; the plugin's other tools work", "warning"))
-    return tuple(free), problems
+        problems.append(Problem("name_taken", message, cure, "warning"))
+    return tuple(free), overruled, problems
 
 
 def _reserved_by(name: str, format: str) -> str:

@@ -18,9 +18,12 @@ def violations(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
             _prepared.clear()
         known = _prepared[id(schema)] = (schema, _prepare(schema))
     check = known[1]
-    if check is None or check.is_valid(arguments):
-        return []
-    return [_describe(error) for error in check.iter_errors(arguments)]
+    try:
+        if check is None or check.is_valid(arguments):
+            return []
+        return [_describe(error) for error in check.iter_errors(arguments)]
+    except ValueError as error:  # a set, say: it can be written as JSON, and is none
+        return [str(error)]
 
 
 def fault(schema: dict[str, Any]) -> str:

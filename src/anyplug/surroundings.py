@@ -14,6 +14,7 @@ from anyplug import environment, logs, permissions
 from anyplug.approval import Standing
 from anyplug.catalog import Catalog
 from anyplug.confinement import Confinement, Room
+from anyplug.errors import Unavailable
 from anyplug.formats import table
 from anyplug.formats.contract import Surroundings
 from anyplug.formats.oneshot import make_folder
@@ -140,7 +141,10 @@ class Provisions:
         return self._catalog.secrets.stamp() if has_variables else None
 
     def variables(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> dict[str, str]:
-        """Give the environment of a plugin's programs; raises SecretsUnusable if a secret of it cannot be had."""
+        """Give the environment of a plugin's programs.
+
+        Raises SecretsUnusable if a secret of it cannot be had, and Unavailable if the home cannot be written to.
+        """
         self._link()
         names = permissions.environment_names(standing.granted)
         users = users or self._users
@@ -152,7 +156,14 @@ class Provisions:
 
     def _link(self) -> None:
         if not self._linked:
-            link_programs(self._catalog.home.bin)
+            folder = self._catalog.home.bin
+            try:
+                link_programs(folder)
+            except OSError as error:
+                raise Unavailable(
+                    f"the folder of programs for plugins, {folder}, cannot be made: {error.strerror}",
+                    "check the disk's space and the folder's permissions",
+                ) from error
             self._linked = True
 
     async def start(self, plugin: Plugin, standing: Standing) -> Start:

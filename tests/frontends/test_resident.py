@@ -483,10 +483,13 @@ def test_reload_says_why_a_plugin_did_not_come_up(project, zot):
     with resident():
         assert ok("--ext", folder, "reload", "mine").out == "1 plugin, 1 tool.\n"
         making.write(os.path.join(folder, "run.py"), "#!/bin/sh\necho no database >&2; exit 3\n", 0o755)
-        _, who, why = ok("--ext", folder, "reload", "mine").out.splitlines()
+        _, who, why = ok("--ext", folder, "reload").out.splitlines()
         assert who == "Plugins that could not be loaded: mine"
         assert why.startswith("mine: it is not running: extension 'mine' ended before it said hello: it exited with 3")
         assert "no database" in why
+        alone = run("--ext", folder, "reload", "mine")
+        assert alone.code == 1
+        assert alone.err.startswith("error: mine did not come up again: it is not running: extension 'mine' ended")
 
 
 def test_what_is_approved_while_it_is_up_can_be_called(project):

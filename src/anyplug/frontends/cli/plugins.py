@@ -122,7 +122,8 @@ def list_tools(session: Session) -> int:
         print("No tools can be called.")
     for entry in snapshot.entries:
         for problem in entry.problems:
-            if problem.code == NOT_RUNNING and (not name or entry.name == name):
+            is_telling = problem.code == NOT_RUNNING or entry.plugin.explicit  # whoever names a folder wants to know
+            if is_telling and (not name or entry.name == name):
                 session.warn(f"{entry.name}: {problem.message}")
     waiting = [
         entry.name

@@ -9,14 +9,14 @@ import msgspec
 
 from anyplug.chains import ChainOutcome
 from anyplug.commands import CommandOutcome
-from anyplug.errors import StoreError, ToolNotFound
+from anyplug.errors import StoreError, ToolNotFound, Unavailable
 from anyplug.frontends.resident import protocol
 from anyplug.gate import Attachment
 from anyplug.host import Host
 from anyplug.model import Result
 from anyplug.notices import Note, note_taker
-from anyplug.offers import merged
-from anyplug.peers import Place
+from anyplug.offers import NOT_RUNNING, merged
+from anyplug.place import Place
 from anyplug.shapes import process_shape
 
 GRACE_S = 0.1  # for notes that follow right behind a command's answer
@@ -78,6 +78,9 @@ class Answers:
     async def _reload(self, request: protocol.Reload) -> str:
         before = self._host.snapshot
         now = await self._host.reload(request.name or None)
+        if request.name and (entry := now.plugin(request.name)).is_down:
+            reasons = [problem for problem in entry.problems if problem.code == NOT_RUNNING]
+            raise Unavailable(f"{entry.name} did not come up again: {reasons[0].message}", reasons[0].hint)
         return "\n".join([now.compared_to(before), *now.faults])
 
 
