@@ -1,5 +1,6 @@
 """Interception: guards block, rewrite and note calls of every format; silence and absence mean what the person set."""
 
+import json
 import os
 import signal
 
@@ -10,6 +11,7 @@ import extending
 import making
 from anyplug import peers
 from anyplug.audit import digest_of
+from anyplug.catalog import Catalog
 from anyplug.gate import Attachment
 from conftest import HABITS
 from extending import heard
@@ -384,3 +386,176 @@ async def test_guards_are_asked_only_about_what_they_subscribed_to(zot, host, ta
         assert not (await h.call("run")).is_error
         assert (await h.guards.assistant_message("hi")).blocked_by == ""
     assert heard(guard, "event_intercept") == []
+
+
+# Guards that cannot be got round
+
+LATE = (
+    "hello()\ncommand('late')\ntime.sleep(0.7)\nemit('subscribe', intercept=['tool_call'])\nemit('ready')\n"
+    "for frame in heard():\n    if frame['type'] == 'event_intercept':\n"
+    "        emit('event_intercept_response', id=frame['id'], block=True, reason='no')\n"
+)
+NO = "{'block': True, 'reason': 'no'}"
+
+
+@pytest.mark.parametrize("setting", ["", 'on_silence = "closed"', 'guard = "required"'])
+async def test_a_guard_that_takes_its_time_to_say_so_guards_the_first_call_too(setting, zot, host, root, settings):
+    settings(f"[plugins.guard]\n{setting}\n")
+    zot("guard", LATE)
+    zot("target", extending.ECHO)
+    async with host(roots=(root,)) as h:
+        for entry in h.plugins:
+            await h.approve(entry.plugin, always=True)
+    for _ in range(2):  # as on the command line: what stays up is started when it is needed
+        async with host(roots=(root,), eager=False) as h:
+            assert (await h.call("target")).text == "no"
+
+
+async def test_a_required_guard_that_comes_back_and_has_not_subscribed_yet_still_guards(
+    zot, host, target, settings, monkeypatch
+):
+    monkeypatch.setattr(peers, "PAUSES_S", (0.01, 60.0))
+    settings(REQUIRED)
+    silent = "if os.path.exists('half'):\n    hello(); command('g'); time.sleep(600)\nopen('half', 'w')\n"
+    async with host(zot("guard", guarding("{}", before=silent)), target) as h:
+        assert not (await h.call("run")).is_error
+        os.killpg(h.peers.up[0].session.pid, signal.SIGKILL)
+        await until(lambda: len(h.peers.up) == 1)
+        await until(lambda: len(h.peers.up) == 2)
+        assert "the required guard 'guard' has not said yet what it guards" in (await h.call("run")).text
+
+
+async def test_a_guard_that_is_closed_when_silent_refuses_also_while_it_is_down(
+    zot, host, target, settings, monkeypatch
+):
+    monkeypatch.setattr(peers, "PAUSES_S", (60.0,))
+    settings('[plugins.guard]\non_silence = "closed"\n')
+    async with host(zot("guard", guarding("os._exit(9)")), target) as h:
+        results = [await h.call("run") for _ in range(3)]
+    assert [result.error.code for result in results] == ["denied"] * 3
+    assert "the guard 'guard' is down: extension 'guard' ended by itself: it exited with 9" in results[2].text
+
+
+async def test_that_a_guard_is_down_and_was_passed_over_is_on_record(zot, host, target, monkeypatch):
+    monkeypatch.setattr(peers, "PAUSES_S", (60.0,))
+    async with host(zot("guard", guarding("os._exit(9)")), target) as h:
+        for _ in range(2):
+            assert not (await h.call("run")).is_error
+        (note,) = record(h).notes
+    assert note.startswith("the guard 'guard' is down: ")
+    assert note.endswith("it was passed over")
+
+
+async def test_while_a_guard_is_started_anew_calls_wait_for_it(zot, host, target):
+    async with host(zot("guard", guarding(NO, before="time.sleep(0.3)")), target) as h:
+        results = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(h.reload, "guard")
+            for _ in range(20):
+                await anyio.sleep(0.01)
+                results.append((await h.call("run")).text)
+    assert set(results) == {"no"}
+
+
+async def test_who_gives_up_waiting_for_a_reload_switches_no_guard_off(zot, host, target):
+    leaving = guarding(NO).replace("for frame in heard():", "for frame in slowly():")
+    slow = "def slowly():\n    yield from heard()\n    time.sleep(0.5)\n"
+    async with host(zot("guard", slow + leaving), target) as h:
+        assert (await h.call("run")).text == "no"
+        with anyio.move_on_after(0.1):
+            await h.reload()
+        await until(lambda: len(h.peers.up) == 2)
+        assert (await h.call("run")).text == "no"
+
+
+async def test_large_calls_at_once_do_not_end_the_guard_that_is_asked_about_them(zot, host, target):
+    guard = zot("guard", guarding(NO))
+    async with host(guard, target) as h:
+        results = []
+
+        async def call():
+            results.append(await h.call("run", {"command": "x" * 9_000_000}))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(call)
+        assert [result.error.code for result in results] == ["denied"] * 4
+        assert (await h.call("run")).text == "no"
+        assert h.peers.places[0].restarts == 0
+
+
+async def test_a_guard_that_somebody_switches_on_guards_the_next_call(zot, host, root):
+    zot("guard", guarding(NO))
+    zot("target", extending.ECHO)
+    async with host(roots=(root,)) as h:
+        for entry in h.plugins:
+            await h.approve(entry.plugin, always=True)
+        guard = h.snapshot.plugin("guard").plugin
+        elsewhere = Catalog(h.catalog.home, roots=[root]).approvals  # as another process has them
+        texts = []
+        for on in (False, True):
+            elsewhere.enable(guard, on=on)
+            texts.append((await h.call("target", {"a": 1})).text)
+    assert texts == ['{"a": 1}', "no"]
+
+
+# Rewrites
+
+
+async def test_a_rewrite_of_a_zero_to_false_is_one(zot, host, cyclop, target):
+    guard = zot("guard", guarding("{'modified_args': {'force': False}}"))
+    echo = zot("echo")
+    async with host(guard, echo) as h:
+        assert (await h.call("echo", {"force": 0})).text == '{"force": false}'
+        assert record(h).notes == ("guard rewrote it",)
+
+
+async def test_what_the_caller_got_wrong_does_not_undo_a_rewrite(zot, host):
+    schema = {"type": "object", "properties": {"timeout": {"type": "integer"}, "command": {"type": "string"}}}
+    target = zot("target", extending.ECHO.replace('tool(NAME.replace("-", "_"))', f"tool('run', schema={schema!r})"))
+    guard = zot("guard", guarding("{'modified_args': {**args, 'command': 'harmless'}}"))
+    async with host(guard, target) as h:
+        result = await h.call("run", {"command": "secret", "timeout": "5"})
+        assert json.loads(result.text) == {"command": "harmless", "timeout": "5"}
+    worse = zot("worse", guarding("{'modified_args': {**args, 'command': 3}}"))
+    async with host(worse, target) as h:
+        await h.call("run", {"command": "secret", "timeout": "5"})
+        (note,) = record(h).notes
+        assert 'command: 3 is not of type "string"' in note
+
+
+async def test_a_block_whose_reason_was_cut_in_the_middle_of_a_character_is_one(zot, host, target):
+    cut = 'os.write(1, (\'{"type":"event_intercept_response","block":true,"reason":"no \\\\ud83d","id":"\''
+    answer = f"{cut} + frame['id'] + '\"}}\\n').encode()) and {{}}"
+    async with host(zot("guard", guarding(answer)), target) as h:
+        with anyio.fail_after(4.0):
+            assert (await h.call("run")).text == "no \ufffd"
+
+
+async def test_a_rewrite_that_nothing_could_read_is_no_usable_answer(zot, host, target):
+    deep = "{'modified_args': {'command': json.loads('[' * 500 + ']' * 500)}}"
+    async with host(zot("guard", guarding(deep)), target) as h:
+        assert not (await h.call("run")).is_error
+        assert "nested more than 128 levels deep" in record(h).notes[0]
+
+
+async def test_a_reason_is_cut_to_what_people_read(zot, host, target):
+    async with host(zot("guard", guarding("{'block': True, 'reason': 'x' * 3_000_000}")), target) as h:
+        assert len((await h.call("run")).text) < 3_000
+        assert len(record(h).reason) < 3_000
+
+
+async def test_a_guard_that_calls_tools_to_decide_is_stopped_before_it_goes_round_in_a_circle(zot, host, target):
+    asking = (
+        "hello('call_tool')\nemit('subscribe', intercept=['tool_call'])\nemit('ready')\nwaiting = {}\n"
+        "for frame in heard():\n    if frame['type'] == 'event_intercept':\n"
+        "        waiting['q' + frame['id']] = frame['id']\n"
+        "        emit('call_tool', id='q' + frame['id'], name='run', args={})\n"
+        "    elif frame['type'] == 'tool_result':\n        text = frame['content'][0]['text']\n"
+        "        emit('event_intercept_response', id=waiting[frame['id']], block=True, reason=text)\n"
+    )
+    guard = zot("guard", asking)
+    async with host(guard, target) as h:
+        result = await h.call("run")
+    assert result.text == "tool call cycle detected"
+    assert len(heard(guard, "event_intercept")) == 1

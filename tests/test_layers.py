@@ -15,14 +15,14 @@ PACKAGE = "anyplug"
 LAYERS = {
     "ground": (
         "model errors settings schema store names permissions environment liveness journal mark logs digest config "
-        "mask vault secrecy places trees"
+        "mask vault secrecy places trees values"
     ),
     "runtime": "runtime",
     "formats": "formats policy",
     "around": (
         "discovery registry approval gate watch jobs audit catalog shapes install sources checkup trail offers "
-        "peers allowances confinement interception learning protection doctor panels notices commands chains live "
-        "surroundings job_runs loading looks audience tally connect export views surface search policing refusals"
+        "peers place allowances confinement interception learning protection doctor panels notices commands chains "
+        "live surroundings job_runs loading looks audience tally connect export views surface search policing refusals"
     ),
     "host": "host",
     "frontends": "frontends __main__ ext",  # ext is for authors of extensions, and imports nothing of ours

@@ -1,5 +1,6 @@
 """Extensions that stay up: started when they should be, kept up, started anew, given up, and never left behind."""
 
+import asyncio
 import itertools
 import json
 import os
@@ -15,6 +16,7 @@ import looking
 import making
 from anyplug import offers, peers
 from anyplug.gate import Attachment
+from anyplug.place import Place
 from anyplug.runtime.guard import TOKEN_VARIABLE
 from extending import heard
 from waiting import until
@@ -92,6 +94,7 @@ async def test_pauses_grow_and_after_several_crashes_in_a_row_it_is_given_up_wit
         assert time.monotonic() - began < PATIENCE_S  # the start of a host does not wait for all attempts
         assert place(h, "doomed").health == "restarting"
         await until(lambda: place(h, "doomed").health == "given_up")
+        await until(lambda: any("4 failures" in problem.message for problem in h.plugins[0].problems))
         assert starts(folder) == 4
         at = [float(text) for text in looking.read(os.path.join(folder, "times.txt")).split()]
         gaps = [later - sooner for sooner, later in itertools.pairwise(at)]
@@ -419,6 +422,8 @@ async def test_of_two_tools_of_one_name_the_first_in_sorted_order_wins_each_time
         async with host(roots=(root,)) as h:
             assert [(tool.name, tool.description) for tool in h.tools] == [("shared", "alpha")]
             assert (await h.call("shared", attachment=YES)).text == "alpha"
+            for name in ("alpha", "beta", "gamma"):  # PLUGIN/TOOL always works
+                assert (await h.call(f"{name}/shared", attachment=YES)).text == name
             assert [problem.message for problem in h.problems] == [
                 f"{name}: Duplicate tool name 'shared' from plugin '{name}': the name belongs to plugin 'alpha'"
                 for name in ("beta", "gamma")
@@ -465,3 +470,123 @@ async def test_a_store_that_cannot_be_read_is_not_the_end_of_the_host(zot, host,
         os.killpg(next(e.session.pid for e in h.peers.up if e.plugin.name == "mortal"), signal.SIGKILL)
         await until(lambda: place(h, "mortal").restarts > 0)
         assert len(h.peers.up) >= 1
+
+
+# What is replaced, and who waits for it
+
+SLOW = (
+    "hello()\ntool('act')\ncommand('slow')\nemit('ready')\nopen(f'alive-{os.getpid()}', 'w').close()\n"
+    "for frame in heard():\n"
+    "    if frame['type'] == 'command_invoked':\n        time.sleep(0.6)\n"
+    "        emit('command_response', id=frame['id'], action='display', display='done')\n"
+    "    elif frame['type'] == 'tool_call':\n        time.sleep(0.6)\n        say(frame, str(os.getpid()))\n"
+    "time.sleep(0.2)\nos.unlink(f'alive-{os.getpid()}')\n"
+)
+
+
+async def test_a_reload_lets_a_slash_command_end_first(zot, host):
+    async with host(zot("slow", SLOW)) as h:
+        outcomes = []
+
+        async def run():
+            outcomes.append(await h.run_command("/slow"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await anyio.sleep(0.2)
+            await h.reload("slow")
+    assert [(outcome.display, outcome.error) for outcome in outcomes] == [("done", None)]
+
+
+async def test_changes_during_a_call_never_lead_to_two_processes_at_once(zot, host):
+    folder = zot("slow", SLOW)
+    async with host(folder) as h:
+        most = 0
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(h.call, "act")
+            await anyio.sleep(0.1)
+            for _ in range(3):
+                tasks.start_soon(h.reload, "slow")
+                await anyio.sleep(0.05)
+            with anyio.move_on_after(2.0):
+                while True:
+                    most = max(most, sum(name.startswith("alive-") for name in os.listdir(folder)))
+                    await anyio.sleep(0.01)
+        assert not (await h.call("act")).is_error
+    assert most == 1
+
+
+async def test_a_call_that_waits_for_a_plugin_waits_also_for_what_replaces_it(zot, host):
+    async with host(zot("late", "time.sleep(0.4)\n" + extending.ECHO), eager=False) as h:
+        results = []
+
+        async def call():
+            results.append(await h.call("late"))
+
+        await h.hear_out("late")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(h.reload)
+            await anyio.sleep(0.1)
+            tasks.start_soon(call)
+            await anyio.sleep(0.1)
+            tasks.start_soon(h.reload)
+    assert [result.text for result in results] == ["{}"]
+
+
+async def test_calls_and_reloads_at_the_same_time_get_on(zot, host):
+    async with host(zot()) as h:
+        texts = set()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(h.reload)
+            for _ in range(30):
+                texts.add((await h.call("echo")).text)
+                await anyio.sleep(0.01)
+    assert texts == {"{}"}
+
+
+async def test_what_is_asked_right_after_a_crash_waits_for_the_next_start(zot, host):
+    async with host(zot("mortal", MORTAL)) as h:
+        first, second = (await h.call("act", {"die": True})), (await h.call("act"))
+        third = await h.call("act")
+    assert (first.is_error, second.is_error) == (True, False)
+    assert second.text == third.text
+
+
+async def test_of_two_looks_at_once_the_later_one_counts(zot, host, root, monkeypatch):
+    zot()
+    async with host(roots=(root,)) as h:
+        find, is_slow = h.catalog.find, [True]
+
+        def slowly(*given):
+            found = find(*given)
+            if is_slow.pop() if is_slow else False:
+                time.sleep(0.5)
+            return found
+
+        monkeypatch.setattr(h.catalog, "find", slowly)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(h.look_again)
+            await anyio.sleep(0.2)
+            zot("new")
+            tasks.start_soon(h.look_again)
+        assert [entry.name for entry in h.plugins] == ["echo", "new"]
+
+
+async def test_a_fault_of_ours_with_one_plugin_ends_no_other(zot, host, monkeypatch):
+    healthy, odd = zot(), zot("odd")
+    take = Place.take
+
+    def failing(self, offer):
+        if self.plugin.name == "odd":
+            raise ZeroDivisionError
+        take(self, offer)
+
+    monkeypatch.setattr(Place, "take", failing)
+    said = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["exception"]))
+    async with host(healthy, odd) as h:
+        assert not (await h.call("echo")).is_error
+        assert place(h, "odd").health == "given_up"
+        assert "anyplug itself failed with it: ZeroDivisionError()" in place(h, "odd").reason
+    assert [type(error) for error in said] == [ZeroDivisionError]

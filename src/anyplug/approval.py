@@ -60,6 +60,7 @@ class Approvals:
         self.mark = Mark(os.path.join(os.path.dirname(store.path), "decisions"))
         self._seen = -1  # the mark's size, if all decisions up to it are known
         self.decided = 0  # decisions that were made here
+        self.edition = 0  # grows each time that other decisions are read than before, whoever made them
         self._decisions: dict[str, Approval] = {}
         self._disabled: frozenset[str] = frozenset()
 
@@ -174,11 +175,12 @@ class Approvals:
         rows = self._store.rows("SELECT path, record FROM approvals")
         decisions = {path: decoder.decode(record) for path, record in rows}
         # An equal decision stays the same object: what was concluded from it stays true.
-        before = self._decisions
+        before, disabled = self._decisions, self._disabled
         self._decisions = {
             path: before[path] if before.get(path) == decision else decision for path, decision in decisions.items()
         }
         self._disabled = frozenset(path for (path,) in self._store.rows("SELECT path FROM disabled"))
+        self.edition += (self._decisions, self._disabled) != (before, disabled)
         is_settled = not counted or counted[0][0] == size  # else somebody is deciding, or was killed over it
         self._seen = size if is_settled else -1
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from anyplug import journal
+from anyplug import journal, values
 from anyplug.errors import StoreError
 from anyplug.journal import Journal
 from anyplug.model import Result
@@ -219,6 +219,8 @@ class Audit:
 def digest_of(value: Any) -> str:
     """Hash a JSON value, whatever the order of its keys; raises TypeError or ValueError for what is none."""
     encoded = _encode_in_order(value)
+    if encoded.count(b"[") + encoded.count(b"{") > values.DEEPEST and values.is_too_deep(value):
+        raise ValueError(values.TOO_DEEP)
     if b"null" in encoded and not _is_finite(value):  # what is not finite would be written as null
         raise ValueError("NaN and Infinity are not JSON")
     return hashlib.sha256(encoded).hexdigest()

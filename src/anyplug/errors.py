@@ -68,6 +68,7 @@ CODES: dict[str, Code] = {
 }
 
 STDERR_SHOWN = 500  # characters of a plugin's stderr that a message quotes, as Cyclop One does
+LONGEST_NAME = 200  # characters of a name that leads nowhere
 TRACES = ("    at ", "Node.js v")  # how lines begin that Node puts behind the one that says what is wrong
 
 
@@ -79,6 +80,11 @@ def last_words(stderr: str) -> str:
         whole = "\n".join(telling).strip() or whole
     end = whole[-STDERR_SHOWN:]
     return end if end == whole else end.partition("\n")[2] or end
+
+
+def _short(name: str) -> str:
+    """Cut a name that nobody typed."""
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
 
 class AnyplugError(Exception):
@@ -109,7 +115,7 @@ class ToolNotFound(CallError):
     def __init__(self, name: str, similar: list[str], reason: str = "", cure: str = "") -> None:
         """`cure` is for those who did not just mistype."""
         hint = f"did you mean {', '.join(similar)}?" if similar else cure or "`anyplug tools` lists what there is"
-        super().__init__(f"no tool is named '{name}'" + (f": {reason}" if reason else ""), hint)
+        super().__init__(f"no tool is named '{_short(name)}'" + (f": {reason}" if reason else ""), hint)
 
 
 class CommandNotFound(CallError):
@@ -121,7 +127,8 @@ class CommandNotFound(CallError):
         """`cure` is for those who did not just mistype."""
         near = ", ".join(f"/{known}" for known in similar)
         hint = f"did you mean {near}?" if near else cure or "`anyplug show NAME` lists a plugin's commands"
-        super().__init__(f"no command is named '/{name.removeprefix('/')}'" + (f": {reason}" if reason else ""), hint)
+        shown = _short(name.removeprefix("/"))
+        super().__init__(f"no command is named '/{shown}'" + (f": {reason}" if reason else ""), hint)
 
 
 class NotApproved(CallError):

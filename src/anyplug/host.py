@@ -23,6 +23,7 @@ from anyplug.chains import ChainOutcome, OnStep, Step, read_chain, run_chain
 from anyplug.commands import CommandOutcome, as_tool, split_command
 from anyplug.confinement import Confinement
 from anyplug.errors import (
+    BadOutput,
     CallError,
     Cancelled,
     Denied,
@@ -54,6 +55,7 @@ from anyplug.settings import find_home
 from anyplug.surroundings import Provisions, Start, Users
 from anyplug.tally import Tally
 from anyplug.trail import Trail, failed, warned
+from anyplug.values import TOO_DEEP, is_too_deep
 
 if TYPE_CHECKING:  # only who learns has one
     from anyplug.learning import Learning
@@ -267,6 +269,8 @@ class Host:
             tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
             trail.found(tool.name, entry.plugin)
             standing = self._trust(entry.plugin, tool, trail)
+            if self._loading.is_behind:
+                await self._catch_up()
             warnings = self._check(tool, entry.plugin, trail)
             call = await self._gate(self._made(tool, entry.plugin, trail, progress), standing, trail)
             self._note(trail)
@@ -313,9 +317,13 @@ class Host:
             command, entry = self.snapshot.command(name) if view is None else view.command(self.snapshot, name)
             trail.found(f"/{command.name}", entry.plugin)
             standing = self._trust(entry.plugin, None, trail)
+            if self._loading.is_behind:
+                await self._catch_up()
             call = self._made(as_tool(command), entry.plugin, trail, None)
             call = await self._settle(call, standing, trail)
             self._note(trail)
+            if self._live.peers.has_other_rights(entry.plugin, standing.granted):
+                await self._renew_rights(entry.plugin)
             extension = await self._live.peers.reach(entry.plugin)
             trail.record.held_by = self._confinement.receipt(entry.plugin)
             answer = await extension.run_command(command.name, call.arguments["args"])
@@ -473,7 +481,7 @@ class Host:
     async def _gate(self, call: Call, standing: Standing, trail: Trail) -> Call:
         """Ask all who may refuse or rewrite: guards first, so that the person sees what will really run."""
         if self._live.guards.watch("tool_call"):
-            ruling = await self._live.guards.tool_call(call.id, call.tool.name, call.tool.input_schema, call.arguments)
+            ruling = await self._live.guards.tool_call(call)
             trail.record.notes = ruling.notes
             if ruling.blocked_by:
                 self._judge(Verdict(allowed=False, by=f"guard:{ruling.blocked_by}", reason=ruling.reason), trail)
@@ -530,14 +538,16 @@ class Host:
             self.emit("tool_call", tool_id=call.id, tool_name=call.tool.name, tool_args=call.arguments)
         self._callers[call.id] = trail.attachment
         try:
-            if call.plugin.stays_up and self._live.peers.has_other_rights(call.plugin, standing.granted):
-                await self.look_again()
             try:
+                if call.plugin.stays_up and self._live.peers.has_other_rights(call.plugin, standing.granted):
+                    await self._renew_rights(call.plugin)
                 users = trail.attachment.users
                 around = self._provisions.made(call.plugin, standing, users) or await self._provisions.ready(
                     call.plugin, standing, users
                 )
                 result = await table.BY_NAME[call.plugin.format].invoke(call, around)
+                if result.structured is not None and is_too_deep(result.structured):
+                    raise BadOutput(f"what '{call.tool.name}' gave cannot be passed on: {TOO_DEEP}", "mend the plugin")
             except CallError as refusal:
                 result = failed(refusal)
             if result.error is not None:
@@ -554,6 +564,21 @@ class Host:
             del self._callers[call.id]
         trail.record.held_by = self._confinement.receipt(call.plugin)
         return self._record(trail, warned(result, warnings))
+
+    async def _catch_up(self) -> None:
+        """Load what people have decided since: who guards a call is theirs to say. Raises Denied."""
+        try:
+            await self._loading.again()
+        except StoreError as error:
+            raise Denied("host", f"nobody knows what was decided: {error.message}", error.hint) from error
+
+    async def _renew_rights(self, plugin: Plugin) -> None:
+        """Have a plugin that stays up started anew, with the rights that it has now; raises Unavailable."""
+        try:
+            await self.look_again()
+        except StoreError as error:
+            reason = f"plugin '{plugin.name}' has other rights now and cannot be started anew: {error.message}"
+            raise Unavailable(reason, error.hint) from error
 
     def _cured(self, failure: Failure, said: str, plugin: Plugin, standing: Standing, trail: Trail) -> Failure:
         """Name the grant that would have helped, where it seems that one was lacking."""
@@ -603,14 +628,18 @@ class Host:
         self._live.notice(SnapshotChanged())
 
     async def _call_for(
-        self, extension: Extension, name: str, arguments: dict[str, Any], parent: Call | None
+        self,
+        extension: Extension,
+        name: str,
+        arguments: dict[str, Any],
+        parent: Call | None,
+        chain: tuple[str, ...],
     ) -> Result:
-        """Call a tool because an extension asked for it: through the same path as everyone.
+        """Call a tool because an extension asked for it, with the tools that led to that: by the same path as everyone.
 
         Inside a call of its own, whoever made that call is asked; else whoever the host asks.
         """
         asker = self._callers.get(parent.id, self._attachment) if parent is not None else self._attachment
-        chain = parent.chain if parent is not None else ()
         attachment = Attachment(
             f"extension-{extension.plugin.name}", ask=asker.ask, yes=asker.yes, chain=chain, users=asker.users
         )

@@ -1,26 +1,33 @@
 """Interception: extensions that decide about an event before it happens, one after the other, in load order.
 
 The first block wins; rewrites chain. What it means if a guard is silent, gone or answers nonsense is the
-person's setting: `open` lets the event pass, as zot does, `closed` refuses it. While a guard that somebody
-marked as required is down, what it guards is refused.
+person's setting: `open` lets the event pass, as zot does, and notes it; `closed` refuses it. While a guard that
+somebody marked as required is down, what it guards is refused, and all if nobody knows what that is. One that is on
+its way up is waited for.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 import msgspec
 
-from anyplug.audience import Audience
+from anyplug import values
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.extension import BadAnswer, Extension
-from anyplug.peers import Peers, Place
-from anyplug.runtime.session import FrameTooLong, PeerGone
+from anyplug.model import Call
+from anyplug.peers import Peers
+from anyplug.place import Place
+from anyplug.runtime.session import NotSent, PeerGone
 from anyplug.schema import violations
 from anyplug.settings import Settings
 
 Rewrite = Callable[[frames.InterceptResponse, Any], Any]  # raises BadAnswer
 
 LARGEST_PROMPT = 1 << 20  # bytes of a rewritten system prompt
+HEAR_S = 5.0  # longer than anybody has for it
+HEAR_STEP_S = 0.05
+LONGEST_REASON = 2_000  # characters of what a guard says
 
 
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,30 +45,43 @@ class Guards:
     def __init__(self, peers: Peers, settings: Settings) -> None:
         self._peers = peers
         self._settings = settings
-        self._interceptors = Audience(
-            peers, lambda peer, event: isinstance(peer, Extension) and event in peer.intercepts
-        )
         self._required = {name for name, plugin in settings.plugins.items() if plugin.guard == "required"}
+        closed = {name for name, plugin in settings.plugins.items() if plugin.on_silence == "closed"}
+        self._relied_on = self._required | closed  # what they guard is refused while they cannot be asked
+        self._known: dict[str, bool] = {}  # by event, whether anybody is concerned
+        self._roll = peers.roll
 
     def watch(self, event: str) -> bool:
         """Whether anybody may have something against an event, so that they have to be asked."""
-        return bool(self._required or self._interceptors.of(event))
+        if self._relied_on:
+            return True
+        if self._roll != self._peers.roll:
+            self._known.clear()
+            self._roll = self._peers.roll
+        known = self._known.get(event)
+        if known is None:
+            known = self._known[event] = any(_concerns(place, event) for place in self._peers.places)
+        return known
 
-    async def tool_call(self, call: str, name: str, schema: dict[str, Any], arguments: dict[str, Any]) -> Ruling:
-        """Ask about a call. A rewrite must be an object that the tool's schema allows."""
+    async def tool_call(self, call: Call) -> Ruling:
+        """Ask about a call. A rewrite must be an object that breaks the tool's schema in nothing new."""
+        schema = call.tool.input_schema
 
         def rewritten(answer: frames.InterceptResponse, now: Any) -> Any:
             given = answer.modified_args
-            if given is None or given == now:
+            if given is None or values.are_same(given, now):
                 return now
             if not isinstance(given, dict):
                 raise BadAnswer("modified_args is not an object")
-            if broken := violations(schema, given):
+            if values.is_too_deep(given):
+                raise BadAnswer(f"modified_args is unusable: {values.TOO_DEEP}")
+            had = violations(schema, now)  # which is the caller's, and no reason to leave its arguments as they are
+            if broken := [violation for violation in violations(schema, given) if violation not in had]:
                 raise BadAnswer(f"modified_args break the tool's schema: {broken[0]}")
             return given
 
-        fields = {"tool_id": call, "tool_name": name}
-        return await self._consult("tool_call", fields, "tool_args", arguments, rewritten)
+        fields = {"tool_id": call.id, "tool_name": call.tool.name}
+        return await self._consult("tool_call", fields, "tool_args", call.arguments, rewritten, chain=call.chain)
 
     async def turn_start(self, step: int) -> Ruling:
         """Ask whether a turn may begin."""
@@ -95,6 +115,7 @@ class Guards:
         rewritten: Rewrite,
         *,
         may_block: bool = True,
+        chain: tuple[str, ...] = (),
     ) -> Ruling:
         if may_block and (absent := self._absent()):
             reason = (
@@ -103,38 +124,82 @@ class Guards:
             )
             return Ruling(value=value, blocked_by=absent, reason=reason)
         notes: list[str] = []
+        await self._hear_out(event)
         for place in self._peers.places:
             name, extension = place.plugin.name, place.peer
-            block = _missed(place, event) if may_block and name in self._required else ""
+            block = ""
             if isinstance(extension, Extension) and event in extension.intercepts:
                 frame = {"event": event, **fields, key: value}
-                value, note, block = await self._ask(extension, frame, value, rewritten, may_block=may_block)
+                asked = extension.intercept(frame, chain)
+                value, note, block = await self._ask(extension, asked, value, rewritten, may_block=may_block)
                 notes += [note] if note else []
+            elif missed := self._missed(place, event):
+                block = missed if may_block and name in self._relied_on else ""
+                notes += [] if block else [f"{missed}; it was passed over"]
             if block:
                 return Ruling(value=value, blocked_by=name, reason=block, notes=tuple(notes))
         return Ruling(value=value, notes=tuple(notes))
 
+    async def _hear_out(self, event: str) -> None:
+        """Wait for guards that are on their way up, or may yet say that they guard this: it takes a moment.
+
+        What they have said by then is kept, so that nobody waits for them another time.
+        """
+        awaited = [place for place in self._peers.places if self._is_awaited(place, event)]
+        with anyio.move_on_after(HEAR_S):
+            while any(self._is_awaited(place, event) for place in awaited):
+                await anyio.sleep(HEAR_STEP_S)
+        for place in awaited:
+            if place.peer is not None:
+                self._peers.note_offer(place, place.peer)
+
+    def _is_awaited(self, place: Place, event: str) -> bool:
+        extension = place.peer
+        if extension is None:
+            return place.is_coming_up and event in place.guarded
+        if not isinstance(extension, Extension) or event in extension.intercepts or extension.offer.is_whole:
+            return False
+        # One that has tools has most likely said all, ready or not; one that guarded this before will say so again.
+        return place.plugin.name in self._relied_on or event in place.guarded or not extension.tools
+
+    def _missed(self, place: Place, event: str) -> str:
+        """Say in what a guard is not there for an event; empty if it has nothing to say to it."""
+        name, extension = place.plugin.name, place.peer
+        if not (place.guards(event) if name in self._required else event in place.guarded):
+            return ""
+        kind = "required guard" if name in self._required else "guard"
+        if extension is None:
+            return f"the {kind} '{name}' is down: {place.reason or 'it is on its way up'}"
+        return f"the {kind} '{name}' has not said yet what it guards"
+
     async def _ask(
-        self, extension: Extension, frame: dict[str, Any], value: Any, rewritten: Rewrite, *, may_block: bool
+        self,
+        extension: Extension,
+        asked: Awaitable[frames.InterceptResponse],
+        value: Any,
+        rewritten: Rewrite,
+        *,
+        may_block: bool,
     ) -> tuple[Any, str, str]:
-        """Ask one guard; give what it made of the value, what to note, and why it may not be, if it may not."""
+        """Hear one guard; give what it made of the value, what to note, and why it may not be, if it may not."""
         name = extension.plugin.name
         try:
-            answer = await extension.intercept(frame)
+            answer = await asked
+            said = _short(answer.reason)
             if answer.block and may_block:
-                return value, "", answer.reason or f"refused by extension {name}"
+                return value, "", said or f"refused by extension {name}"
             after = rewritten(answer, value)
         except (TimeoutError, PeerGone, BadAnswer) as error:
             why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
             is_down = isinstance(error, PeerGone) and name in self._required
-            if may_block and isinstance(error, FrameTooLong):  # it was not silent: nobody could ask it
+            if may_block and isinstance(error, NotSent):  # it was not silent: nobody could ask it
                 return value, "", f"the guard '{name}' cannot be asked: {why}"
             if may_block and (is_down or self._settings.of(name).on_silence == "closed"):
                 return value, "", f"the guard '{name}' gave no usable answer: {why}"
             return value, f"{name} gave no usable answer and was passed over: {why}", ""
-        if after != value:
-            return after, f"{name} rewrote it" + (f": {answer.reason}" if answer.reason else ""), ""
-        return value, f"{name} noted: {answer.reason}" if answer.reason else "", ""
+        if not values.are_same(after, value):
+            return after, f"{name} rewrote it" + (f": {said}" if said else ""), ""
+        return value, f"{name} noted: {said}" if said else "", ""
 
     def _absent(self) -> str:
         """Name a required guard that nobody may start, whatever it would guard."""
@@ -144,11 +209,16 @@ class Guards:
         return next(iter(sorted(self._required - there)), "")
 
 
-def _missed(place: Place, event: str) -> str:
-    """Say in what a required guard is not there for an event; empty if it is there, or has nothing to say to it."""
-    if place.peer is None and place.guards(event):
-        why = place.reason or "it is on its way up"
-        return f"the required guard '{place.plugin.name}' is down: {why}"
-    if place.peer is not None and not place.peer.offer.intercepts:
-        return f"the required guard '{place.plugin.name}' has not said yet what it guards"
-    return ""
+def _short(reason: str) -> str:
+    """Cut a reason to what people read, and the audit keeps."""
+    return reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}…"
+
+
+def _concerns(place: Place, event: str) -> bool:
+    """Whether a place guards an event, or did, or may yet say so."""
+    extension = place.peer
+    if event in place.guarded:
+        return True
+    if not isinstance(extension, Extension):
+        return False
+    return event in extension.intercepts or not (extension.tools or extension.offer.is_whole)

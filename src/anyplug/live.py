@@ -8,6 +8,7 @@ import anyio.abc
 import msgspec
 
 from anyplug.audience import Audience
+from anyplug.errors import StoreError
 from anyplug.formats.contract import Greeting
 from anyplug.formats.workbench.peer import NodePlugin, ReloadWanted
 from anyplug.formats.zot import frames
@@ -35,7 +36,7 @@ LARGEST_ANSWER = 256 << 10  # bytes of a result that goes back to an extension
 MOST_ASKED = 256  # calls of one extension's under way; it is told so, and may ask again later
 CALL_TOOL = "call_tool"
 
-CallTool = Callable[[Extension, str, dict[str, Any], Call | None], Awaitable[Result]]
+CallTool = Callable[[Extension, str, dict[str, Any], Call | None, tuple[str, ...]], Awaitable[Result]]
 
 
 class Live:
@@ -118,7 +119,10 @@ class Live:
             self._tasks.start_soon(self._reload_for, peer, frame)
 
     async def _reload_for(self, plugin: NodePlugin, request: ReloadWanted) -> None:
-        await self._reload()
+        try:
+            await self._reload()
+        except StoreError:
+            pass  # all stays as it is; calls say what is wrong with the store
         plugin.reloaded(request)
 
     def _extension_said(self, extension: Extension, frame: msgspec.Struct | None) -> None:
@@ -157,23 +161,33 @@ class Live:
         if not frame.id or place in self._asked:
             return
         parent = extension.active.get(frame.parent_id)
+        chain = parent.chain if parent is not None else extension.deciding
         under_way = sum(owner is extension for owner, _ in self._asked)
-        refusal = _refusal(extension, frame, parent, self._full_name(frame.name), under_way)
+        refusal = _refusal(extension, frame, parent, chain, self._full_name(frame.name), under_way)
         if refusal:
             extension.tell(_answer(frame, (Text(refusal),), is_error=True))
             return
         self._asked[place] = scope = anyio.CancelScope()
-        self._tasks.start_soon(self._call_for, extension, frame, parent, scope)
+        self._tasks.start_soon(self._call_for, extension, frame, parent, chain, scope)
 
     async def _call_for(
-        self, extension: Extension, frame: frames.CallTool, parent: Call | None, scope: anyio.CancelScope
+        self,
+        extension: Extension,
+        frame: frames.CallTool,
+        parent: Call | None,
+        chain: tuple[str, ...],
+        scope: anyio.CancelScope,
     ) -> None:
         """Call a tool because an extension asked for it, and answer."""
         try:
             with scope:
                 if not scope.cancel_called:
-                    result = await self._call(extension, frame.name, frame.args, parent)
+                    result = await self._call(extension, frame.name, frame.args, parent, chain)
                     extension.tell(_answer(frame, result.content, is_error=result.is_error))
+        except Exception as error:  # noqa: BLE001 - a fault of ours with this request must not end the host
+            said = {"message": f"a call for plugin '{extension.plugin.name}' failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(said)
+            extension.tell(_answer(frame, (Text(f"anyplug itself failed: {error!r}"),), is_error=True))
         finally:
             del self._asked[extension, frame.id]
 
@@ -193,9 +207,15 @@ def _notice(plugin: str, frame: msgspec.Struct) -> Notice | None:
             return None
 
 
-def _refusal(extension: Extension, frame: frames.CallTool, parent: Call | None, name: str, under_way: int) -> str:
+def _refusal(
+    extension: Extension,
+    frame: frames.CallTool,
+    parent: Call | None,
+    chain: tuple[str, ...],
+    name: str,
+    under_way: int,
+) -> str:
     """Say why an extension may not have the tool of this full name called; empty if it may."""
-    chain = parent.chain if parent is not None else ()
     refusals = {
         "extension did not opt in to call_tool": CALL_TOOL not in extension.capabilities,
         "call_tool requires a name and JSON object args": not frame.name or not isinstance(frame.args, dict),

@@ -1,7 +1,7 @@
 """What a host has loaded: reads plugins, starts and retires those that stay up, and swaps the snapshot."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import anyio
 import anyio.to_thread
@@ -10,7 +10,8 @@ from anyplug.catalog import Catalog
 from anyplug.errors import StoreError
 from anyplug.model import Offer, Plugin
 from anyplug.offers import merged
-from anyplug.peers import Peers, Wanted
+from anyplug.peers import Peers
+from anyplug.place import Wanted
 from anyplug.registry import Snapshot
 
 NOTHING = Snapshot(entries=(), owners={}, aliases={}, model_names={})
@@ -30,17 +31,30 @@ class Loading:
         self._swapped = swapped
         self._eager = eager
         self._found: list[Plugin] = []
+        self._edition = 0  # of what people decided, by which it was taken over
         self._is_stale = False
+        self._looking = anyio.Lock()  # of two looks the later one must win
         self.snapshot = NOTHING
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether somebody has decided something since, as far as it was noticed: a guard may have been switched on."""
+        return self._edition != self._catalog.approvals.edition
 
     async def begin(self) -> None:
         """Load what is there."""
-        await self._load(self._catalog.find(), _nothing)
+        await self._take_over(self._catalog.find(), _nothing)()
+        self._refresh()
 
     async def again(self, renew: Renew | None = None) -> None:
         """Read everything again; of what stays up, start anew what changed and what is to be renewed."""
-        found = await anyio.to_thread.run_sync(self._catalog.find, self.snapshot)
-        await self._load(found, renew or _nothing)
+        async with self._looking:
+            found = await anyio.to_thread.run_sync(self._catalog.find, self.snapshot)
+            settle = self._take_over(found, renew or _nothing)
+        try:
+            await settle()
+        finally:
+            self._refresh()  # also for those who do not wait for it to the end
 
     async def reload(self, name: str | None) -> None:
         """Start anew all that stays up, or just the plugin of that name, and wait for it. Raises PluginNotFound."""
@@ -74,18 +88,18 @@ class Loading:
             self._is_stale = True
             asyncio.get_running_loop().call_soon(self._refresh)
 
-    async def _load(self, found: list[Plugin], renew: Renew) -> None:
-        """Take over what was found: start, renew and retire what stays up, then swap the snapshot."""
+    def _take_over(self, found: list[Plugin], renew: Renew) -> Callable[[], Awaitable[None]]:
+        """Take over what was found: begin to start, renew and retire what stays up. Gives what waits for it."""
         self._found = found
         statics = {plugin.path: plugin for plugin in found}
         entries = self._catalog.snapshot(found, self._offer).entries
+        self._edition = self._catalog.approvals.edition
         wanted = [
             Wanted(statics[entry.path], entry.standing.digest, entry.standing.granted, at_once=self._eager)
             for entry in entries
             if entry.plugin.stays_up and entry.state == "approved"
         ]
-        await self._peers().sync(wanted, renew)
-        self._refresh()
+        return self._peers().swap(wanted, renew)
 
     def _offer(self, plugin: Plugin) -> Offer | None:
         places = self._peers().of(plugin)

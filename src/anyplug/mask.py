@@ -133,6 +133,12 @@ class Mask:
 
     def schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Hide the secrets in the texts of a schema; what names an argument stays."""
+        try:
+            return self._schema(schema)
+        except RecursionError:  # nested more deeply than we can look
+            return {}
+
+    def _schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         return {key: value if key == "required" else self._schema_value(value) for key, value in schema.items()}
 
     def error(self, error: AnyplugError) -> None:
@@ -157,7 +163,7 @@ class Mask:
 
     def _schema_value(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return self.schema(value)
+            return self._schema(value)
         if isinstance(value, list):
             return [self._schema_value(item) for item in value]
         return self.value(value)

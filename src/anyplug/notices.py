@@ -7,6 +7,7 @@ import msgspec
 from anyplug.panels import Panel
 
 MOST_NOTES = 1_000  # of one slash command
+LONGEST_NOTES = 1 << 20  # characters of all of them
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -53,10 +54,13 @@ Listener = Callable[[Notice], None]
 
 def note_taker(notes: list[Note]) -> Listener:
     """Give what keeps the notes that it hears, as many as a person would read: an extension may say more."""
+    room, is_full = LONGEST_NOTES, False
 
     def keep(notice: Notice) -> None:
-        if isinstance(notice, Note) and len(notes) <= MOST_NOTES:
-            is_last = len(notes) == MOST_NOTES
-            notes.append(Note(notice.plugin, "warn", "further notes are not shown") if is_last else notice)
+        nonlocal room, is_full
+        if isinstance(notice, Note) and not is_full:
+            room -= len(notice.message)
+            is_full = len(notes) == MOST_NOTES or room < 0
+            notes.append(Note(notice.plugin, "warn", "further notes are not shown") if is_full else notice)
 
     return keep

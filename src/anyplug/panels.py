@@ -14,6 +14,7 @@ from anyplug.formats.zot.extension import Extension
 KEYS = frozenset(
     ["up", "down", "left", "right", "enter", "tab", "backspace", "delete", "home", "end", "pageup", "pagedown", "rune"]
 )  # what an extension may be told
+LONGEST_PASTE = 50_000  # characters, each of which is a frame
 MOST_OPEN = 16  # panels of one extension; people look at one
 CLOSING = frozenset({"esc", "ctrl-c"})
 ALIASES = {
@@ -99,13 +100,14 @@ class Panels:
             frame = {"type": "panel_key", "panel_id": panel.id, "key": name}
             extension.tell(frame | ({"text": sign} if sign else {}))
 
-    def paste(self, panel: Panel, text: str) -> None:
-        """Send pasted text, character by character, with line breaks as Enter."""
-        for line_number, line in enumerate(LINE_BREAK.split(text)):
+    def paste(self, panel: Panel, text: str) -> str:
+        """Send pasted text, character by character, with line breaks as Enter; give what was more than can be sent."""
+        for line_number, line in enumerate(LINE_BREAK.split(text[:LONGEST_PASTE])):
             if line_number:
                 self.press(panel, "enter")
             if line:
                 self.press(panel, "rune", line)
+        return text[LONGEST_PASTE:]
 
     def close(self, panel: Panel) -> None:
         """Close a panel because the person wants it, and tell its owner."""

@@ -10,7 +10,7 @@ What is to be replaced finishes its calls first, and its successor waits for tha
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -20,8 +20,9 @@ from anyplug import logs, offers
 from anyplug.errors import AnyplugError, CallError, NotEnforceable, Unavailable
 from anyplug.formats.contract import Greeting, Peer, Terms
 from anyplug.formats.standing import PEERS
-from anyplug.model import Offer, Plugin
-from anyplug.runtime.session import PeerGone, Session
+from anyplug.model import Plugin
+from anyplug.place import Place, Wanted
+from anyplug.runtime.session import PeerGone
 from anyplug.secrecy import Secrecy
 from anyplug.settings import Home, Settings
 from anyplug.store import Store
@@ -33,73 +34,6 @@ DRAIN_S = 30.0  # how long calls under way may hold up the end of what is to be 
 DRAIN_STEP_S = 0.01
 HEAR_S = 10.0  # for those that have to start first, and then have the time that they have for `ready`
 HEAR_STEP_S = 0.05
-
-Health = Literal["idle", "running", "restarting", "given_up"]
-
-
-class Wanted(msgspec.Struct, frozen=True):
-    """A plugin that should be up, as it is now."""
-
-    plugin: Plugin
-    digest: str
-    granted: tuple[str, ...] = ()
-    at_once: bool = True  # else only when it is first needed, if what it offers is known
-
-
-class Place:
-    """The place of one process of a plugin: what runs there now, and how it went so far."""
-
-    def __init__(self, wanted: Wanted, process: str, offer: Offer | None, before: "Place | None") -> None:
-        self.plugin = wanted.plugin
-        self.digest = wanted.digest
-        self.granted = wanted.granted
-        self.process = process
-        self.offer = offer  # of this digest, if it ever ran; until then, of what it replaces
-        self.before = before  # what it replaces, which has to leave first
-        self.peer: Peer | None = None
-        self.session: Session | None = None  # of the run that is on, else of the last one
-        self.health: Health = "idle"
-        self.reason = ""  # why it is not up
-        self.refusal: NotEnforceable | None = None  # why it may not be
-        self.restarts = 0
-        self.crashes = 0  # in a row
-        self.settled = anyio.Event()  # it is up, or the attempt to start it failed
-        self.scope = anyio.CancelScope()  # of the task that keeps it up
-        self.over = anyio.Event()  # that task has ended, and with it the process
-        self.is_ending = False  # the process is gone and is not started again by itself; the task has yet to notice
-
-    @property
-    def may_offer_more(self) -> bool:
-        """Whether it may yet register something that nobody knows of."""
-        if self.peer is not None:
-            return not self.peer.offer.is_whole
-        is_new = self.offer is None or not self.offer.is_whole
-        return is_new and self.health != "given_up" and not self.crashes
-
-    @property
-    def is_coming_up(self) -> bool:
-        """Whether it is being started for the first time, so that nobody knows how it will do."""
-        return self.peer is None and self.health == "restarting" and not self.reason
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether it has calls under way."""
-        return self.peer is not None and bool(self.peer.active)
-
-    def is_for(self, wanted: Wanted) -> bool:
-        """Whether what runs here is what should: the same code, with the same rights."""
-        return (self.digest, self.granted) == (wanted.digest, wanted.granted)
-
-    @property
-    def offer_now(self) -> Offer | None:
-        """What it offers, with the reason if it is not up although it was started."""
-        if self.peer is not None or not self.reason:
-            return self.offer
-        return msgspec.structs.replace(self.offer or Offer(), fault=self.reason)
-
-    def guards(self, event: str) -> bool:
-        """Whether it decides about an event; one that never ran may."""
-        return self.offer is None or event in self.offer.intercepts
 
 
 class Peers:
@@ -154,11 +88,13 @@ class Peers:
                 return True
         return False
 
-    async def sync(self, wanted: list[Wanted], renew: Callable[[Plugin], bool] = lambda _: False) -> None:
-        """Run just these; those that have another digest now, or are to be renewed, are started anew.
+    def swap(
+        self, wanted: list[Wanted], renew: Callable[[Plugin], bool] = lambda _: False
+    ) -> Callable[[], Awaitable[None]]:
+        """Run just these from now on; those that have another digest now, or are to be renewed, are started anew.
 
-        Gives back when each is up, or failed to start once: what is tried again holds nobody up, and neither
-        does what waits for the calls of what it replaces.
+        All of it is begun here, and the host's own tasks see to it. What this gives waits until each is up, or failed
+        to start once: what is tried again holds nobody up, and neither does what waits for calls of what it replaces.
         """
         before, self._places = self._places, {}
         self.roll += 1
@@ -172,18 +108,23 @@ class Peers:
                     del before[key]
                 else:
                     place = Place(one, process, known.get(process), place)
-                    if one.at_once or place.offer is None or place.offer.must_run:
+                    if one.at_once or self._must_run(place):
                         begun.append(place)
-                    place.offer = place.offer or (place.before.offer if place.before else None)
                 self._places[key] = place
-        async with anyio.create_task_group() as tasks:
-            for place in before.values():
-                (self._tasks if place.is_busy else tasks).start_soon(self._retire, place)
-        attempts = [place.settled for place in begun if place.before is None or place.before.over.is_set()]
+        leaving = [place.over for place in before.values() if not place.is_busy]
+        busy = {place for place in before.values() if place.is_busy}
+        # The next attempt has an event of its own.
+        attempts = [place.settled for place in begun if busy.isdisjoint(place.before)]
         for place in begun:
             self._begin(place)
-        for settled in attempts:  # the next attempt has an event of its own
-            await settled.wait()
+        for place in before.values():
+            self._tasks.start_soon(self._retire, place)
+
+        async def settle() -> None:
+            for event in (*leaving, *attempts):
+                await event.wait()
+
+        return settle
 
     async def come_up(self) -> None:
         """Wait for what others have begun to start, but for what waits for the calls of what it replaces.
@@ -191,7 +132,7 @@ class Peers:
         Not to be waited for by what a plugin asks for while it comes up.
         """
         for place in self.places:
-            if place.is_coming_up and (place.before is None or place.before.over.is_set()):
+            if place.is_coming_up and place.is_free:
                 await place.settled.wait()
 
     def begin_idle(self) -> None:
@@ -215,6 +156,21 @@ class Peers:
 
     async def reach(self, plugin: Plugin, process: str = "") -> Any:
         """Give a process that is up, waiting for one that is on its way; raises Unavailable."""
+        place = await self._came_up(plugin, process)
+        while place is not self._places.get((plugin.path, process)):  # it was replaced meanwhile
+            place = await self._came_up(plugin, process)
+        if place.refusal is not None:
+            raise place.refusal
+        if place.peer is None:
+            raise Unavailable(
+                f"plugin '{plugin.name}' is not running: {place.reason}",
+                f"`anyplug logs {plugin.name}` shows what it said; mend it and try again. A host that stays up does so "
+                f"with `anyplug reload {plugin.name}`, or `host.reload` in a program",
+            )
+        return place.peer
+
+    async def _came_up(self, plugin: Plugin, process: str) -> Place:
+        """Give the place of a process once it is up, or failed to be; raises Unavailable if there is none."""
         place = self._places.get((plugin.path, process))
         if place is None:
             raise Unavailable(f"plugin '{plugin.name}' is not running", f"`anyplug show {plugin.name}` says why")
@@ -226,15 +182,7 @@ class Peers:
             self._begin(place)
         if place.peer is None:
             await place.settled.wait()
-        if place.refusal is not None:
-            raise place.refusal
-        if place.peer is None:
-            raise Unavailable(
-                f"plugin '{plugin.name}' is not running: {place.reason}",
-                f"`anyplug logs {plugin.name}` shows what it said; mend it and try again. A host that stays up does so "
-                f"with `anyplug reload {plugin.name}`, or `host.reload` in a program",
-            )
-        return place.peer
+        return place
 
     async def look_in(self, plugin: Plugin, *, retry: bool) -> list[Place]:
         """Give a plugin's places once it is known how each does: idle ones are started, none is waited for twice.
@@ -270,15 +218,26 @@ class Peers:
 
     def note_offer(self, place: Place, peer: Peer) -> None:
         """Keep what a peer registered, and say that there is something else to call."""
-        place.offer = self._secrecy(place.plugin).offer(peer.offer)
+        place.take(self._secrecy(place.plugin).offer(peer.offer))
         if not place.plugin.explicit:
-            known = {other.process: other.offer for other in self.of(place.plugin) if other.offer is not None}
+            known = {other.process: other.offer for other in self.of(place.plugin) if other.offer and other.is_known}
             offers.save(self._store, place.plugin, place.digest, known)
         self._changed()
 
     def heard(self, peer: Peer, frame: msgspec.Struct) -> None:
         """Pass on what a peer said on its own account."""
         self._said(peer, frame)
+
+    def _must_run(self, place: Place) -> bool:
+        """Whether it has to be up although nobody needs its tools: it sees what happens, or may.
+
+        One that has not said all may yet say that it does; one with tools most likely does not, unless the person
+        relies on it.
+        """
+        offer, settings = place.offer, self._settings.of(place.plugin.name)
+        if not place.is_known or offer is None or offer.must_run or settings.guard == "required":
+            return True
+        return not offer.is_whole and (settings.on_silence == "closed" or not offer.tools)
 
     def _begin(self, place: Place) -> None:
         if place.over.is_set():  # it was up before, and nobody needed it until now
@@ -290,20 +249,35 @@ class Peers:
         """Run what belongs to a place, again and again, until it is retired, given up or not needed."""
         try:
             with place.scope:
-                if place.before is not None:
-                    await place.before.over.wait()
-                    place.before = None
+                for replaced in place.before:
+                    await replaced.over.wait()
+                place.before = ()
                 while place.health == "restarting":
+                    attempt = place.settled
                     await self._run_once(place)
-                    place.settled.set()  # whoever waited for this attempt learns how it went
+                    attempt.set()  # whoever waited for this one learns how it went
                     self._changed()
-                    if place.health == "restarting":
-                        place.settled = anyio.Event()
-                        await anyio.sleep(PAUSES_S[place.crashes - 1])
-                        place.restarts += 1
+                    await self._pause(place, attempt)
+        except Exception as error:  # noqa: BLE001 - a fault of ours with this plugin must not end the others
+            place.peer, place.health, place.reason = None, "given_up", f"anyplug itself failed with it: {error!r}"
+            said = {"message": f"keeping plugin '{place.plugin.name}' up failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(said)
+            self.roll += 1
+            place.settled.set()
+            self._changed()
         finally:
             place.is_ending = False
             place.over.set()
+
+    async def _pause(self, place: Place, attempt: anyio.Event) -> None:
+        """Wait before the next attempt, if there is to be one."""
+        if place.health != "restarting":
+            place.settled.set()
+            return
+        if place.settled is attempt:  # it never came up; whoever waits since one did waits for the next
+            place.settled = anyio.Event()
+        await anyio.sleep(PAUSES_S[place.crashes - 1])
+        place.restarts += 1
 
     async def _run_once(self, place: Place) -> None:
         """Start a peer and wait for its end; say in `reason` why it is not up any more."""

@@ -12,6 +12,7 @@ from anyplug.model import Call, Result, Text, Verdict
 from anyplug.policy.gate import Facts, PolicyGate, Ruling
 from anyplug.schema import violations
 from anyplug.trail import Trail, failed
+from anyplug.values import TOO_DEEP, are_same, is_too_deep
 
 CONTEXT = "policy_context"  # in a result's metadata
 
@@ -34,7 +35,9 @@ async def before(gate: PolicyGate, call: Call, standing: Standing, trail: Trail,
         return Policed(call=call, verdict=_refused(ruling, ruling.reason))
     if ruling.verb == "ask":
         return await _asked(gate, ruling, call, standing, trail.attachment)
-    if ruling.verb == "modify" and ruling.arguments is not None and ruling.arguments != call.arguments:
+    if ruling.verb == "modify" and ruling.arguments is not None and not are_same(ruling.arguments, call.arguments):
+        if is_too_deep(ruling.arguments):
+            return Policed(call=call, verdict=_refused(ruling, f"a policy's change is unusable: {TOO_DEEP}"))
         if broken := violations(call.tool.input_schema, ruling.arguments):
             reason = f"a policy's change breaks the tool's schema: {broken[0]}"
             return Policed(call=call, verdict=_refused(ruling, reason))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # some need an event loop, all cost start-up, and looking at 
     from anyplug.commands import CommandOutcome
     from anyplug.jobs import Job
     from anyplug.notices import Note
-    from anyplug.peers import Place
+    from anyplug.place import Place
     from anyplug.protection import Protection
 
 HEALTHS = ("running", "idle", "restarting", "given_up")  # from well to worst

@@ -13,11 +13,13 @@ from anyplug.digest import printable
 from anyplug.errors import AnyplugError, CallError
 from anyplug.gate import Attachment
 from anyplug.model import Failure, Plugin, Result, Text
+from anyplug.values import TOO_DEEP
 
 if TYPE_CHECKING:
     from anyplug.secrecy import Secrecy
 
 UNGUESSABLE = 8  # bytes of a call's id
+LONGEST_NAME = 200  # characters of a name that leads nowhere; who asks for it may be a program
 
 
 class Trail:
@@ -33,7 +35,7 @@ class Trail:
             call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
             at=at / 1_000_000,
             attachment=attachment.id,
-            tool=printable(name),
+            tool=printable(name)[:LONGEST_NAME],
         )
         self.unusable = ""  # what is wrong with the arguments
         self.given: dict[str, Any] = {}  # the arguments
@@ -43,7 +45,9 @@ class Trail:
             self.unusable = f"arguments must be an object, not {type(arguments).__name__}"
         try:
             self.record.arguments = audit.digest_of(arguments if self.unusable else self.given)
-        except (TypeError, ValueError, RecursionError) as error:
+        except RecursionError:
+            self.unusable = self.unusable or f"arguments must be JSON: {TOO_DEEP}"
+        except (TypeError, ValueError) as error:
             self.unusable = self.unusable or f"arguments must be JSON: {error}"
         self.warnings: tuple[str, ...] = ()  # what the person should know of how it went
         self.context: tuple[str, ...] = ()  # what policies want the model to know

@@ -281,6 +281,7 @@ async def test_lines_that_are_no_json_before_hello_are_survived_and_counted(zot,
     async with host(zot("chatty", "print('npm WARN deprecated')\nprint()\n" + extending.ECHO)) as h:
         assert (await h.call("chatty")).text == "{}"
         assert h.peers.up[0].session.counts.malformed == 2
+        assert "wrote something else before its hello, which zot takes for a failure" in problems(h)[0]
 
 
 async def test_keys_in_any_order_and_case_unknown_fields_and_null_are_understood(zot, host):
@@ -297,6 +298,109 @@ async def test_keys_in_any_order_and_case_unknown_fields_and_null_are_understood
         session = h.peers.up[0].session
         assert dict(session.counts.frames) == {"hello": 1, "register_tool": 1, "ready": 1, "tool_result": 1}
         assert session.counts.malformed == 1  # the invented one
+
+
+async def test_panels_and_blocks_may_have_odd_keys_and_nulls_too(zot, host):
+    panel = "{'ID': 'p', 'Title': None, 'LINES': ['a'], 'footer': None}"
+    script = (
+        "hello()\ncommand('show')\ntool('act')\nemit('ready')\nfor frame in heard():\n"
+        "    if frame['type'] == 'command_invoked':\n"
+        f"        emit('command_response', id=frame['id'], action='open_panel', open_panel={panel})\n"
+        "    elif frame['type'] == 'tool_call':\n"
+        "        emit('tool_result', id=frame['id'], content=[{'Type': 'text', 'Text': 'ok'}])\n"
+    )
+    async with host(zot("odd", script)) as h:
+        outcome = await h.run_command("/show")
+        assert (outcome.error, outcome.panel.lines, outcome.panel.title) == (None, ("a",), "odd")
+        assert (await h.call("act")).text == "ok"
+
+
+DEEP = "json.loads('[' * {0} + ']' * {0})"
+
+
+@pytest.mark.parametrize("levels", [130, 400, 960, 975, 979, 980, 981, 982, 983, 984, 990, 1500])
+async def test_arguments_that_are_nested_too_deeply_are_refused_whoever_hears_of_them(levels, zot, host):
+    watching = "hello()\nemit('subscribe', events=['tool_call'])\nemit('ready')\nfor frame in heard(): pass\n"
+    value = 1
+    for _ in range(levels):
+        value = [value]
+    async with host(zot(), zot("watcher", watching)) as h:
+        result = await h.call("echo", {"x": value})
+        assert (result.error.code, "nested more than 128 levels deep" in result.text) == ("invalid_arguments", True)
+        assert not (await h.call("echo", {"x": [[1]]})).is_error
+
+
+@pytest.mark.parametrize("levels", [200, 400, 960, 980, 990])
+async def test_no_depth_that_an_extension_sends_ends_the_host(levels, zot, host, monkeypatch, settings):
+    monkeypatch.setenv("MY_API_TOKEN", "a-secret-of-mine")
+    deep = DEEP.format(levels)
+    script = (
+        f"hello('call_tool')\ntool('odd', schema={{'type': 'object', 'properties': {{'a': {deep}}}}})\ntool('act')\n"
+        f"emit('ready')\nemit('call_tool', id='1', name='echo', args={{'x': {deep}}})\n"
+        "for frame in heard():\n    if frame['type'] == 'tool_call':\n"
+        f"        emit('tool_result', id=frame['id'], content=[{{'type': {deep}}}], structured_content={deep})\n"
+    )
+    folder = zot("deep", script)
+    async with host(folder, zot()) as h:
+        result = await h.call("act")
+        assert result.error.code in {"bad_output", "timed_out"}, result
+        assert not (await h.call("echo")).is_error
+        assert [tool.name for tool in h.tools] == ["act", "echo"]
+
+
+async def test_a_timeout_says_that_the_answer_may_have_been_no_frame(zot, host, settings):
+    settings("[plugins.pretty]\ntimeout_s = 0.5\n")
+    pretty = "print(json.dumps({'type': 'tool_result', 'id': frame['id'], 'content': []}, indent=1), flush=True)"
+    async with host(zot("pretty", answering(pretty))) as h:
+        error = (await h.call("act")).error
+    assert (error.code, ", but 5 lines that are no frames" in error.message) == ("timed_out", True)
+    assert error.hint.startswith("its answer may be among them: `anyplug logs pretty`")
+
+
+async def test_notes_of_a_command_are_bounded_in_all(zot, host):
+    lines = "for _ in range(20): emit('notify', message='x' * 200_000)\n        "
+    async with host(zot("chatty", responding({"action": "noop"}, lines))) as h:
+        outcome = await h.run_command("/go")
+    assert sum(len(note.message) for note in outcome.notes) < 1_100_000
+    assert outcome.notes[-1].message == "further notes are not shown"
+
+
+async def test_a_first_frame_with_an_endless_type_is_quoted_in_short(zot, host):
+    async with host(zot("endless", "emit('x' * 3_000_000)\ntime.sleep(600)")) as h:
+        assert max(map(len, problems(h))) < 500
+
+
+async def test_a_name_without_an_end_is_cut_and_compared_with_none(zot, host):
+    async with host(zot()) as h:
+        result = await h.call("x" * 3_000_000)
+        (kept,) = h.audit.records()
+    assert (result.error.code, len(result.text) < 500, len(kept.record.tool)) == ("not_found", True, 200)
+
+
+async def test_a_program_in_the_folder_that_is_named_as_if_it_were_on_the_path(zot, host):
+    async with host(zot("bare", extending.ECHO, exec="run.py")) as h:
+        said = h.snapshot.plugin("bare").problems
+    assert ("exec 'run.py' is looked for on the PATH, and not in the folder", 'write "./run.py" for that') in [
+        (problem.message, problem.hint) for problem in said
+    ]
+
+
+async def test_a_program_with_its_arguments_in_one_is_told_where_they_belong(zot, host):
+    async with host(zot("words", extending.ECHO, exec="python3 run.py")) as h:
+        assert 'put the words behind it into "args"' in problems(h)[0]
+
+
+async def test_a_slash_command_runs_with_the_rights_that_the_plugin_has_now(zot, host, root, monkeypatch):
+    monkeypatch.setenv("MY_API_TOKEN", "a-secret-of-mine")
+    shown = "frame['id'], action='display', display=str('MY_API_TOKEN' in os.environ)"
+    zot("keyed", responding({"action": "noop"}, f"emit('command_response', id={shown})"))
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("keyed").plugin
+        await h.approve(plugin, granted=(*plugin.permissions, "env:MY_API_TOKEN"), always=True)
+        assert (await h.run_command("/go")).display == "True"
+        approvals = h.catalog.approvals
+        approvals.regrant(plugin, approvals.of(plugin), plugin.permissions)
+        assert (await h.run_command("/go")).display == "False"
 
 
 async def test_what_could_not_be_understood_stands_in_its_log(zot, host, home):

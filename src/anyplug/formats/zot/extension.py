@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 from anyio import CancelScope
 
-from anyplug import logs
-from anyplug.errors import BadOutput, CallError, TimedOut, TooLarge, Unavailable
+from anyplug import logs, values
+from anyplug.errors import BadOutput, CallError, TimedOut, Unavailable
 from anyplug.formats import staying
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.format import tools
 from anyplug.model import Call, Command, Offer, Plugin
 from anyplug.runtime.program import Program
-from anyplug.runtime.session import FrameTooLong, PeerGone, Session
+from anyplug.runtime.session import NotSent, PeerGone, Session
 from anyplug.settings import zot_home
 
 HELLO_S = 10.0
@@ -52,11 +52,13 @@ class Extension:
         self.plugin = plugin
         self.tools: dict[str, frames.RegisterTool] = {}
         self.commands: dict[str, frames.RegisterCommand] = {}
+        self._folded: set[str] = set()  # their names in lower case
         self.events: set[str] = set()
         self.intercepts: set[str] = set()
         self.capabilities: frozenset[str] = frozenset()
         self.warnings: list[str] = []
         self.active: dict[str, Call] = {}  # its tool calls under way
+        self._deciding: dict[str, tuple[str, ...]] = {}  # what led to the questions that it is asked as a guard
         self._registered_bytes = 0
         self._listener = listener
         self._terms = terms
@@ -138,15 +140,17 @@ class Extension:
         """Call one of its tools; raises CallError."""
         number, name = str(next(_numbers)), call.tool.own_name
         self.active[number] = call
+        noise = self._noise_lines
         frame = {"type": "tool_call", "id": number, "name": name, "args": call.arguments}
         try:
             answer: frames.ToolResult = await self._ask("tool_result", frame, timeout_s)
         except TimeoutError:
             self._take_back(number)
-            raise TimedOut(
-                f"timeout waiting for {self.plugin.name}/{name} after {timeout_s:g}s",
-                f"`timeout_s` under [plugins.{self.plugin.name}] in settings.toml changes the limit",
-            ) from None
+            hint = f"`timeout_s` under [plugins.{self.plugin.name}] in settings.toml changes the limit"
+            if self._noise_lines > noise:
+                hint = f"its answer may be among them: `anyplug logs {self.plugin.name}` says what is wrong with each"
+            reason = f"timeout waiting for {self.plugin.name}/{name} after {timeout_s:g}s{self._noise(noise)}"
+            raise TimedOut(reason, hint) from None
         except asyncio.CancelledError:
             self._take_back(number)
             raise
@@ -172,17 +176,31 @@ class Extension:
             raise self.unavailable(f"while '/{name}' was under way", gone) from gone
         return answer
 
-    async def intercept(self, event: dict[str, Any]) -> frames.InterceptResponse:
-        """Ask it about an event. Raises TimeoutError or PeerGone, and what follows from that is the host's rule."""
+    async def intercept(self, event: dict[str, Any], chain: tuple[str, ...] = ()) -> frames.InterceptResponse:
+        """Ask it about an event, to which the tools of `chain` led.
+
+        Raises TimeoutError or PeerGone, and what follows from that is the host's rule.
+        """
         number = str(next(_numbers))
         frame = {"type": "event_intercept", "id": number, **event}
-        answer: frames.InterceptResponse = await self._ask("event_intercept_response", frame, INTERCEPT_S)
+        self._deciding[number] = chain
+        try:
+            answer: frames.InterceptResponse = await self._ask("event_intercept_response", frame, INTERCEPT_S)
+        finally:
+            del self._deciding[number]
         return answer
 
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """The longest chain of tools that led to a question which it has not answered: it may ask because of that."""
+        return max(self._deciding.values(), key=len, default=())
+
     def tell(self, frame: dict[str, Any]) -> None:
-        """Send it something that has no answer. That it has just ended is no error."""
+        """Send it something that has no answer. That it has just ended is no error; what is too much is left out."""
         try:
             self.session.send(frame)
+        except NotSent as not_sent:
+            self._terms.log(f"[anyplug] a frame of type {frame['type']} was left out: {not_sent}\n".encode())
         except PeerGone:
             pass
 
@@ -192,9 +210,6 @@ class Extension:
 
     def unavailable(self, when: str, gone: PeerGone) -> CallError:
         """Describe that it has ended, or could not be told."""
-        if isinstance(gone, FrameTooLong):
-            hint = "write what is large to a file and pass its path"
-            return TooLarge(f"extension '{self.plugin.name}' was not asked: {gone.reason}", hint)
         hint = f"`anyplug logs {self.plugin.name}` shows what it said"
         return staying.ended(f"extension '{self.plugin.name}'", when, gone, hint)
 
@@ -202,9 +217,13 @@ class Extension:
         name = self.plugin.name
         return staying.not_started(f"extension '{name}'", program, reason, plugin=name, named_in="extension.json")
 
-    def _noise(self) -> str:
+    @property
+    def _noise_lines(self) -> int:
+        return self.session.counts.malformed + self.session.counts.too_long
+
+    def _noise(self, before: int = 0) -> str:
         """Say how much came on stdout that is no frame, to stand behind what did not come."""
-        lines = self.session.counts.malformed + self.session.counts.too_long
+        lines = self._noise_lines - before
         several = "1 line that is no frame" if lines == 1 else f"{lines} lines that are no frames"
         return f", but {several}" if lines else ""
 
@@ -214,6 +233,8 @@ class Extension:
     async def _ask(self, kind: str, frame: dict[str, Any], timeout_s: float | None) -> Any:
         """Send a question and wait for an answer of the right kind: one of another kind answers nobody."""
         number = f"{kind} {frame['id']}"
+        if self.session.is_crowded:
+            await self.session.has_room(timeout_s)
         future = self.session.expect(number, timeout_s)
         try:
             self.session.send(frame)
@@ -289,6 +310,8 @@ class Extension:
             self._refuse(f"the first frame must be a hello with a name, and {said}")
             return
         self.capabilities = frozenset(frame.capabilities)
+        if self._noise_lines:
+            self._warn("it wrote something else before its hello, which zot takes for a failure")
         if frame.name != self.plugin.name:
             self._warn(f"it calls itself '{frame.name}'; its manifest says '{self.plugin.name}'")
         self.tell(
@@ -345,6 +368,8 @@ class Extension:
             self._warn("a tool without a usable name was skipped")
         elif frame.name in self.tools:
             self._warn(f"it registered the tool '{frame.name}' twice; the first counts")
+        elif values.is_too_deep(frame.schema):
+            self._warn(f"the tool '{frame.name}' was skipped: its schema is unusable, {values.TOO_DEEP}")
         elif self._has_room_for(frame, among=self.tools, what="tools"):
             self.tools[frame.name] = frame
 
@@ -352,10 +377,11 @@ class Extension:
         name = frame.name.removeprefix("/")
         if not name or not name.isprintable() or " " in name:
             self._warn("a command without a usable name was skipped")
-        elif any(name.lower() == known.lower() for known in self.commands):
+        elif name.lower() in self._folded:
             self._warn(f"it registered the command '/{name}' twice; the first counts")
         elif self._has_room_for(frame, among=self.commands, what="commands"):
             self.commands[name] = msgspec.structs.replace(frame, name=name)
+            self._folded.add(name.lower())
 
     def _subscribe(self, frame: frames.Subscribe) -> None:
         self.intercepts.update(INTERCEPTABLE.intersection(frame.intercept))
@@ -367,11 +393,7 @@ class Extension:
         if len(among) >= MOST_REGISTERED:
             self._warn(f"it registered more than {MOST_REGISTERED} {what}; the others do not count")
             return False
-        try:
-            size = len(msgspec.json.encode(registration))
-        except RecursionError:  # it was just not too deep to be read
-            self._warn("a schema that is too deep was skipped")
-            return False
+        size = len(msgspec.json.encode(registration))
         if self._registered_bytes + size > LARGEST_REGISTERED:
             self._warn(f"it registered more than {LARGEST_REGISTERED >> 20} MiB; the rest does not count")
             return False

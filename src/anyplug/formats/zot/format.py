@@ -27,6 +27,7 @@ WRITES_BESIDE_ITSELF = True
 
 TIMEOUT_S = 60.0
 THEMES = ("theme.json", "themes/theme.json")  # where zot looks for one
+LONGEST_KIND = 80  # characters of a block's type, for messages
 NO_CONTENT = "(extension returned no content)"
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 # What a format that declares nothing is taken to need.
@@ -156,6 +157,8 @@ def _launch(raw: dict[str, Any], folder: str, report: manifest.Report, where: st
     program = os.path.normpath(os.path.join(folder, given)) if "/" in given else given
     if "/" in given and not given.startswith("/"):
         manifest.warn_if_not_executable(program, f"exec '{given}'", report)
+    elif "/" not in given and os.path.isfile(os.path.join(folder, given)):
+        report.warn(f"exec '{given}' is looked for on the PATH, and not in the folder", f'write "./{given}" for that')
     return Launch(program, tuple(arguments))
 
 
@@ -186,6 +189,8 @@ def _result(call: Call, answer: "frames.ToolResult") -> Result:
 
 def _block(call: Call, raw: dict[str, Any]) -> Block | None:
     """Read one content block; text that is empty is left out."""
+    if "type" not in raw:  # keys may have any case
+        raw = {key.lower(): value for key, value in raw.items()}
     kind = raw.get("type")
     if kind == "text":
         text = raw.get("text")
@@ -200,7 +205,8 @@ def _block(call: Call, raw: dict[str, Any]) -> Block | None:
             )
         mime_type = raw.get("mime_type")
         return Image(mime_type if isinstance(mime_type, str) and mime_type else "image/png", data)
-    return Text(f'[unknown block type "{kind}" from extension {call.plugin.name}]')
+    shown = type(kind).__name__ if isinstance(kind, dict | list) else str(kind)[:LONGEST_KIND]
+    return Text(f'[unknown block type "{shown}" from extension {call.plugin.name}]')
 
 
 def _is_base64(data: str) -> bool:

@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 PROTOCOL_VERSION = 1
+LONGEST_KIND = 80  # characters of a frame's type, for messages; it may have millions
 SPOKEN_VERSION = "0.0.7"  # the zot release that the authors' guide names, whose protocol this is
 
 
@@ -190,6 +191,7 @@ INCOMING: dict[str, type[msgspec.Struct]] = {
 
 # What people see as it comes, so that an extension's secrets are hidden in it; a tool's result the host sees to.
 SHOWN = (CommandResponse, InterceptResponse, Notify, Submit, SubmitSlash, OpenPanel, PanelRender)
+PANELS = ("panel", "open_panel")  # what is an object inside a frame
 NOT_TEXT = frozenset({"id", "panel_id", "modified_args"})
 
 
@@ -228,12 +230,22 @@ def read(kind: str, raw: dict[str, Any] | msgspec.Struct) -> msgspec.Struct:
         return raw
     shape = INCOMING.get(kind)
     if shape is None:
-        raise NotAFrame(f'unknown frame type "{kind}"')
-    given = {key.lower(): value for key, value in raw.items() if value is not None}
+        raise NotAFrame(f'unknown frame type "{kind[:LONGEST_KIND]}"')
+    given = _folded(raw)
+    for name in PANELS:
+        if isinstance(panel := given.get(name), dict):
+            given[name] = _folded(panel)
     try:
         return msgspec.convert(given, shape)
     except msgspec.ValidationError as error:
         raise NotAFrame(f"bad {kind} frame: {error}") from error
+    except RecursionError as error:
+        raise NotAFrame(f"bad {kind} frame: it is nested too deeply") from error
+
+
+def _folded(raw: dict[str, Any]) -> dict[str, Any]:
+    """Read an object's keys as zot does: in any case, and null means absent."""
+    return {key.lower(): value for key, value in raw.items() if value is not None}
 
 
 def name_of(frame: msgspec.Struct) -> str:

@@ -1,0 +1,33 @@
+"""JSON values: how deep they are, and whether two are the same. Pure."""
+
+from typing import Any
+
+import msgspec
+
+# Levels. What people and models write has ten; what recurses over a value needs some frames for each level, and Python
+# has a thousand.
+DEEPEST = 128
+TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
+
+_encode_in_order = msgspec.json.Encoder(order="deterministic").encode
+
+
+def is_too_deep(value: Any) -> bool:
+    """Whether a value is nested more deeply than anything that we pass on."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [item for one in level for item in _items(one) if isinstance(item, dict | list | tuple)]
+        if not level:
+            return False
+    return True
+
+
+def are_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON: Python takes 1, 1.0 and true for equal."""
+    return one is other or (one == other and _encode_in_order(one) == _encode_in_order(other))
+
+
+def _items(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
