@@ -457,6 +457,7 @@ HINTS = [
     ("x: Tuple[float, float]", {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}, True),
     ("x: Tuple[int, str]",
      {"type": "array", "items": {"type": ["integer", "string"]}, "minItems": 2, "maxItems": 2}, True),
+    ("x: NewType('Id', int)", {"type": "integer"}, True),
     ("x: Path = Path('.')", {"type": "string", "default": "."}, False),
     ("x: datetime.date", {"type": "string", "format": "date"}, True),
     ("x: datetime.datetime", {"type": "string", "format": "date-time"}, True),
@@ -468,22 +469,38 @@ HINTS = [
 ]  # fmt: skip
 
 
+def program(parameters: str, head: str = "", doc: str = "") -> str:
+    """Write a program that registers a function as a tool, with what its hints may name."""
+    classes = """
+        class Colour(enum.Enum):
+            RED = "red"
+            BLUE = "blue"
+        class Odd(enum.Enum):
+            ONE = b"1"
+        @dataclasses.dataclass
+        class Point:
+            x: int
+            y: float = 0.5
+            tags: List[str] = dataclasses.field(default_factory=list)
+        @dataclasses.dataclass
+        class Node:
+            inner: Optional["Node"] = None
+        class Most(TypedDict, total=False):
+            a: int
+        class All(Most):
+            b: Annotated[str, "the b"]
+    """
+    return (
+        f"{head}\nimport dataclasses, datetime, enum, os\nfrom pathlib import Path\nfrom typing import *\n"
+        f"from anyplug.ext import Extension\next = Extension('probe')\n{textwrap.dedent(classes)}"
+        f"@ext.tool\ndef f({parameters}):\n    '''{doc}'''\n"
+    )
+
+
 def derive(parameters: str, head: str = "", doc: str = "") -> Frame:
     """Have a function's schema derived, in this process."""
     probe = sys.modules["probe"] = types.ModuleType("probe")
-    source = (
-        f"{head}\nimport dataclasses, datetime, enum, os\nfrom pathlib import Path\nfrom typing import *\n"
-        "from anyplug.ext import Extension\next = Extension('probe')\n"
-        "class Colour(enum.Enum):\n    RED = 'red'\n    BLUE = 'blue'\n"
-        "class Odd(enum.Enum):\n    ONE = b'1'\n"
-        "@dataclasses.dataclass\nclass Point:\n    x: int\n    y: float = 0.5\n    tags: List[str] = dataclasses.field("
-        "default_factory=list)\n"
-        "@dataclasses.dataclass\nclass Node:\n    inner: Optional['Node'] = None\n"
-        "class Most(TypedDict, total=False):\n    a: int\n"
-        "class All(Most):\n    b: Annotated[str, 'the b']\n"
-        f"@ext.tool\ndef f({parameters}):\n    '''{doc}'''\n"
-    )
-    exec(source, vars(probe))  # hints need a place where their names are known
+    exec(program(parameters, head, doc), vars(probe))  # hints need a place where their names are known
     frame: Frame = json.loads(probe.ext._early[-1])
     return frame
 
@@ -1099,6 +1116,15 @@ def test_a_guard_of_tool_calls_calls_none_itself(extension: Callable[..., Peer],
     assert peer._aside == []
 
 
+def test_another_guard_may_call_tools(extension: Callable[..., Peer]) -> None:
+    peer = extension("ext.intercept_turn_start(lambda step: block(ext.call_tool('read').text))", ", calls_tools=True")
+    peer.send("event_intercept", id="asked", event="turn_start", step=1)
+    asked = peer.until(type="call_tool")
+    assert "parent_id" not in asked
+    peer.send("tool_result", id=asked["id"], content=[{"type": "text", "text": "words"}])
+    assert peer.until(id="asked")["reason"] == "words"
+
+
 @pytest.mark.parametrize(
     ("options", "granted", "complaint"),
     [("", ["call_tool"], "did not ask for the right"), (", calls_tools=True", None, "runs no tools for extensions")],
@@ -1351,6 +1377,7 @@ def test_events_come_in_order_and_a_slow_one_delays_no_call(extension: Callable[
         def turn(event):
             if event.get("step") == 1: gate.wait()
             if event.get("step") == 2: raise ValueError("in an event")
+            if event.get("step") == 3: raise Failed("meant, in an event")
             steps.append(event.get("step", event.get("stop")))
             if event["event"] == "turn_end": ext.notify(str(steps))
         @ext.tool
@@ -1361,8 +1388,8 @@ def test_events_come_in_order_and_a_slow_one_delays_no_call(extension: Callable[
     peer.send("event", event="not subscribed")
     peer.send("event", event="turn_end", stop="end")
     peer.call("open_gate")
-    assert peer.until(type="notify")["message"] == "[1, 3, 4, 5, 'end']"
-    assert "in an event" in peer.logged()
+    assert peer.until(type="notify")["message"] == "[1, 4, 5, 'end']"
+    assert "ValueError: in an event\nmeant, in an event\n" in peer.logged()
 
 
 def test_an_event_just_before_the_shutdown_is_still_heard(extension: Callable[..., Peer], tmp_path: Path) -> None:
@@ -1477,6 +1504,25 @@ def test_it_runs_on_every_python_from_3_9(extension: Callable[..., Peer], python
     assert peer.intercept("tool_call", tool_args={"command": "ls"})["modified_args"] == {"command": "ls -l -a"}
     assert peer.leave() == 0
     assert peer.logged() == ""
+
+
+@pytest.mark.parametrize("python", OTHER_PYTHONS or [pytest.param("", marks=pytest.mark.skip("no other Python"))])
+def test_every_python_gives_the_same_schema(tmp_path: Path, python: str) -> None:
+    (tmp_path / "anyplug").mkdir()
+    shutil.copy(SDK, tmp_path / "anyplug" / "ext.py")
+    code = (
+        "import json, sys, types\n"
+        "for source in json.load(sys.stdin):\n"
+        "    probe = sys.modules['probe'] = types.ModuleType('probe')\n"
+        "    exec(source, vars(probe))\n"
+        "    print(json.loads(probe.ext._early[-1])['schema']['properties']['x'], file=sys.stderr)\n"
+    )
+    heads = ("", "from __future__ import annotations")
+    programs = json.dumps([program(parameters, head) for parameters, _, _ in HINTS for head in heads])
+    done = subprocess.run(
+        [python, "-c", code], cwd=tmp_path, input=programs, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines() == [str(schema) for _, schema, _ in HINTS for _ in heads]
 
 
 @pytest.mark.parametrize("name", ["pomodoro", "careful"])

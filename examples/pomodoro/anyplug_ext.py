@@ -386,7 +386,7 @@ class Extension:
         try:
             if caller and caller.cancelled.is_set():
                 raise Failed(f'"{name}" was not called: this call is cancelled')
-            self._send({**frame, "parent_id": caller.id} if caller else frame)
+            self._send({**frame, "parent_id": caller.id} if caller and caller.id else frame)
             answer = answers.get(timeout=timeout_s)
             why = f'"{name}" was cancelled'
         except queue.Empty:
@@ -639,7 +639,9 @@ class Extension:
         try:
             self._run(function, *values)
         except BaseException as error:  # noqa: BLE001 - an author's code ends here, and the next event comes
-            _told(error)
+            why = _told(error)
+            if isinstance(error, Failed):
+                print(why, file=sys.stderr)
 
     def _run(self, function: Callable[..., Any], *values: Any) -> Any:
         """Call a function with as many of the values as it takes; if it is async, on the shared event loop."""
@@ -886,12 +888,11 @@ _CURE = "cannot be said in JSON Schema: take str, int, list[str] or the like, or
 
 def _hints(owner: Any, whose: str) -> dict[str, Any]:
     """Give the hints of a function or a class, looked up; raises TypeError."""
+    space = None
     if not isinstance(owner, type):
         # Without its defaults: for those that are None, Python 3.9 and 3.10 would make the hints optional.
         space = getattr(inspect.unwrap(owner), "__globals__", {})
         owner = types.SimpleNamespace(__annotations__=getattr(owner, "__annotations__", {}))
-    else:
-        space = None
     try:
         return typing.get_type_hints(owner, space, include_extras=True)
     except (NameError, TypeError) as error:
@@ -903,6 +904,7 @@ def _hints(owner: Any, whose: str) -> dict[str, Any]:
 
 def _kind(hint: Any, whose: str) -> _Kind:
     """Say what a hint means; raises TypeError."""
+    hint = getattr(hint, "__supertype__", hint)  # of a NewType
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     base = origin or hint
     if hint is Any:
@@ -950,7 +952,7 @@ def _number(base: Any, value: float) -> Any:
 def _choice(choices: typing.Iterable[Any], whose: str) -> _Kind:
     pairs = [(one.value if isinstance(one, enum.Enum) else one, one) for one in choices]
     shown = [value for value, _ in pairs]
-    if not all(type(value) in _WORDS for value in shown):
+    if not shown or not all(type(value) in _WORDS for value in shown):
         raise TypeError(f"{whose}: {shown!r} are no choices for JSON: take texts, numbers, booleans or None")
     words = {_WORDS[type(value)] for value in shown}
     wanted = f"one of {_json(shown)}"
@@ -1112,10 +1114,11 @@ def _refuse(why: str) -> typing.NoReturn:
 
 # What docstrings say.
 
-_ARGUMENTS = ("Args:", "Arguments:", "Parameters:", "Other Parameters:", "Keyword Args:", "Keyword Arguments:")
-_OTHERS = re.compile(
-    r"(?:Returns?|Raises|Yields?|Receives|Warns|Warnings?|Examples?|Notes?|See Also|References|Attributes|Todo):.*"
-)
+_ARGUMENTS = ("Args", "Arguments", "Parameters", "Other Parameters", "Keyword Args", "Keyword Arguments")
+_OTHERS = (
+    "Return", "Returns", "Raises", "Yield", "Yields", "Receives", "Warns", "Warning", "Warnings", "Example", "Examples",
+    "Note", "Notes", "See Also", "References", "Attributes", "Todo",
+)  # fmt: skip
 _NOTE = re.compile(r"(\w+)(?:\s*\(.*?\))?\s*:(?:\s+(.*))?")  # x: note, x (int): note
 _NUMPY = re.compile(r"(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?")  # x, y : int
 _SPHINX = re.compile(r":(\w+)\b([^:]*):(?:\s+(.*))?")  # :param int x: note
@@ -1148,22 +1151,23 @@ def _documented(text: str, names: typing.Container[str]) -> tuple[str, dict[str,
 
 def _sections(lines: list[str]) -> typing.Iterator[tuple[str, list[str]]]:
     """Part a docstring at its headings; the kinds are "google" and "numpy" (both on arguments), "other" and ""."""
-    kind, depth = "", -1  # what is indented no further than this has left the section
+    kind, depth, omitted = "", -1, 0  # what is indented no further than `depth` has left the section
     part: list[str] = []
     for line, below in itertools.zip_longest(lines, lines[1:], fillvalue=""):
         words, indent = line.strip(), len(line) - len(line.lstrip())
-        is_underlined = bool(words and re.fullmatch("-{3,}", below.strip()))
-        is_heading = is_underlined or bool(_OTHERS.fullmatch(words)) or words in _ARGUMENTS
+        name, colon, more = words.partition(":")
+        is_underlined = not colon and bool(re.fullmatch("-{3,}", below.strip()))
+        is_on_arguments = name in _ARGUMENTS and not more
+        is_heading = (colon or is_underlined) and (is_on_arguments or name in _OTHERS)
         if is_heading or (words and indent <= depth):
-            yield kind, part
-            on_arguments = words.rstrip(":") + ":" in _ARGUMENTS
-            kind, depth, part = "", -1, []
-            if is_heading:
-                kind = ("numpy" if is_underlined else "google") if on_arguments else "other"
-                depth = -1 if is_underlined else indent
-        if not (is_heading and kind != "other") and not (kind == "numpy" and not part and set(words) == {"-"}):
-            part.append(line)
-    yield kind, part
+            yield kind, part[omitted:]
+            kind, depth, omitted, part = "", -1, 0, []
+        if is_heading:
+            kind = "other" if not is_on_arguments else "numpy" if is_underlined else "google"
+            depth = -1 if is_underlined else indent
+            omitted = {"google": 1, "numpy": 2}.get(kind, 0)
+        part.append(line)
+    yield kind, part[omitted:]
 
 
 def _note(words: str, kind: str) -> tuple[list[str] | None, str]:
