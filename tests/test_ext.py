@@ -915,7 +915,7 @@ def test_threads_that_only_a_burst_needed_are_given_back(extension: Callable[...
     for number in range(20):
         peer.until(id=str(number))
     for _ in range(200):
-        if int(texts(peer.call("count"))) <= few:
+        if int(texts(peer.call("count"))) < few + 5:  # those that count come and go
             break
         time.sleep(0.02)
     else:
@@ -968,7 +968,8 @@ def test_a_cancelled_tool_hears_of_it_and_gives_no_answer(extension: Callable[..
 
 
 def test_an_interactive_tool_says_so(extension: Callable[..., Peer]) -> None:
-    peer = extension("@ext.tool(interactive=True, name='ask')\ndef f(): pass")
+    peer = extension("@ext.tool(interactive=True, name='ask')\ndef f(): pass", options=", version=1.5")
+    assert peer.registered[0]["version"] == "1.5"
     assert (peer.registered[1]["name"], peer.registered[1]["interactive"]) == ("ask", True)
 
 
@@ -1152,8 +1153,8 @@ def test_without_the_right_no_host_tool_is_called(
         ("lambda args: ext.display(None)", {"action": "display"}),
         ("functools.partial(lambda more, args: args + more, '!')", {"action": "display", "display": "a  b!"}),
         (
-            "lambda args: ext.panel('p', 1, 'one\\ntwo', None)",
-            {"action": "open_panel", "open_panel": {"id": "p", "title": "1", "lines": ["one", "two"], "footer": ""}},
+            "lambda args: ext.panel(7, 1, 'one\\ntwo', None)",
+            {"action": "open_panel", "open_panel": {"id": "7", "title": "1", "lines": ["one", "two"], "footer": ""}},
         ),
         ("lambda: None", {"action": "noop"}),
         ("lambda args: ext.noop()", {"action": "noop"}),

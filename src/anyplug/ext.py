@@ -34,7 +34,6 @@ import functools
 import inspect
 import itertools
 import json
-import math
 import os
 import queue
 import re
@@ -206,7 +205,7 @@ class Extension:
         """
         if not name:
             raise ValueError("an extension needs a name: that of its extension.json")
-        self.name, self.version = name, version
+        self.name, self.version = _shown(name), _shown(version)
         self.host = Host()  # until the host has spoken
         if sys.stdout is sys.__stdout__ and sys.stdout and not sys.stdout.isatty():
             sys.stdout = sys.stderr  # a print before `run` would come before the hello
@@ -332,8 +331,8 @@ class Extension:
 
     def panel(self, id: str, title: str = "", lines: typing.Iterable[Any] = (), footer: str = "") -> Panel:
         """Make a panel; `lines` may be a text. One that is made again with the same id gets the other's keys."""
-        self._panels[id] = Panel(self._send, id, title, lines, footer)
-        return self._panels[id]
+        panel = self._panels[str(id)] = Panel(self._send, str(id), title, lines, footer)
+        return panel
 
     # What it says.
 
@@ -946,7 +945,7 @@ def _number(base: Any, value: float) -> Any:
         number = base(value)
     except (ValueError, OverflowError):
         return None
-    return number if number == value and abs(number) != math.inf else None
+    return number if number == value and abs(number) != float("inf") else None
 
 
 def _choice(choices: typing.Iterable[Any], whose: str) -> _Kind:
