@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -85,10 +87,11 @@ class Peer:
         return frame
 
     def greet(self, **fields: Any) -> "Peer":
-        """Take in hello and what is registered up to ready, and answer."""
+        """Answer the hello at once, as hosts do, and take in what is registered up to ready."""
+        self.registered.append(self.frame())
+        self.send(**{**ACK, "kind": "hello_ack", **fields})
         while (frame := self.frame())["type"] != "ready":
             self.registered.append(frame)
-        self.send(**{**ACK, "kind": "hello_ack", **fields})
         return self
 
     def call(self, name: str, **args: Any) -> Frame:
@@ -239,6 +242,76 @@ def test_tools_and_guards_may_be_registered_later(extension: Callable[..., Peer]
     assert texts(peer.call("fresh")) == "new"
 
 
+def test_what_is_registered_at_the_start_comes_before_ready(extension: Callable[..., Peer]) -> None:
+    peer = extension("""
+        @ext.on_start
+        async def begin():
+            await asyncio.sleep(0.01)
+            ext.tool(lambda: ext.host.cwd, name="where")
+            ext.on("turn_end")(lambda event: None)
+    """)
+    assert [frame["type"] for frame in peer.registered] == ["hello", "register_tool", "subscribe"]
+    assert texts(peer.call("where")) == "/project"
+
+
+def test_a_host_tool_can_be_called_at_the_start_while_other_calls_wait(extension: Callable[..., Peer]) -> None:
+    peer = extension(
+        """
+        got = []
+        @ext.on_start
+        def begin(): got.append(ext.call_tool("read").text)
+        ext.tool(lambda: got, name="f")
+        """,
+        options=", calls_tools=True",
+        greeted=False,
+    )
+    peer.send(**{**ACK, "kind": "hello_ack"})
+    asked = peer.until(type="call_tool")
+    peer.send("tool_call", id="early", name="f", args={})
+    peer.send("tool_result", id=asked["id"], content=[{"type": "text", "text": "words"}])
+    peer.until(type="ready")
+    assert peer.until(id="early")["structured_content"] == ["words"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [("raise ValueError('no rules')", 1, "ValueError: no rules"), ("sys.exit('no key')", 1, "no key")],
+)
+def test_a_start_that_fails_ends_it_with_the_reason(
+    extension: Callable[..., Peer], body: str, code: int, said: str
+) -> None:
+    peer = extension(f"@ext.on_start\ndef begin(): {body}\n", greeted=False)
+    peer.send(**{**ACK, "kind": "hello_ack"})
+    assert peer.process.wait(PATIENCE_S) == code
+    assert peer.logged().endswith(said + "\n")
+    assert peer.frame()["type"] == "hello"
+    assert b"ready" not in peer._bytes
+
+
+def test_it_leaves_at_shutdown_although_the_start_is_stuck(extension: Callable[..., Peer]) -> None:
+    peer = extension("ext.on_start(lambda: time.sleep(3600))", greeted=False)
+    peer.send(**{**ACK, "kind": "hello_ack"})
+    peer.send("tool_call", id="1", name="f", args={})
+    assert peer.leave() == 0
+
+
+def test_nothing_precedes_the_hello_however_many_threads_speak(extension: Callable[..., Peer]) -> None:
+    peer = extension(
+        """
+        def talk():
+            while True: ext.notify("now")
+        for _ in range(4): threading.Thread(target=talk, daemon=True).start()
+        sys.setswitchinterval(1e-6)
+        """,
+        greeted=False,
+    )
+    frames = [peer.frame()["type"]]
+    while frames[-1] != "ready":
+        frames.append(peer.frame()["type"])
+    assert frames[0] == "hello"
+    assert set(frames[1:-1]) == {"notify"}
+
+
 def test_it_leaves_at_shutdown_although_a_tool_is_stuck(extension: Callable[..., Peer]) -> None:
     peer = extension("""
         @ext.tool
@@ -367,26 +440,75 @@ HINTS = [
     ("x: Optional[Colour] = None", {"anyOf": [{"type": "string", "enum": ["red", "blue"]}, {"type": "null"}]}, False),
     ("*, x: str", {"type": "string"}, True),
     ("x: Annotated[int, 'how many', 7]", {"type": "integer", "description": "how many"}, True),
+    ("x: int = None", {"type": ["integer", "null"]}, False),
+    ("x: Any = None", {}, False),
+    ("x: Optional[Any]", {}, True),
+    ("x: Annotated[int, 'how many'] = None", {"type": ["integer", "null"], "description": "how many"}, False),
+    ("x: Annotated[Optional[int], 'how many'] = None", {"type": ["integer", "null"], "description": "how many"}, False),
+    ("x: Optional[Annotated[int, 'how many']]", {"type": ["integer", "null"], "description": "how many"}, True),
+    ("x: Optional[Annotated[Colour, 'which']] = None",
+     {"anyOf": [{"type": "string", "enum": ["red", "blue"]}, {"type": "null"}], "description": "which"}, False),
+    ("x: Literal[Colour.RED]", {"type": "string", "enum": ["red"]}, True),
+    ("x: Sequence[int]", {"type": "array", "items": {"type": "integer"}}, True),
+    ("x: Set[int]", {"type": "array", "items": {"type": "integer"}}, True),
+    ("x: Mapping[str, int]", {"type": "object", "additionalProperties": {"type": "integer"}}, True),
+    ("x: tuple", {"type": "array"}, True),
+    ("x: Tuple[int, ...] = (1, 2)", {"type": "array", "items": {"type": "integer"}, "default": [1, 2]}, False),
+    ("x: Tuple[float, float]", {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}, True),
+    ("x: Tuple[int, str]",
+     {"type": "array", "items": {"type": ["integer", "string"]}, "minItems": 2, "maxItems": 2}, True),
+    ("x: NewType('Id', int)", {"type": "integer"}, True),
+    ("x: Path = Path('.')", {"type": "string", "default": "."}, False),
+    ("x: datetime.date", {"type": "string", "format": "date"}, True),
+    ("x: datetime.datetime", {"type": "string", "format": "date-time"}, True),
+    ("x: Point", {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "number", "default": 0.5},
+                  "tags": {"type": "array", "items": {"type": "string"}}}, "required": ["x"],
+                  "additionalProperties": False}, True),
+    ("x: All", {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string",
+                "description": "the b"}}, "required": ["b"], "additionalProperties": False}, True),
 ]  # fmt: skip
+
+
+def program(parameters: str, head: str = "", doc: str = "") -> str:
+    """Write a program that registers a function as a tool, with what its hints may name."""
+    classes = """
+        class Colour(enum.Enum):
+            RED = "red"
+            BLUE = "blue"
+        class Odd(enum.Enum):
+            ONE = b"1"
+        @dataclasses.dataclass
+        class Point:
+            x: int
+            y: float = 0.5
+            tags: List[str] = dataclasses.field(default_factory=list)
+        @dataclasses.dataclass
+        class Node:
+            inner: Optional["Node"] = None
+        class Most(TypedDict, total=False):
+            a: int
+        class All(Most):
+            b: Annotated[str, "the b"]
+    """
+    return (
+        f"{head}\nimport dataclasses, datetime, enum, os\nfrom pathlib import Path\nfrom typing import *\n"
+        f"from anyplug.ext import Extension\next = Extension('probe')\n{textwrap.dedent(classes)}"
+        f"@ext.tool\ndef f({parameters}):\n    '''{doc}'''\n"
+    )
 
 
 def derive(parameters: str, head: str = "", doc: str = "") -> Frame:
     """Have a function's schema derived, in this process."""
-    space: dict[str, Any] = {"__name__": "probe"}
-    source = (
-        f"{head}\nimport enum\nfrom typing import *\nfrom anyplug.ext import Extension\next = Extension('probe')\n"
-        "class Colour(enum.Enum):\n    RED = 'red'\n    BLUE = 'blue'\n"
-        f"@ext.tool\ndef f({parameters}):\n    '''{doc}'''\n"
-    )
-    exec(source, space)  # hints need a place where their names are known
-    frame: Frame = json.loads(space["ext"]._early[-1])
+    probe = sys.modules["probe"] = types.ModuleType("probe")
+    exec(program(parameters, head, doc), vars(probe))  # hints need a place where their names are known
+    frame: Frame = json.loads(probe.ext._early[-1])
     return frame
 
 
 @pytest.mark.parametrize("head", ["", "from __future__ import annotations"], ids=["", "future"])
 @pytest.mark.parametrize(("parameters", "schema", "required"), HINTS, ids=[row[0] for row in HINTS])
 def test_the_schema_is_read_off_the_hints(parameters: str, schema: Frame, required: bool, head: str) -> None:
-    whole = {"type": "object", "properties": {"x": schema}}
+    whole = {"type": "object", "properties": {"x": schema}, "additionalProperties": False}
     assert derive(parameters, head)["schema"] == (whole | {"required": ["x"]} if required else whole)
 
 
@@ -396,27 +518,117 @@ def test_the_schema_knows_unions_with_a_bar(head: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "parameters", ["x: bytes", "x: list[set]", "x: dict[int, str]", "*x", "**x", "x, /", "x: 'Lost'"]
+    "parameters",
+    [
+        "x: bytes",
+        "x: list[bytes]",
+        "x: dict[int, str]",
+        "*x",
+        "**x",
+        "x, /",
+        "x: 'Lost'",
+        "x: Node",
+        "x: Odd",
+        "x=object()",
+        "x: int = object()",
+        "x: os.PathLike",
+        "x: set[Odd]",
+    ],
 )
-def test_a_hint_that_cannot_be_said_is_refused_at_once(parameters: str) -> None:
-    with pytest.raises(TypeError, match="tool f: "):
+def test_a_hint_that_cannot_be_said_is_refused_at_once_with_the_cure(parameters: str) -> None:
+    with pytest.raises(TypeError, match=r"tool f: .*(schema=|take|at the top of the file)"):
         derive(parameters)
 
 
-@pytest.mark.parametrize(
-    "doc",
-    [
-        "Find it.\n\n    x: what to find\n    y: where,\n        and where else\n    ",
-        "Find it.\n\n    Args:\n        x (str): what to find\n        y: where,\n            and where else\n    ",
-        "Find it.\n\n    :param x: what to find\n    :param y: where,\n        and where else\n    ",
-    ],
-    ids=["plain", "google", "sphinx"],
-)
+DOCS = {
+    "plain": """
+        x: what to find
+        y: where,
+            and where else
+    """,
+    "google": """
+        Args:
+            x (str): what to find
+            y (tuple(int, int), optional): where,
+                and where else
+    """,
+    "google, spread": """
+        Args:
+            x:
+                what to find
+
+            y: where,
+
+                and where else
+    """,
+    "numpy": """
+        Parameters
+        ----------
+        x : str
+            what to find
+        y : {'a', 'b'}, optional
+            where,
+
+            and where else
+    """,
+    "sphinx": """
+        :param x: what to find
+        :type x: str
+        :param str y: where,
+            and where else
+        :type y: str or
+            something else
+        :return: x: it
+        :returns: it
+        :rtype: str
+        :raises ValueError: if x: is nowhere
+    """,
+    "twice": """
+        x: what to find
+        y: where,
+            and where else
+            x: in between
+    """,
+}
+
+
+@pytest.mark.parametrize("doc", DOCS.values(), ids=DOCS)
 def test_the_docstring_describes_the_tool_and_its_arguments(doc: str) -> None:
-    frame = derive("x: str, y: str", doc=doc)
+    frame = derive("x: str, y: str", doc="Find it.\n" + doc)
+    notes = {name: one["description"] for name, one in frame["schema"]["properties"].items()}
+    assert notes.pop("y").replace(" x: in between", "") == "where, and where else"
+    assert notes == {"x": "what to find"}
     assert frame["description"] == "Find it."
-    assert frame["schema"]["properties"]["x"]["description"] == "what to find"
-    assert frame["schema"]["properties"]["y"]["description"] == "where, and where else"
+
+
+@pytest.mark.parametrize("heading", ["Returns:", "Raises:", "Yields:", "Example:", "Examples:", "Note: x is one\n   "])
+def test_what_stands_below_another_heading_is_no_note(heading: str) -> None:
+    google = (
+        f"Find it.\n\n    Args:\n        x: what to find\n\n    {heading}\n        x: not this\n        y: nor this\n"
+    )
+    frame = derive("x: str, y: str = ''", doc=google + "    ")
+    assert frame["schema"]["properties"] == {
+        "x": {"type": "string", "description": "what to find"}, "y": {"type": "string", "default": ""},
+    }  # fmt: skip
+    assert frame["description"] == f"Find it.\n\n{heading}\n    x: not this\n    y: nor this".replace("\n   \n", "\n\n")
+
+
+def test_numpy_sections_after_the_arguments_are_no_notes() -> None:
+    doc = """Find it.
+
+    Parameters
+    ----------
+    x, y : int
+        numbers
+
+    Returns
+    -------
+    z : int
+        not this
+    """
+    frame = derive("x: int, y: int, z: int", doc=doc)
+    assert [one.get("description") for one in frame["schema"]["properties"].values()] == ["numbers", "numbers", None]
+    assert frame["description"] == "Find it.\n\nReturns\n-------\nz : int\n    not this"
 
 
 @pytest.mark.parametrize("name", ["", "two words", "ä", "x" * 65, "add"])
@@ -430,10 +642,22 @@ def test_an_unusable_or_taken_name_is_refused_at_once(name: str) -> None:
 
 
 ARGUMENTS = """
-    import enum
+    import dataclasses, datetime, enum
+    from pathlib import Path
     from typing import *
     class Colour(enum.Enum):
         RED = "red"
+    @dataclasses.dataclass
+    class Point:
+        x: int
+        y: float = 0
+    class Named(TypedDict):
+        name: str
+    @ext.tool
+    def g(x: List[int] = None, c: Optional[Colour] = None, p: Point = None, t: Tuple[int, str] = None,
+          day: datetime.date = None, at: datetime.datetime = None, s: Set[int] = frozenset(), path: Path = Path("."),
+          n: Named = None, e: Union[Colour, str] = "") -> str:
+        return repr((x, c and c.name, p, t, day, at and at.isoformat(), s, path.name, n, e))
     @ext.tool
     def f(i: int = 0, n: float = 0, s: str = "", c: Colour = Colour.RED, l: List[int] = [], u: Optional[int] = None,
           b: bool = False, d: Dict[str, float] = {}, k: Literal["a", 1] = 1, w: Union[float, int, str] = 0) -> str:
@@ -450,6 +674,13 @@ def test_arguments_arrive_as_the_hints_promise(extension: Callable[..., Peer]) -
     result = peer.call("f", i=3.0, n=2, s="t", c="red", l=[1, 2.0], u=None, b=True, d={"x": 1}, k="a", w=7)
     assert texts(result) == "(3, 2.0, 't', 'RED', [1, 2], None, True, {'x': 1.0}, 'a', 7)"
     assert texts(peer.call("loose", x=[1])) == "{'x': [1]}"
+    result = peer.call("g", x=[1], c="red", p={"x": 1}, t=[1, "a"], day="2026-01-31", at="2026-01-31T12:30:00Z",
+                       s=[1, 1], path="a/b", n={"name": "x"}, e="red")  # fmt: skip
+    assert texts(result) == (
+        "([1], 'RED', Point(x=1, y=0), (1, 'a'), datetime.date(2026, 1, 31), '2026-01-31T12:30:00+00:00', {1}, 'b',"
+        " {'name': 'x'}, <Colour.RED: 'red'>)"
+    )
+    assert texts(peer.call("g", x=None, c=None)).startswith("(None, None, None")
     peer.send("tool_call", id="none", name="f")
     assert texts(peer.until(id="none")) == "(0, 0, '', 'RED', [], None, False, {}, 1, 0)"
 
@@ -465,7 +696,22 @@ def test_arguments_arrive_as_the_hints_promise(extension: Callable[..., Peer]) -
         ("f", {"k": True}, 'k must be one of ["a",1]'),
         ("f", {"l": [1, "x"]}, "l[1] must be of type integer"),
         ("f", {"d": {"x": {}}}, "d.x must be of type number"),
-        ("f", {"u": "x"}, "u must be of type null"),
+        ("f", {"u": "x"}, "u must be of type integer or null"),
+        ("f", {"w": None}, "w must be of type number or integer or string"),
+        ("f", {"i": float("nan")}, "i must be of type integer"),
+        ("f", {"i": float("inf")}, "i must be of type integer"),
+        ("f", {"n": float("nan")}, "n must be of type number"),
+        ("f", {"n": 10**400}, "n must be of type number"),
+        ("g", {"x": [1, "x"]}, "x[1] must be of type integer"),
+        ("g", {"x": 1}, "x must be of type array or null"),
+        ("g", {"c": "green"}, 'c must be one of ["red"] or null'),
+        ("g", {"p": {"y": 1, "z": 1}}, "wrong arguments: p.x is missing, p.z is unknown"),
+        ("g", {"p": {"x": "1"}}, "p.x must be of type integer"),
+        ("g", {"p": 3}, "p must be of type object or null"),
+        ("g", {"t": [1]}, "t must have 2 items"),
+        ("g", {"t": [1, 2]}, "t[1] must be of type string"),
+        ("g", {"day": "tomorrow"}, "day must be a date like 2026-01-31 or null"),
+        ("g", {"day": 3}, "day must be a date like 2026-01-31 or null"),
         ("f", {"zzz": 1}, "wrong arguments: zzz is unknown"),
         ("needy", {}, "wrong arguments: must is missing"),
         ("needy", [], "arguments must be an object"),
@@ -495,6 +741,10 @@ RESULTS = [
      [{"type": "text", "text": "look"}, {"type": "image", "mime_type": "image/png", "data": "YWJj"}], None),
     ("Result([{'type': 'text', 'text': 'a'}], structured=7)", [{"type": "text", "text": "a"}], 7),
     ("'\\ud800'", [{"type": "text", "text": "?"}], None),
+    ("Slim(1)", None, {"x": 1}),
+    ("[pathlib.Path('a'), datetime.date(2026, 1, 31), {3}]", None, ["a", "2026-01-31", [3]]),
+    ("list(range(500_000))", None, None),
+    ("[0] * 1_000_000", None, [0] * 1_000_000),
 ]  # fmt: skip
 
 
@@ -502,7 +752,14 @@ RESULTS = [
 def test_what_a_tool_returns_becomes_blocks(
     extension: Callable[..., Peer], value: str, content: Any, structured: Any
 ) -> None:
-    result = extension(f"ext.tool(lambda: {value}, name='f')").call("f")
+    head = """
+        import dataclasses, datetime, pathlib
+        @dataclasses.dataclass
+        class Slim:
+            __slots__ = ("x",)
+            x: int
+    """
+    result = extension(textwrap.dedent(head) + f"ext.tool(lambda: {value}, name='f')").call("f")
     assert result["is_error"] is False
     assert content is None or result["content"] == content
     assert result.get("structured_content") == structured
@@ -513,6 +770,9 @@ def test_what_a_tool_returns_becomes_blocks(
     [
         ("raise ValueError('it broke')", "ValueError: it broke", True),
         ("raise Failed('as expected')", "as expected", False),
+        ("raise Failed", "it failed, without a reason", False),
+        ("return Host", "TypeError: the class Host is no JSON", True),
+        ("return Result([], structured=[0] * 2_500_000)", "ValueError: 5,000,", True),
         ("sys.exit(3)", "SystemExit: 3", True),
         ("return object()", "TypeError: object is no JSON", True),
         ("return float('nan')", "ValueError: Out of range float values are not JSON compliant", True),
@@ -528,6 +788,18 @@ def test_what_a_tool_raises_is_a_short_error(extension: Callable[..., Peer], bod
     assert len(texts(result)) <= 500
     assert ("Traceback" in peer.logged()) is logs
     assert peer.leave() == 0
+
+
+def test_a_long_text_of_failed_is_kept_and_what_is_cut_is_marked(extension: Callable[..., Peer]) -> None:
+    peer = extension("""
+        @ext.tool
+        def meant(count: int): raise Failed("x" * count)
+        @ext.tool
+        def unexpected(): raise ValueError("x" * 1000)
+    """)
+    assert texts(peer.call("meant", count=50_000)) == "x" * 50_000
+    assert texts(peer.call("meant", count=5_000_000)) == "x" * 99_999 + "…"
+    assert texts(peer.call("unexpected"))[-3:] == "xx…"
 
 
 def test_calls_run_at_the_same_time_and_are_answered_in_any_order(extension: Callable[..., Peer]) -> None:
@@ -580,6 +852,76 @@ def test_async_tools_share_one_loop_and_run_at_the_same_time(extension: Callable
     assert peer.leave() == 0
 
 
+@pytest.mark.parametrize("body", ["sys.exit(3)", "raise KeyboardInterrupt", "asyncio.get_running_loop().stop()"])
+def test_an_async_function_that_exits_leaves_the_others_their_loop(extension: Callable[..., Peer], body: str) -> None:
+    peer = extension(f"""
+        @ext.tool
+        async def leave(): {body}
+        @ext.tool
+        async def stay() -> str:
+            await asyncio.sleep(0.001)
+            return "here"
+        @ext.intercept_tool_call
+        async def guard(name, args): return block("no")
+    """)
+    left = peer.call("leave")
+    assert left["is_error"] is ("stop" not in body)
+    assert "Exit" in texts(left) or "Interrupt" in texts(left) or "stop" in body
+    assert texts(peer.call("stay")) == "here"
+    assert peer.intercept("tool_call") == {"block": True, "reason": "no"}
+    assert peer.leave() == 0
+
+
+def test_when_there_are_no_more_threads_calls_wait_and_guards_do_not(extension: Callable[..., Peer]) -> None:
+    peer = extension("""
+        real, left = threading.Thread.start, [12]
+        def start(thread):
+            left[0] -= 1
+            if left[0] < 0: raise RuntimeError("can't start new thread")
+            real(thread)
+        threading.Thread.start = start
+        gate = threading.Event()
+        @ext.tool
+        def wait(number: int) -> int:
+            gate.wait()
+            return number
+        @ext.intercept_tool_call
+        def guard(name, args): return block("asked")
+        @ext.on("turn_end")
+        def over(event): gate.set()
+    """)
+    for number in range(50):
+        peer.send("tool_call", id=str(number), name="wait", args={"number": number})
+    assert peer.intercept("tool_call") == {"block": True, "reason": "asked"}
+    peer.send("event", event="turn_end")
+    assert {peer.until(type="tool_result")["id"] for _ in range(50)} == set(map(str, range(50)))
+    assert peer.leave() == 0
+    assert peer.logged() == ""
+
+
+def test_threads_that_only_a_burst_needed_are_given_back(extension: Callable[..., Peer]) -> None:
+    peer = extension("""
+        import anyplug_ext
+        anyplug_ext.IDLE_S = 0.05
+        barrier = threading.Barrier(20)
+        @ext.tool
+        def meet(): barrier.wait()
+        @ext.tool
+        def count() -> int: return threading.active_count()
+    """)
+    few = int(texts(peer.call("count")))
+    for number in range(20):
+        peer.send("tool_call", id=str(number), name="meet", args={})
+    for number in range(20):
+        peer.until(id=str(number))
+    for _ in range(200):
+        if int(texts(peer.call("count"))) < few + 5:  # those that count come and go
+            break
+        time.sleep(0.02)
+    else:
+        pytest.fail("they stay")
+
+
 CANCELLABLE = {
     "polling": """
         def f():
@@ -626,7 +968,8 @@ def test_a_cancelled_tool_hears_of_it_and_gives_no_answer(extension: Callable[..
 
 
 def test_an_interactive_tool_says_so(extension: Callable[..., Peer]) -> None:
-    peer = extension("@ext.tool(interactive=True, name='ask')\ndef f(): pass")
+    peer = extension("@ext.tool(interactive=True, name='ask')\ndef f(): pass", options=", version=1.5")
+    assert peer.registered[0]["version"] == "1.5"
     assert (peer.registered[1]["name"], peer.registered[1]["interactive"]) == ("ask", True)
 
 
@@ -681,6 +1024,108 @@ def test_a_host_tool_that_nobody_waits_for_is_cancelled(extension: Callable[...,
     assert peer.leave() == 0
 
 
+def test_a_late_answer_of_a_host_tool_is_ignored(extension: Callable[..., Peer]) -> None:
+    peer = extension("ext.tool(lambda: ext.call_tool('read', timeout_s=0.001).text, name='f')", ", calls_tools=True")
+    assert texts(peer.call("f")) == '"read" did not answer within 0.001 s'
+    peer.send("tool_result", id=peer.until(type="call_tool")["id"], content=[])
+    assert peer.leave() == 0
+    assert peer.logged() == ""
+
+
+def test_a_cancelled_tool_calls_no_other(extension: Callable[..., Peer]) -> None:
+    peer = extension(
+        """
+        @ext.tool
+        def f():
+            ext.notify("in it")
+            ext.cancelled(wait_s=3600)
+            try: ext.call_tool("read")
+            except Failed as error: ext.notify(error)
+        """,
+        options=", calls_tools=True",
+    )
+    peer.send("tool_call", id="1", name="f", args={})
+    peer.until(message="in it")
+    peer.send("tool_cancel", id="1")
+    assert peer.until(type="notify")["message"] == '"read" was not called: this call is cancelled'
+    assert peer.leave() == 0
+    assert peer._aside == []
+
+
+def test_a_host_tool_is_not_waited_for_on_the_event_loop(extension: Callable[..., Peer]) -> None:
+    peer = extension(
+        """
+        @ext.tool
+        async def direct() -> str: return ext.call_tool("read").text
+        @ext.tool
+        async def sleepy(): ext.cancelled(wait_s=3600)
+        @ext.tool
+        async def threaded() -> str: return (await asyncio.to_thread(ext.call_tool, "read")).text
+        """,
+        options=", calls_tools=True",
+    )
+    assert "instead: await asyncio.to_thread(ext.call_tool, ...)" in texts(peer.call("direct"))
+    assert "instead: await asyncio.sleep(...)" in texts(peer.call("sleepy"))
+    peer.send("tool_call", id="1", name="threaded", args={})
+    asked = peer.until(type="call_tool")
+    assert asked["parent_id"] == "1"
+    peer.send("tool_result", id=asked["id"], content=[{"type": "text", "text": "words"}])
+    assert texts(peer.until(id="1")) == "words"
+    assert peer._aside == []
+
+
+def test_a_tool_takes_its_call_along_into_threads(extension: Callable[..., Peer]) -> None:
+    peer = extension(
+        """
+        from concurrent.futures import ThreadPoolExecutor
+        pool = ThreadPoolExecutor()
+        def read(path): return ext.call_tool("read", {"path": path}).text
+        @ext.tool
+        def carried() -> list: return list(pool.map(ext.carry(read), ["a", "b"]))
+        @ext.tool
+        def lost() -> str: return pool.submit(read, "a").result()
+        """,
+        options=", calls_tools=True",
+    )
+    peer.send("tool_call", id="1", name="carried", args={})
+    for _ in range(2):
+        asked = peer.until(type="call_tool")
+        assert asked["parent_id"] == "1"
+        peer.send("tool_result", id=asked["id"], content=[{"type": "text", "text": asked["args"]["path"]}])
+    assert peer.until(id="1")["structured_content"] == ["a", "b"]
+    peer.send("tool_call", id="2", name="lost", args={})
+    refusal = "parent_id is required while an extension tool is active"
+    asked = peer.until(type="call_tool")
+    peer.send("tool_result", id=asked["id"], is_error=True, content=[{"type": "text", "text": refusal}])
+    assert "ext.carry(function)" in texts(peer.until(id="2"))
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_guard_of_tool_calls_calls_none_itself(extension: Callable[..., Peer], kind: str) -> None:
+    wait = "await asyncio.to_thread(ext.call_tool, 'read')" if kind == "async def" else "ext.call_tool('read')"
+    peer = extension(
+        f"""
+        @ext.intercept_tool_call
+        {kind} guard(name, args): {wait}
+        ext.tool(lambda: ext.call_tool("read").text, name="f")
+        """,
+        options=", calls_tools=True",
+    )
+    assert "it would be asked about that call, too" in peer.intercept("tool_call")["reason"]
+    peer.send("tool_call", id="1", name="f", args={})
+    assert peer.until(type="call_tool")["parent_id"] == "1"  # and the mark is gone
+    assert peer._aside == []
+
+
+def test_another_guard_may_call_tools(extension: Callable[..., Peer]) -> None:
+    peer = extension("ext.intercept_turn_start(lambda step: block(ext.call_tool('read').text))", ", calls_tools=True")
+    peer.send("event_intercept", id="asked", event="turn_start", step=1)
+    asked = peer.until(type="call_tool")
+    assert "parent_id" not in asked
+    peer.send("tool_result", id=asked["id"], content=[{"type": "text", "text": "words"}])
+    assert peer.until(id="asked")["reason"] == "words"
+
+
 @pytest.mark.parametrize(
     ("options", "granted", "complaint"),
     [("", ["call_tool"], "did not ask for the right"), (", calls_tools=True", None, "runs no tools for extensions")],
@@ -703,6 +1148,14 @@ def test_without_the_right_no_host_tool_is_called(
         ("lambda args: ext.insert(args)", {"action": "insert", "insert": "a  b"}),
         ("lambda args: ext.display(args)", {"action": "display", "display": "a  b"}),
         ("lambda args: args", {"action": "display", "display": "a  b"}),
+        ("lambda args: ext.prompt(5)", {"action": "prompt", "prompt": "5"}),
+        ("lambda args: ext.insert(0)", {"action": "insert", "insert": "0"}),
+        ("lambda args: ext.display(None)", {"action": "display"}),
+        ("functools.partial(lambda more, args: args + more, '!')", {"action": "display", "display": "a  b!"}),
+        (
+            "lambda args: ext.panel(7, 1, 'one\\ntwo', None)",
+            {"action": "open_panel", "open_panel": {"id": "7", "title": "1", "lines": ["one", "two"], "footer": ""}},
+        ),
         ("lambda: None", {"action": "noop"}),
         ("lambda args: ext.noop()", {"action": "noop"}),
         ("lambda args: 1 / 0", {"action": "noop", "error": "ZeroDivisionError: division by zero"}),
@@ -713,7 +1166,7 @@ def test_without_the_right_no_host_tool_is_called(
     ],
 )
 def test_a_command_answers_with_an_action(extension: Callable[..., Peer], body: str, answer: Frame) -> None:
-    peer = extension(f"ext.command('do', 'does it')({body})")
+    peer = extension(f"import functools\next.command('do', 'does it')({body})")
     assert peer.command("do", "a  b") == {"type": "command_response", "id": "typed", **answer}
     assert peer.command("undo")["error"] == "there is no command /undo"
 
@@ -732,6 +1185,92 @@ def test_a_command_may_be_async_and_is_described_by_its_docstring(extension: Cal
     assert peer.command("later", "x")["prompt"] == "x"
 
 
+def test_decorators_work_without_brackets_or_say_what_they_need(
+    extension: Callable[..., Peer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    peer = extension("""
+        @ext.command
+        def hail(args):
+            "Say hail."
+            return "hail " + args
+        @ext.command()
+        def bye(): return "bye"
+    """)
+    assert peer.registered[1] == {"type": "register_command", "name": "hail", "description": "Say hail."}
+    assert peer.command("hail", "Ada")["display"] == "hail Ada"
+    assert peer.command("bye")["display"] == "bye"
+
+    from anyplug.ext import Extension
+
+    ext = Extension("probe")
+    for wrong in (lambda: ext.on(print), ext.on):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r'@ext.on\("turn_end"\)'):
+            wrong()
+    with pytest.raises(TypeError, match=r'@ext.tool\(name="forecast"\)'):
+        ext.tool("forecast")
+    with pytest.raises(TypeError, match="is no function"):
+        ext.intercept_tool_call(None)  # type: ignore[type-var]
+    ext.on("turn_ends")
+    assert 'zot has no event "turn_ends"; it has session_start, ' in capfd.readouterr().err
+
+
+def test_a_method_is_registered_bound(capfd: pytest.CaptureFixture[str]) -> None:
+    from anyplug.ext import Extension
+
+    ext = Extension("probe")
+    for register in (ext.tool, ext.command, ext.on("turn_end"), ext.on_start, ext.intercept_tool_call):
+        with pytest.raises(TypeError, match=r"register the bound method, .*Thing\(\.\.\.\)\.look"):
+
+            class Thing:
+                @register
+                def look(self, x: int = 1) -> int:
+                    return x
+
+    class Other:
+        def look(self, x: int = 1) -> int:
+            """Look."""
+            return x
+
+    ext.tool(Other().look)
+    assert list(ext._tools["look"].schema["properties"]) == ["x"]
+
+
+def test_partials_and_callable_objects_are_tools(extension: Callable[..., Peer]) -> None:
+    peer = extension("""
+        import functools
+        def add(a: int, b: int) -> int:
+            "Add."
+            return a + b
+        ext.tool(functools.partial(add, 1))
+        ext.tool(functools.partial(add, b=1), name="more")
+        class Times:
+            def __init__(self, n): self.n = n
+            def __eq__(self, other): return False
+            __hash__ = None
+            async def __call__(self, x: int) -> int:
+                "Multiply."
+                return self.n * x
+        ext.tool(Times(3))
+        ext.intercept_turn_start(functools.partial(lambda limit, step: step > limit, 3))
+    """)
+    assert [(frame["name"], frame["description"]) for frame in peer.registered[1:4]] == [
+        ("add", "Add."), ("more", "Add."), ("Times", "Multiply."),
+    ]  # fmt: skip
+    assert peer.registered[1]["schema"]["properties"] == {"b": {"type": "integer"}}
+    assert peer.registered[3]["schema"]["properties"] == {"x": {"type": "integer"}}
+    assert texts(peer.call("add", b=2)) == "3"
+    assert texts(peer.call("more", a=2)) == "3"
+    assert texts(peer.call("Times", x=2)) == "6"
+    assert "<lambda> returned True" in peer.intercept("turn_start", step=5)["reason"]
+
+
+def test_an_extension_needs_a_name() -> None:
+    from anyplug.ext import Extension
+
+    with pytest.raises(ValueError, match="needs a name"):
+        Extension("")
+
+
 def test_notes_and_texts_go_out_at_any_time(extension: Callable[..., Peer]) -> None:
     peer = extension("""
         @ext.command("say")
@@ -740,6 +1279,8 @@ def test_notes_and_texts_go_out_at_any_time(extension: Callable[..., Peer]) -> N
             ext.notify("beware", "warn")
             ext.clear_notes()
             ext.submit("go on")
+            ext.notify(5)
+            ext.submit(5)
             ext.notify("loud", "shouting")
     """)
     assert peer.command("say")["error"].startswith('ValueError: there is no level "shouting"')
@@ -748,6 +1289,8 @@ def test_notes_and_texts_go_out_at_any_time(extension: Callable[..., Peer]) -> N
         {"type": "notify", "level": "warn", "message": "beware"},
         {"type": "clear_notes"},
         {"type": "submit", "text": "go on"},
+        {"type": "notify", "level": "info", "message": "5"},
+        {"type": "submit", "text": "5"},
     ]
 
 
@@ -801,6 +1344,29 @@ def test_a_panel_that_the_person_closed_is_drawn_no_more(extension: Callable[...
     assert "bad key" in peer.logged()
 
 
+def test_a_panel_that_is_opened_again_while_a_key_is_slow_is_drawn(extension: Callable[..., Peer]) -> None:
+    peer = extension("""
+        panel = ext.panel("p", lines="abc")
+        gate = threading.Event()
+        ext.command("show")(lambda: panel)
+        @ext.command("go")
+        def go(): gate.set()
+        @panel.on_key
+        def pressed(key):
+            gate.wait()
+            panel.lines = key
+            panel.render()
+    """)
+    assert peer.command("show")["open_panel"]["lines"] == ["abc"]
+    peer.send("panel_key", panel_id="p", key="up")
+    peer.send("panel_close", panel_id="p")
+    peer.command("show")
+    peer.command("go")
+    assert peer.until(type="panel_render")["lines"] == ["up"]
+    peer.send("panel_key", panel_id="p", key="down")
+    assert peer.until(type="panel_render")["lines"] == ["down"]
+
+
 # Events and guards.
 
 
@@ -812,6 +1378,7 @@ def test_events_come_in_order_and_a_slow_one_delays_no_call(extension: Callable[
         def turn(event):
             if event.get("step") == 1: gate.wait()
             if event.get("step") == 2: raise ValueError("in an event")
+            if event.get("step") == 3: raise Failed("meant, in an event")
             steps.append(event.get("step", event.get("stop")))
             if event["event"] == "turn_end": ext.notify(str(steps))
         @ext.tool
@@ -822,8 +1389,8 @@ def test_events_come_in_order_and_a_slow_one_delays_no_call(extension: Callable[
     peer.send("event", event="not subscribed")
     peer.send("event", event="turn_end", stop="end")
     peer.call("open_gate")
-    assert peer.until(type="notify")["message"] == "[1, 3, 4, 5, 'end']"
-    assert "in an event" in peer.logged()
+    assert peer.until(type="notify")["message"] == "[1, 4, 5, 'end']"
+    assert "ValueError: in an event\nmeant, in an event\n" in peer.logged()
 
 
 def test_an_event_just_before_the_shutdown_is_still_heard(extension: Callable[..., Peer], tmp_path: Path) -> None:
@@ -842,6 +1409,9 @@ GUARDS = """
         if "raise" in command: raise ValueError("oops")
         if "exit" in command: sys.exit()
         if "wrong" in command: return False
+        if "number" in command: return block(403)
+        if "failed" in command: raise Failed("not today")
+        if "why" in command: return rewrite({"x": 1}, 5)
         if "list" in command: return rewrite([1])
         if "object" in command: return rewrite({"x": object()})
         if "big" in command: return rewrite({"x": "x" * 5_000_000})
@@ -858,7 +1428,9 @@ GUARDS = """
         if "SECRET" in text: return rewrite(text.replace("SECRET", "[redacted]"))
         if "blank" in text: return rewrite("")
     @ext.intercept_agent_start
-    def start(prompt): return rewrite(prompt + " Be kind.")
+    def start(prompt):
+        if "raise" in prompt: raise ValueError("oops")
+        return block("no") if "block" in prompt else rewrite(prompt + " Be kind.")
 """
 ERROR = "intercept error: "
 
@@ -877,12 +1449,18 @@ ERROR = "intercept error: "
         ("tool_call", {"tool_args": {"command": "exit"}}, {"block": True, "reason": ERROR + "SystemExit"}),
         ("tool_call", {"tool_args": [1]},
          {"block": True, "reason": ERROR + "AttributeError: 'list' object has no attribute 'get'"}),
+        ("tool_call", {"tool_args": {"command": "number"}}, {"block": True, "reason": "403"}),
+        ("tool_call", {"tool_args": {"command": "failed"}}, {"block": True, "reason": "not today"}),
+        ("tool_call", {"tool_args": {"command": "why"}}, {"modified_args": {"x": 1}, "reason": "5"}),
         ("turn_start", {"step": 3}, {}),
         ("turn_start", {}, {}),
         ("turn_start", {"step": 6}, {"block": True, "reason": "enough"}),
         ("assistant_message", {"text": "hi"}, {}),
         ("assistant_message", {"text": "a SECRET"}, {"replace_text": "a [redacted]", "reason": ""}),
         ("before_agent_start", {"system_prompt": "Work."}, {"system_prompt": "Work. Be kind.", "reason": ""}),
+        ("before_agent_start", {"system_prompt": "raise"}, {"reason": ERROR + "ValueError: oops"}),
+        ("before_agent_start", {"system_prompt": "block"},
+         {"reason": ERROR + "TypeError: start cannot block a before_agent_start: return None or rewrite(prompt)"}),
         ("unheard_of", {"text": "SECRET"}, {}),
     ],
 )  # fmt: skip
@@ -922,10 +1500,30 @@ def test_a_guard_that_answers_nonsense_blocks(
 def test_it_runs_on_every_python_from_3_9(extension: Callable[..., Peer], python: str) -> None:
     peer = extension(textwrap.dedent(ARGUMENTS) + textwrap.dedent(PANEL) + textwrap.dedent(GUARDS), python=python)
     assert "RED" in texts(peer.call("f", i=3, l=[1], u=2, k="a"))
+    assert "RED" in texts(peer.call("g", c="red", at="2026-01-31T12:30:00Z", p={"x": 1}, t=[1, "a"], n={"name": "x"}))
     assert peer.command("show")["action"] == "open_panel"
     assert peer.intercept("tool_call", tool_args={"command": "ls"})["modified_args"] == {"command": "ls -l -a"}
     assert peer.leave() == 0
     assert peer.logged() == ""
+
+
+@pytest.mark.parametrize("python", OTHER_PYTHONS or [pytest.param("", marks=pytest.mark.skip("no other Python"))])
+def test_every_python_gives_the_same_schema(tmp_path: Path, python: str) -> None:
+    (tmp_path / "anyplug").mkdir()
+    shutil.copy(SDK, tmp_path / "anyplug" / "ext.py")
+    code = (
+        "import json, sys, types\n"
+        "for source in json.load(sys.stdin):\n"
+        "    probe = sys.modules['probe'] = types.ModuleType('probe')\n"
+        "    exec(source, vars(probe))\n"
+        "    print(json.loads(probe.ext._early[-1])['schema']['properties']['x'], file=sys.stderr)\n"
+    )
+    heads = ("", "from __future__ import annotations")
+    programs = json.dumps([program(parameters, head) for parameters, _, _ in HINTS for head in heads])
+    done = subprocess.run(
+        [python, "-c", code], cwd=tmp_path, input=programs, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines() == [str(schema) for _, schema, _ in HINTS for _ in heads]
 
 
 @pytest.mark.parametrize("name", ["pomodoro", "careful"])
@@ -1038,4 +1636,4 @@ def test_pomodoro_keeps_time_in_a_panel_and_remembers(example: Callable[[str], P
     assert again.leave() == 0
     (tmp_path / "pomodoro" / "pomodoro.json").write_text("{")
     third = example("pomodoro")
-    assert "starting from zero" in third.until(type="notify", level="warn")["message"]
+    assert "starting from zero" in third.registered[-1]["message"]

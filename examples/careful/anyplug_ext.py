@@ -39,23 +39,31 @@ import queue
 import re
 import sys
 import threading
+import time
 import traceback
 import types
 import typing
+from collections import abc
 from typing import IO, Any, Callable, Literal, TypeVar  # noqa: UP035 - Python 3.9 needs typing's Callable
 
+SDK_VERSION = 1  # of this file: a copy with a lower one, or with none, is older than this
 PROTOCOL_VERSION = 1
 FRAME_BYTES = 4 * 1024 * 1024  # zot stops listening to an extension that sends a longer line
+HEAD_BYTES = 1024  # of a frame: more than its type and the host's id take
 CALL_TOOL_S = 60.0  # how long zot lets a tool run that an extension asked for
 LEAVE_S = 0.5  # for handlers to end after a shutdown; zot sends SIGTERM 2 s after it
 LINGER_S = 2.0  # for answers to go out when only stdin has ended, as in `./main.py < frames`
+WAKE_S = 2.0  # between looks: a Ctrl-C that comes just before a wait does not end it
+IDLE_S = 60.0  # until threads that a burst of calls needed are given back
 ERROR_CHARS = 500  # of an exception: the model needs the point, the log has the rest
+FAILED_CHARS = 100_000  # of a `Failed`: its author meant it to be read
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what zot can dispatch as a command, and models accept as a tool
-_NOTE = re.compile(r"\s*(?::param\s+)?(\w+)(?:\s*\([^)]*\))?\s*:\s+(\S.*)")  # on an argument, in a docstring
-_WORDS = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
-_WORDS.update({list: "array", dict: "object"})
-_UNIONS = (typing.Union, getattr(types, "UnionType", typing.Union))  # Python 3.9 has only the first
+_EVENTS = (
+    "session_start", "session_end", "user_prompt_submit", "turn_start", "turn_end", "tool_call", "tool_result",
+    "tool_confirmation_requested", "permission_decision", "assistant_message", "pre_compact", "post_compact",
+    "subagent_start", "subagent_stop",
+)  # fmt: skip
 # What a guard is asked about: the field that it sees, the field that carries its rewrite, and their type.
 _GUARDED: dict[str, tuple[str, str, type]] = {
     "tool_call": ("tool_args", "modified_args", dict),
@@ -69,7 +77,7 @@ Frame = typing.Dict[str, Any]  # noqa: UP006 - for Python 3.9
 
 
 class Failed(Exception):
-    """Raise it in a tool or a command to answer with this error, and no traceback in the log."""
+    """Raise it in a tool, a command or a guard to answer with this error, and no traceback in the log."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,8 +148,10 @@ class Panel:
     Make it with `Extension.panel`. A command that returns it opens it; `open` does so unasked.
     """
 
-    def __init__(self, send: Callable[[Frame], None], id: str, title: str, lines: list[str], footer: str) -> None:
-        self.id, self.title, self.lines, self.footer = id, title, lines, footer
+    def __init__(
+        self, send: Callable[[Frame], None], id: str, title: str, lines: typing.Iterable[Any], footer: str
+    ) -> None:
+        self.id, self.title, self.lines, self.footer = id, title, _lines(lines), footer
         self.is_open = False
         self.key: Callable[..., Any] = lambda: None
         self.closed: Callable[..., Any] = lambda: None
@@ -150,19 +160,23 @@ class Panel:
 
     def on_key(self, function: F) -> F:
         """Call the function with `(key, text)` for each key; `text` is the character if the key is "rune"."""
-        self.key = function
+        self.key = _usable(function)
         return function
 
     def on_close(self, function: F) -> F:
         """Call the function when the person closes the panel."""
-        self.closed = function
+        self.closed = _usable(function)
         return function
 
     def open(self, frame: Frame | None = None, field: str = "panel") -> None:
         """Show it, although nobody asked (or in the frame that answers somebody)."""
         with self._lock:
-            self._send({**(frame or {"type": "open_panel"}), field: {"id": self.id, **self._face()}})
-            self.is_open = True
+            before, self.is_open = self.is_open, True  # first, as the host may close it the moment that it is shown
+            try:
+                self._send({**(frame or {"type": "open_panel"}), field: {"id": self.id, **self._face()}})
+            except (TypeError, ValueError):
+                self.is_open = before
+                raise
 
     def render(self) -> None:
         """Send what it shows now; nothing happens while it is closed."""
@@ -178,15 +192,20 @@ class Panel:
                 self._send({"type": "panel_close", "panel_id": self.id})
 
     def _face(self) -> Frame:
-        return {"title": self.title, "lines": [str(line) for line in self.lines], "footer": self.footer}
+        return {"title": _shown(self.title), "lines": _lines(self.lines), "footer": _shown(self.footer)}
 
 
 class Extension:
     """An extension: register what it offers with the decorators, then `run` it."""
 
     def __init__(self, name: str, version: str = "", *, calls_tools: bool = False) -> None:
-        """`calls_tools` asks the host for the right to run its tools, with `call_tool`."""
-        self.name, self.version = name, version
+        """`calls_tools` asks the host for the right to run its tools, with `call_tool`.
+
+        Raises ValueError if there is no name.
+        """
+        if not name:
+            raise ValueError("an extension needs a name: that of its extension.json")
+        self.name, self.version = _shown(name), _shown(version)
         self.host = Host()  # until the host has spoken
         if sys.stdout is sys.__stdout__ and sys.stdout and not sys.stdout.isatty():
             sys.stdout = sys.stderr  # a print before `run` would come before the hello
@@ -201,9 +220,16 @@ class Extension:
         self._calls: dict[str, _Call] = {}  # of our tools, under way
         self._asked: dict[str, tuple[_Call | None, queue.SimpleQueue[Frame | None]]] = {}  # of the host's tools
         self._numbers = itertools.count(1)
-        self._workers, self._event_lane, self._panel_lane = _Workers(), _Workers(most=1), _Workers(most=1)
+        self._started = threading.Event()  # the host is known, and what `on_start` has was run
+        self._failure: BaseException | None = None  # of `on_start`
+        self._over = threading.Event()  # the host wants no more, or the start failed
+        self._patience = LINGER_S  # for what is still under way then
+        # Guards have threads of their own: the calls that they are asked about may have taken all the others.
+        self._workers, self._deciders = _Workers(self._started), _Workers(self._started)
+        self._event_lane, self._panel_lane = _Workers(self._started, most=1), _Workers(self._started, most=1)
         self._loop: Any = None  # of the async functions, once there is one
-        self._writing = threading.Lock()
+        self._loop_thread: int | None = None
+        self._writing = threading.RLock()
         self._out: int | None = None
         self._early: list[bytes] | None = []  # said before `run`: nothing may precede the hello
 
@@ -228,48 +254,63 @@ class Extension:
             return lambda function: self.tool(
                 function, name=name, description=description, schema=schema, interactive=interactive
             )
-        tool = _Tool(function, _checked(name or function.__name__, self._tools), description, schema)
+        if isinstance(function, str):
+            raise TypeError(f'to name a tool, write @ext.tool(name="{function}")')
+        tool = _Tool(function, _checked(name or _named(_usable(function)), self._tools), description, schema)
         self._tools[tool.name] = tool
         frame = {"type": "register_tool", "name": tool.name, "description": tool.description, "schema": tool.schema}
         self._send({**frame, "interactive": True} if interactive else frame)
         return function
 
-    def command(self, name: str, description: str = "") -> Callable[[F], F]:
-        """Offer a slash command; the function gets what was typed after it.
+    def command(self, name: Any = "", description: str = "") -> Any:
+        """Offer a slash command; the function gets what was typed after it. Without a name it has the function's.
 
         It returns `prompt(...)`, `insert(...)`, `display(...)`, `noop()`, a `Panel` to open, a text to display or None.
         Raises ValueError for a name that is unusable or taken.
         """
+        if callable(name):
+            return self.command()(name)
 
         def register(function: F) -> F:
-            known = _checked(name.lstrip("/"), self._commands)
+            known = _checked(name.lstrip("/") or _named(_usable(function)), self._commands)
             self._commands[known] = function
-            text = description or (inspect.getdoc(function) or "").partition("\n")[0]
+            text = description or (inspect.getdoc(_inmost(function)) or "").partition("\n")[0]
             self._send({"type": "register_command", "name": known, "description": text})
             return function
 
         return register
 
     def on(self, *events: str) -> Callable[[F], F]:
-        """Hear of events such as "turn_end"; the function gets the fields in a dict, less zeros."""
+        """Hear of events such as "turn_end"; the function gets the fields in a dict, less zeros.
+
+        Raises TypeError if no event is named.
+        """
+        if not events or not all(isinstance(event, str) for event in events):
+            raise TypeError('say which events to hear of: @ext.on("turn_end")')
+        for event in set(events).difference(_EVENTS):
+            print(f'zot has no event "{event}"; it has {", ".join(_EVENTS)}', file=sys.stderr)
 
         def register(function: F) -> F:
             for event in events:
-                self._events.setdefault(event, []).append(function)
+                self._events.setdefault(event, []).append(_usable(function))
             self._subscribe(list(events), [])
             return function
 
         return register
 
     def on_start(self, function: F) -> F:
-        """Call the function when the host is known, before anything is asked of the extension."""
-        self._starts.append(function)
+        """Call the function when the host is known, before anything is asked of the extension.
+
+        What it registers is there from the start: the host hears `ready` after it. If it raises, `run` ends with that.
+        """
+        self._starts.append(_usable(function))
         return function
 
     def intercept_tool_call(self, function: F) -> F:
         """Guard every tool call: `function(name, args)` returns None, `block(reason)` or `rewrite(args)`.
 
-        A guard that raises, or returns something else, blocks. So do the other three.
+        A guard that raises, or returns something else, blocks, and so it is with turns and messages; `Failed` gives the
+        reason without more. It cannot use `call_tool`: it would be asked about that call, too.
         """
         return self._guard("tool_call", function)
 
@@ -282,13 +323,16 @@ class Extension:
         return self._guard("assistant_message", function)
 
     def intercept_agent_start(self, function: F) -> F:
-        """Change the system prompt: `function(prompt)` returns None or `rewrite(prompt)`."""
+        """Change the system prompt: `function(prompt)` returns None or `rewrite(prompt)`.
+
+        Nothing can be blocked here: if it raises, the log says so, and the prompt stays as it is.
+        """
         return self._guard("before_agent_start", function)
 
-    def panel(self, id: str, title: str = "", lines: typing.Iterable[str] = (), footer: str = "") -> Panel:
-        """Make a panel. One that is made again with the same id gets the other's keys."""
-        self._panels[id] = Panel(self._send, id, title, list(lines), footer)
-        return self._panels[id]
+    def panel(self, id: str, title: str = "", lines: typing.Iterable[Any] = (), footer: str = "") -> Panel:
+        """Make a panel; `lines` may be a text. One that is made again with the same id gets the other's keys."""
+        panel = self._panels[str(id)] = Panel(self._send, str(id), title, lines, footer)
+        return panel
 
     # What it says.
 
@@ -312,7 +356,7 @@ class Extension:
         """Show the person a note. Raises ValueError for another level."""
         if level not in ("info", "success", "warn", "error"):
             raise ValueError(f'there is no level "{level}": take info, success, warn or error')
-        self._send({"type": "notify", "level": level, "message": message})
+        self._send({"type": "notify", "level": level, "message": _shown(message)})
 
     def clear_notes(self) -> None:
         """Take this extension's notes away."""
@@ -320,66 +364,105 @@ class Extension:
 
     def submit(self, text: str) -> None:
         """Send a text to the model as if the person had typed it."""
-        self._send({"type": "submit", "text": text})
+        self._send({"type": "submit", "text": _shown(text)})
 
     def call_tool(self, name: str, args: Frame | None = None, *, timeout_s: float = CALL_TOOL_S) -> Result:
-        """Run one of the host's tools and wait; raises Failed. In async code: `await asyncio.to_thread(...)`."""
+        """Run one of the host's tools and wait. In async code: `await asyncio.to_thread(ext.call_tool, ...)`.
+
+        In threads of your own, `carry` says on whose behalf. Raises Failed; RuntimeError where it cannot be waited for.
+        """
+        self._keep_loop_free("await asyncio.to_thread(ext.call_tool, ...)")
+        caller, number = _current.get(), f"ask-{next(self._numbers)}"
+        if caller and caller.is_guard:
+            raise RuntimeError("a guard of tool calls cannot call tools: it would be asked about that call, too")
         if not self._calls_tools:
             raise Failed("this extension did not ask for the right: Extension(..., calls_tools=True)")
         if "call_tool" not in self._grants:
             raise Failed("this host runs no tools for extensions")
-        caller, number = _current.get(), f"ask-{next(self._numbers)}"
         answers: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
         self._asked[number] = (caller, answers)
         frame = {"type": "call_tool", "id": number, "name": name, "args": args or {}}
         try:
-            self._send({**frame, "parent_id": caller.id} if caller else frame)
-            answer = None if caller and caller.cancelled.is_set() else answers.get(timeout=timeout_s)
+            if caller and caller.cancelled.is_set():
+                raise Failed(f'"{name}" was not called: this call is cancelled')
+            self._send({**frame, "parent_id": caller.id} if caller and caller.id else frame)
+            answer = answers.get(timeout=timeout_s)
+            why = f'"{name}" was cancelled'
         except queue.Empty:
-            answer = None
+            answer, why = None, f'"{name}" did not answer within {timeout_s:g} s'
         finally:
             del self._asked[number]
         if answer is None:
             self._send({"type": "call_tool_cancel", "id": number})
-            raise Failed(f'"{name}" was cancelled, or did not answer within {timeout_s:g} s')
+            raise Failed(why)
         content = [part for part in answer.get("content") or [] if isinstance(part, dict)]
         result = Result(content, answer.get("is_error") is True, answer.get("structured_content"))
+        if result.is_error and "parent_id is required" in result.text:
+            raise Failed(
+                "while a tool of this extension is under way, only that one may call others;"
+                " in threads that it starts, run ext.carry(function)"
+            )
         if result.is_error:
             raise Failed(result.text or f'"{name}" failed')
         return result
 
     def cancelled(self, wait_s: float = 0) -> bool:
-        """Say inside a tool whether its result is still wanted; with `wait_s`, sleep that long unless it is not."""
+        """Say inside a tool whether its result is still wanted; with `wait_s`, sleep that long unless it is not.
+
+        In threads of your own, use `carry`. Raises RuntimeError for a `wait_s` in async code.
+        """
+        if wait_s:
+            self._keep_loop_free("await asyncio.sleep(...), which a cancelled tool leaves by itself")
         call = _current.get()
         return (call.cancelled if call else threading.Event()).wait(wait_s)
+
+    def carry(self, function: F) -> F:
+        """Let a function belong to the tool call under way, in any thread: `Thread(target=ext.carry(work))`."""
+        call = _current.get()
+
+        @functools.wraps(function)
+        def carried(*args: Any, **named: Any) -> Any:
+            mark = _current.set(call)
+            try:
+                return function(*args, **named)
+            finally:
+                _current.reset(mark)
+
+        return typing.cast("F", carried)
 
     # How it runs.
 
     def run(self) -> None:
-        """Serve the host until it says shutdown or goes away. What stands after this in your program runs then."""
-        patience, greeted = LINGER_S, False
+        """Serve the host until it says shutdown or goes away. What stands after this in your program runs then.
+
+        Raises what a function of `on_start` raised.
+        """
+        frames = self._open()
         try:
-            for line in self._open():
-                frame = _parsed(line)
-                if frame.get("type") == "shutdown":
-                    self._send({"type": "shutdown_ack"})
-                    patience = LEAVE_S
-                    self._cancel_all()
-                    break
-                if frame.get("type") == "hello_ack":
-                    self._greet(frame, again=greeted)
-                    greeted = True
-                elif greeted:
-                    self._receive(frame)
-            for workers in (self._workers, self._event_lane, self._panel_lane):
-                workers.drain(patience)
+            for workers, some in self._pools():
+                if some:
+                    workers.open()
+            threading.Thread(target=self._read, args=(frames,), daemon=True).start()
+            while not self._over.wait(WAKE_S):
+                pass
+            latest = time.monotonic() + self._patience
+            self._started.wait(self._patience)
+            for workers, _ in self._pools():
+                workers.drain(latest - time.monotonic())
         except KeyboardInterrupt:
             pass  # a terminal sends Ctrl-C to extensions too
         self._cancel_all()
+        if self._failure is not None:
+            raise self._failure
+
+    def _pools(self) -> list[tuple[_Workers, Any]]:
+        """Give the threads, and what they are for."""
+        served = [(self._workers, True), (self._deciders, self._guards)]
+        return [*served, (self._event_lane, self._events), (self._panel_lane, self._panels)]
 
     def _open(self) -> IO[bytes]:
         """Take stdin and stdout away from everybody else, and say hello with all that is registered."""
-        with self._writing:
+        with self._writing:  # to the end: whoever wants to speak waits until the hello is out
             if self._early is None:
                 raise RuntimeError("an extension runs once")
             if os.isatty(0):
@@ -389,15 +472,38 @@ class Extension:
             os.dup2(2, 1)  # prints go to the log, also those of programs that the extension starts
             with open(os.devnull, "rb") as nothing:
                 os.dup2(nothing.fileno(), 0)  # and such programs do not eat the host's frames
-        registered = {"commands": self._commands, "tools": self._tools, "events": self._events or self._guards}
-        offers = [word for word, some in registered.items() if some] + ["panels", "submit", "tool_cancel"]
-        offers += ["call_tool"] if self._calls_tools else []
-        self._send({"type": "hello", "name": self.name, "version": self.version, "capabilities": offers})
-        for data in early:
-            self._write(data)
-        self._subscribe(list(self._events), list(self._guards))
-        self._send({"type": "ready"})
+            registered = {"commands": self._commands, "tools": self._tools, "events": self._events or self._guards}
+            offers = [word for word, some in registered.items() if some] + ["panels", "submit", "tool_cancel"]
+            offers += ["call_tool"] if self._calls_tools else []
+            self._send({"type": "hello", "name": self.name, "version": self.version, "capabilities": offers})
+            for data in early:
+                self._write(data)
+            self._subscribe(list(self._events), list(self._guards))
+            if not self._starts:
+                self._send({"type": "ready"})
         return frames
+
+    def _read(self, frames: IO[bytes]) -> None:
+        """Take in what the host sends, until its end. Nothing here waits for an author's function."""
+        greeted = False
+        try:
+            for line in frames:
+                frame = _parsed(line)
+                if frame.get("type") == "shutdown":
+                    self._send({"type": "shutdown_ack"})
+                    self._patience = LEAVE_S
+                    self._cancel_all()
+                    break
+                if frame.get("type") == "hello_ack":
+                    self._greet(frame, again=greeted)
+                    greeted = True
+                elif greeted:
+                    self._receive(frame)
+        except BaseException as error:  # noqa: BLE001 - `run` raises it
+            self._failure = error
+        if not greeted:
+            self._started.set()  # nothing will start any more
+        self._over.set()
 
     def _greet(self, frame: Frame, *, again: bool) -> None:
         shapes = {field.name: type(field.default) for field in dataclasses.fields(Host)}
@@ -406,32 +512,45 @@ class Extension:
         self._grants = granted if isinstance(granted, list) else []
         if self.host.protocol_version != PROTOCOL_VERSION:
             print(f"the host speaks protocol {self.host.protocol_version}, not {PROTOCOL_VERSION}", file=sys.stderr)
-        for function in () if again else self._starts:
-            self._run(function)
+        if not again:
+            threading.Thread(target=self._start, daemon=True).start()
+
+    def _start(self) -> None:
+        try:
+            for function in self._starts:
+                self._run(function)
+        except BaseException as error:  # noqa: BLE001 - an author's code ends here, and `run` raises it
+            self._failure, self._patience = error, 0.0
+            self._over.set()
+            return
+        if self._starts:
+            self._send({"type": "ready"})
+        self._started.set()
 
     def _receive(self, frame: Frame) -> None:
         """Start what a frame asks for, without waiting."""
         kind, number = _text(frame, "type"), _text(frame, "id")
         if kind == "tool_call" and number:
             call = self._calls[number] = _Call(number)
-            self._serve("tool_result", frame, lambda: self._run_tool(call, frame))
+            self._serve(self._workers, "tool_result", frame, lambda: self._run_tool(call, frame))
         elif kind == "tool_cancel":
             self._cancel(self._calls.get(number))
-        elif kind == "tool_result" and (asked := self._asked.get(number)):
-            asked[1].put(frame)
+        elif kind == "tool_result":
+            if asked := self._asked.get(number):  # else it comes too late
+                asked[1].put(frame)
         elif kind == "command_invoked" and number:
-            self._serve("command_response", frame, lambda: self._run_command(frame))
+            self._serve(self._workers, "command_response", frame, lambda: self._run_command(frame))
         elif kind == "event_intercept" and number:
-            self._serve("event_intercept_response", frame, lambda: self._decide(frame))
+            self._serve(self._deciders, "event_intercept_response", frame, lambda: self._decide(frame))
         elif kind == "event":
             for function in self._events.get(_text(frame, "event"), ()):
                 self._event_lane.run(lambda function=function: self._tell(function, frame))  # type: ignore[misc]
         elif kind in ("panel_key", "panel_close"):
-            self._panel_lane.run(lambda: self._touch(self._panels.get(_text(frame, "panel_id")), frame))
+            self._touch(self._panels.get(_text(frame, "panel_id")), frame)
         else:
-            print(f"not understood: {str(frame)[:ERROR_CHARS]}", file=sys.stderr)
+            print(f"not understood: {_cut(str(frame), ERROR_CHARS)}", file=sys.stderr)
 
-    def _serve(self, kind: str, frame: Frame, answer: Callable[[], Frame | None]) -> None:
+    def _serve(self, workers: _Workers, kind: str, frame: Frame, answer: Callable[[], Frame | None]) -> None:
         """Answer a frame in a thread: with what `answer` gives, unless that is None, or with how it failed."""
 
         def job() -> None:
@@ -441,26 +560,23 @@ class Extension:
                 if given is not None:
                     self._send({**head, **given})
             except BaseException as error:  # noqa: BLE001 - an author's code ends here, and somebody waits
-                self._send({**head, **_FAILED[kind](_told(error))})
+                self._send({**head, **_excuse(kind, frame, error)})
 
-        self._workers.run(job)
+        workers.run(job)
 
     def _run_tool(self, call: _Call, frame: Frame) -> Frame | None:
         name, mark = _text(frame, "name"), _current.set(call)
         try:
             if name not in self._tools:
                 raise Failed(f'there is no tool "{name}"')
-            result = _result(self._run(self._tools[name].call, frame.get("args")))
+            answer = _answer(self._run(self._tools[name].call, frame.get("args")))
         except BaseException:
             if not call.cancelled.is_set():
                 raise
         finally:
             _current.reset(mark)
             self._calls.pop(call.id, None)
-        if call.cancelled.is_set():
-            return None  # nobody waits for it
-        structured = {} if result.structured is None else {"structured_content": result.structured}
-        return {"content": result.content, "is_error": result.is_error, **structured}
+        return None if call.cancelled.is_set() else answer  # nobody waits for one that was cancelled
 
     def _run_command(self, frame: Frame) -> Frame | None:
         name = _text(frame, "name")
@@ -474,11 +590,19 @@ class Extension:
             return None
         if not isinstance(reply, Reply):
             reply = Reply("noop") if reply is None else Reply("display", str(reply))
-        return {"action": reply.action, **({reply.action: reply.text} if reply.text else {})}
+        text = _shown(reply.text)
+        return {"action": reply.action, **({reply.action: text} if text else {})}
 
     def _decide(self, frame: Frame) -> Frame:
         """Ask the guards in turn: the first block wins, and each sees what those before it rewrote."""
         event = _text(frame, "event")
+        mark = _current.set(_Call("", is_guard=event == "tool_call"))
+        try:
+            return self._ask_guards(event, frame)
+        finally:
+            _current.reset(mark)
+
+    def _ask_guards(self, event: str, frame: Frame) -> Frame:
         answer: Frame = {}
         for function in self._guards.get(event, ()):
             seen, rewritten, shape = _GUARDED[event]
@@ -488,30 +612,35 @@ class Extension:
             verdict = self._run(function, *([_text(frame, "tool_name")] if event == "tool_call" else []), subject)
             if verdict is None:
                 continue
+            name = _named(function)
             if not isinstance(verdict, Verdict):
-                raise TypeError(f"{function.__name__} returned {verdict!r}, not None, block(...) or rewrite(...)")
+                raise TypeError(f"{name} returned {verdict!r}, not None, block(...) or rewrite(...)")
+            if verdict.blocked and event == "before_agent_start":
+                raise TypeError(f"{name} cannot block a {event}: return None or rewrite(prompt)")
             if verdict.blocked:
-                return {"block": True, "reason": verdict.reason}
+                return {"block": True, "reason": _shown(verdict.reason)}
             if not rewritten or not isinstance(verdict.value, shape):
-                raise TypeError(f"{function.__name__} cannot rewrite a {event} as {verdict.value!r}")
+                raise TypeError(f"{name} cannot rewrite a {event} as {verdict.value!r}")
             if event == "assistant_message" and not verdict.value:
                 raise ValueError("to hosts an empty text is no change: block the message instead")
-            answer.update({rewritten: verdict.value, "reason": verdict.reason})
+            answer.update({rewritten: verdict.value, "reason": _shown(verdict.reason)})
         return answer
 
     def _touch(self, panel: Panel | None, frame: Frame) -> None:
         if panel and frame["type"] == "panel_key":
-            self._tell(panel.key, _text(frame, "key"), _text(frame, "text"))
+            self._panel_lane.run(lambda: self._tell(panel.key, _text(frame, "key"), _text(frame, "text")))
         elif panel:
-            panel.is_open = False
-            self._tell(panel.closed)
+            panel.is_open = False  # now: when the keys before it are done, it may be open again
+            self._panel_lane.run(lambda: self._tell(panel.closed))
 
     def _tell(self, function: Callable[..., Any], *values: Any) -> None:
         """Call a function whose answer nobody waits for."""
         try:
             self._run(function, *values)
         except BaseException as error:  # noqa: BLE001 - an author's code ends here, and the next event comes
-            _told(error)
+            why = _told(error)
+            if isinstance(error, Failed):
+                print(why, file=sys.stderr)
 
     def _run(self, function: Callable[..., Any], *values: Any) -> Any:
         """Call a function with as many of the values as it takes; if it is async, on the shared event loop."""
@@ -522,14 +651,20 @@ class Extension:
 
         with self._writing:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, daemon=True).start()
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(target=_turn, args=(loop,), daemon=True)
+                thread.start()
+                self._loop, self._loop_thread = loop, thread.ident
         task, call = asyncio.run_coroutine_threadsafe(value, self._loop), _current.get()
         if call is not None:
             call.task = task
             if call.cancelled.is_set():
                 task.cancel()
         return task.result()
+
+    def _keep_loop_free(self, cure: str) -> None:
+        if threading.get_ident() == self._loop_thread:
+            raise RuntimeError(f"this would stop all async functions, guards too; instead: {cure}")
 
     def _cancel(self, call: _Call | None) -> None:
         if call is None:
@@ -546,7 +681,7 @@ class Extension:
             self._cancel(call)
 
     def _guard(self, event: str, function: F) -> F:
-        self._guards.setdefault(event, []).append(function)
+        self._guards.setdefault(event, []).append(_usable(function))
         self._subscribe([], [event])
         return function
 
@@ -556,7 +691,7 @@ class Extension:
 
     def _send(self, frame: Frame) -> None:
         """Send a frame; raises TypeError or ValueError if it is no JSON, or longer than hosts take."""
-        data = _json(frame).encode("utf-8", "replace") + b"\n"
+        data = _line(frame)
         if len(data) > FRAME_BYTES:
             raise ValueError(f"{len(data):,} bytes are more than the {FRAME_BYTES:,} that hosts take")
         self._write(data)
@@ -572,75 +707,41 @@ class Extension:
                 self._out = None  # the host is gone, and stdin ends too
 
 
-class _Tool:
-    """A function as the model sees it."""
-
-    def __init__(self, function: Callable[..., Any], name: str, description: str, schema: Frame | None) -> None:
-        self.name, self._function = name, function
-        self._hints: dict[str, Any] | None = None  # none: arguments are passed on as they are
-        given = inspect.signature(function).parameters
-        about, notes = _documented(inspect.getdoc(function) or "", given)
-        self.description = description or about
-        self.schema = schema or self._derive(given, notes)
-
-    def call(self, args: Any) -> Any:
-        """Call it with what the model gave; raises Failed if that does not fit."""
-        if not isinstance(args, dict):
-            args = {} if args is None else _refuse("arguments must be an object")
-        if self._hints is None:
-            return self._function(**args)
-        wrong = [f"{name} is missing" for name in self.schema.get("required", ()) if name not in args]
-        wrong += [f"{name} is unknown" for name in args if name not in self._hints]
-        if wrong:
-            raise Failed("wrong arguments: " + ", ".join(wrong))
-        return self._function(**{name: _read(self._hints[name], value, name) for name, value in args.items()})
-
-    def _derive(self, given: typing.Mapping[str, inspect.Parameter], notes: dict[str, str]) -> Frame:
-        """Read the schema off the hints; raises TypeError."""
-        try:
-            hints = typing.get_type_hints(self._function, include_extras=True)
-        except (NameError, TypeError) as error:  # Python 3.9 has no `X | None`, and a hint may be local
-            raise TypeError(f"tool {self.name}: a hint cannot be read here: {error}") from error
-        self._hints, properties, required = {}, {}, []
-        for name, one in given.items():
-            if one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
-                raise TypeError(f"tool {self.name}: {one} cannot be given by name")
-            hint = hints.get(name, Any if one.default in (None, one.empty) else type(one.default))
-            self._hints[name] = hint
-            properties[name] = _schema(hint, f"tool {self.name}: {name}")
-            if name in notes:
-                properties[name]["description"] = notes[name]
-            if one.default is one.empty:
-                required.append(name)
-            elif one.default is not None:
-                properties[name]["default"] = json.loads(_json(one.default))
-        return {"type": "object", "properties": properties, **({"required": required} if required else {})}
-
-
 class _Call:
-    """A call of one of our tools, under way."""
+    """What a function of the author's is asked for: a call of one of our tools, or a guard's verdict."""
 
-    def __init__(self, id: str) -> None:
-        self.id = id
+    def __init__(self, id: str, *, is_guard: bool = False) -> None:
+        self.id, self.is_guard = id, is_guard
         self.cancelled = threading.Event()
         self.task: Any = None  # of an async tool
 
 
 class _Workers:
-    """Threads that run jobs: as many as there are jobs, or at most so many; a single one keeps their order."""
+    """Threads that run jobs: as many as there are jobs, or at most so many; a single one keeps their order.
 
-    def __init__(self, most: int | None = None) -> None:
+    No job runs before `started`. Where the system gives no more threads, jobs wait for those that there are.
+    """
+
+    def __init__(self, started: threading.Event, most: int | None = None) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._most, self._threads, self._busy = most, 0, 0
+        self._started, self._most, self._threads, self._busy = started, most, 0, 0
         self._changed = threading.Condition()
+
+    def open(self) -> None:
+        """Have one thread from now on, so that there is one when others have taken all the rest."""
+        with self._changed:
+            self._hire()
 
     def run(self, job: Callable[[], None]) -> None:
         """Run a job, which must not raise, soon."""
         with self._changed:
             self._busy += 1
             if self._busy > self._threads and self._threads != self._most:
-                self._threads += 1
-                threading.Thread(target=self._work, daemon=True).start()
+                try:
+                    self._hire()
+                except RuntimeError:
+                    if not self._threads:
+                        raise
         self._jobs.put(job)
 
     def drain(self, seconds: float) -> None:
@@ -648,23 +749,66 @@ class _Workers:
         with self._changed:
             self._changed.wait_for(lambda: self._busy == 0, seconds)
 
+    def _hire(self) -> None:
+        threading.Thread(target=self._work, daemon=True).start()
+        self._threads += 1
+
     def _work(self) -> None:
+        self._started.wait()
         while True:
-            self._jobs.get()()
+            try:
+                self._jobs.get(timeout=IDLE_S)()
+            except queue.Empty:
+                with self._changed:
+                    if self._threads > max(1, self._busy):
+                        self._threads -= 1
+                        return
+                continue
             with self._changed:
                 self._busy -= 1
                 self._changed.notify_all()
 
 
-_FAILED: dict[str, Callable[[str], Frame]] = {
-    "tool_result": lambda why: {"content": [_block(why)], "is_error": True},
-    "command_response": lambda why: {"action": "noop", "error": why},
-    "event_intercept_response": lambda why: {"block": True, "reason": f"intercept error: {why}"},
-}
 _current: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("call", default=None)
 
 
-@functools.lru_cache(maxsize=256)  # bounded, as a handler may be made anew for each command
+def _turn(loop: Any) -> None:
+    """Run the event loop for good: `sys.exit` in one async function must not stop the others."""
+    while not loop.is_closed():
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            pass  # whoever waits for that function is told
+
+
+# The author's functions.
+
+
+def _usable(function: F) -> F:
+    """Let a function pass that can be called as it is; raises TypeError."""
+    if not callable(function):
+        raise TypeError(f"{function!r} is no function")
+    within, _, name = getattr(function, "__qualname__", "").rpartition(".")
+    is_in_class = inspect.isfunction(function) and within and not within.endswith("<locals>")
+    if is_in_class and next(iter(inspect.signature(function).parameters), "") == "self":
+        raise TypeError(f"{within}.{name} needs its object: register the bound method, {within}(...).{name}")
+    return function
+
+
+def _inmost(function: Any) -> Any:
+    """Give what a partial or a callable object runs: it has the hints and the docstring."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) or isinstance(function, type) else type(function).__call__
+
+
+def _named(function: Any) -> str:
+    """Give a function's name; that of a callable object is its class's."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
 def _takes(function: Callable[..., Any]) -> int:
     """Count the arguments that a function takes by position."""
     kinds = [one.kind for one in inspect.signature(function).parameters.values()]
@@ -672,95 +816,397 @@ def _takes(function: Callable[..., Any]) -> int:
     return sys.maxsize if inspect.Parameter.VAR_POSITIONAL in kinds else sum(kind in named for kind in kinds)
 
 
-def _choices(hint: Any) -> dict[Any, Any]:
-    """Give what a Literal or an Enum allows: as JSON shows it, and as the function gets it."""
-    if typing.get_origin(hint) is Literal:
-        return {choice: choice for choice in typing.get_args(hint)}
-    members: Any = hint if isinstance(hint, enum.EnumMeta) else ()
-    return {one.value: one for one in members}
+class _Tool:
+    """A function as the model sees it."""
+
+    def __init__(self, function: Callable[..., Any], name: str, description: str, schema: Frame | None) -> None:
+        self.name, self._function = name, function
+        given = inspect.signature(function).parameters
+        about, notes = _documented(inspect.getdoc(_inmost(function)) or "", given)
+        self.description = description or about
+        # With a schema of the author's own, arguments are passed on as they are.
+        self._arguments = self._derive(given, notes) if schema is None else None
+        self.schema = self._arguments.schema if self._arguments else schema
+
+    def call(self, args: Any) -> Any:
+        """Call it with what the model gave; raises Failed if that does not fit."""
+        if not isinstance(args, dict):
+            args = {} if args is None else _refuse("arguments must be an object")
+        return self._function(**(self._arguments.read(args, "") if self._arguments else args))
+
+    def _derive(self, given: typing.Mapping[str, inspect.Parameter], notes: dict[str, str]) -> _Kind:
+        """Read off the hints what it takes; raises TypeError."""
+        whose = f"tool {self.name}"
+        hints, fields = _hints(_inmost(self._function), whose), []
+        for name, one in given.items():
+            if one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
+                raise TypeError(f"{whose}: {one} cannot be given by name: name each argument, or give schema={{...}}")
+            is_required = one.default is one.empty
+            hint = hints.get(name, Any if is_required or one.default is None else type(one.default))
+            fields.append(_Field(name, hint, is_required, one.default, notes.get(name, "")))
+        try:
+            return _record(dict, fields, f"{whose}: ")
+        except RecursionError:
+            raise TypeError(f"{whose}: a hint that leads back to itself {_CURE}") from None
 
 
-def _base(hint: Any) -> Any:
-    return typing.get_origin(hint) or hint
+# What hints mean.
 
 
-def _schema(hint: Any, whose: str) -> Frame:
-    """Say a hint as JSON Schema; raises TypeError."""
-    origin, inner, choices = typing.get_origin(hint), typing.get_args(hint), _choices(hint)
-    base = _base(hint)
+class _Kind(typing.NamedTuple):
+    """A hint's meaning: how JSON Schema says it, how a complaint does ("x must be …"), and how a value is read."""
+
+    schema: Frame
+    wanted: str
+    read: Callable[[Any, str], Any]  # a JSON value, and where it stands; raises Failed if it does not fit
+
+
+class _Field(typing.NamedTuple):
+    """A named value: a tool's argument, or a part of an object."""
+
+    name: str
+    hint: Any
+    is_required: bool
+    default: Any = None
+    note: str = ""
+
+
+_WORDS = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+_UNIONS = (typing.Union, getattr(types, "UnionType", typing.Union))  # Python 3.9 has only the first
+_ARRAYS: dict[Any, Callable[..., Any]] = {list: list, tuple: tuple, set: set, frozenset: frozenset}
+_ARRAYS.update({abc.Sequence: list, abc.Iterable: list, abc.Collection: list, abc.Set: set})
+_OBJECTS = (dict, abc.Mapping, abc.MutableMapping)
+# By name, as most extensions do without the module: the format, and an example.
+_TIMES = {
+    "date": ("date", "2026-01-31"),
+    "datetime": ("date-time", "2026-01-31T12:30:00"),
+    "time": ("time", "12:30:00"),
+}
+_CURE = "cannot be said in JSON Schema: take str, int, list[str] or the like, or give @ext.tool(schema={...})"
+
+
+def _hints(owner: Any, whose: str) -> dict[str, Any]:
+    """Give the hints of a function or a class, looked up; raises TypeError."""
+    space = None
+    if not isinstance(owner, type):
+        # Without its defaults: for those that are None, Python 3.9 and 3.10 would make the hints optional.
+        space = getattr(inspect.unwrap(owner), "__globals__", {})
+        owner = types.SimpleNamespace(__annotations__=getattr(owner, "__annotations__", {}))
+    try:
+        return typing.get_type_hints(owner, space, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise TypeError(
+            f"{whose}: a hint cannot be read ({error}): define what it names at the top of the file,"
+            " and on Python 3.9 write Optional[X] for X | None"
+        ) from error
+
+
+def _kind(hint: Any, whose: str) -> _Kind:
+    """Say what a hint means; raises TypeError."""
+    hint = getattr(hint, "__supertype__", hint)  # of a NewType
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    base = origin or hint
     if hint is Any:
-        return {}
+        return _Kind({}, "anything", lambda value, _: value)
     if origin is typing.Annotated:
-        notes = [note for note in inner[1:] if isinstance(note, str)]
-        return {**_schema(inner[0], whose), **({"description": notes[0]} if notes else {})}
-    if choices and all(type(choice) in _WORDS for choice in choices):
-        words = {_WORDS[type(choice)] for choice in choices}
-        return {**({"type": words.pop()} if len(words) == 1 else {}), "enum": list(choices)}
+        kind, notes = _kind(inner[0], whose), [note for note in inner[1:] if isinstance(note, str)]
+        return kind._replace(schema={**kind.schema, "description": notes[0]}) if notes else kind
     if origin in _UNIONS:
-        kinds = [_schema(one, whose) for one in inner]
-        simple = all(list(kind) == ["type"] for kind in kinds)
-        return {"type": [kind["type"] for kind in kinds]} if simple else {"anyOf": kinds}
-    if base is list and inner:
-        return {"type": "array", "items": _schema(inner[0], whose)}
-    if base is dict and inner and inner[0] is str:
-        return {"type": "object", "additionalProperties": _schema(inner[1], whose)}
-    if base in _WORDS and (not inner or base is list):
-        return {"type": _WORDS[base]}
-    raise TypeError(f"{whose}: JSON Schema cannot say {hint!r}; give a schema of your own")
+        return _union([_kind(one, whose) for one in inner])
+    if origin is Literal or isinstance(hint, enum.EnumMeta):
+        return _choice(inner or list(hint), whose)
+    if base in _WORDS:
+        return _scalar(base)
+    if base in _ARRAYS:
+        return _array(_ARRAYS[base], inner, whose)
+    if base in _OBJECTS and inner[:1] in ((), (str,)):
+        return _mapping(_kind(inner[1], whose) if inner else None)
+    if dataclasses.is_dataclass(hint) or hasattr(hint, "__required_keys__"):
+        return _record(hint, _fields(hint, whose), f"{whose}.")
+    if isinstance(hint, type) and (written := _written(hint)):
+        return written
+    raise TypeError(f"{whose}: {hint!r} {_CURE}")
 
 
-def _read(hint: Any, value: Any, path: str) -> Any:
-    """Give a JSON value as the hint promises it; raises Failed if it is something else."""
-    origin, inner, choices = typing.get_origin(hint), typing.get_args(hint), _choices(hint)
-    base = _base(hint)
-    if origin is typing.Annotated:
-        return _read(inner[0], value, path)
-    if choices:
-        meant = [one for shown, one in choices.items() if shown == value and type(shown) is type(value)]
-        return meant[0] if meant else _refuse(f"{path} must be one of {_json(list(choices))}")
-    if origin in _UNIONS:
-        # The exact type first, so that 3 stays an int where a float would do as well.
-        for one in sorted(inner, key=lambda one: _base(one) is not type(value)):
+def _scalar(base: Any) -> _Kind:
+    word = _WORDS[base]
+
+    def read(value: Any, path: str) -> Any:
+        if base in (int, float) and type(value) in (int, float):
+            value = _number(base, value)
+        return value if type(value) is base else _refuse(f"{path} must be of type {word}")
+
+    return _Kind({"type": word}, f"of type {word}", read)
+
+
+def _number(base: Any, value: float) -> Any:
+    """Give a number as int or float, for to JSON Schema 3.0 is an integer, and 3 a number; None if it cannot be so."""
+    try:
+        number = base(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if number == value and abs(number) != float("inf") else None
+
+
+def _choice(choices: typing.Iterable[Any], whose: str) -> _Kind:
+    pairs = [(one.value if isinstance(one, enum.Enum) else one, one) for one in choices]
+    shown = [value for value, _ in pairs]
+    if not shown or not all(type(value) in _WORDS for value in shown):
+        raise TypeError(f"{whose}: {shown!r} are no choices for JSON: take texts, numbers, booleans or None")
+    words = {_WORDS[type(value)] for value in shown}
+    wanted = f"one of {_json(shown)}"
+
+    def read(value: Any, path: str) -> Any:
+        meant = [one for known, one in pairs if known == value and type(known) is type(value)]
+        return meant[0] if meant else _refuse(f"{path} must be {wanted}")
+
+    return _Kind({**({"type": words.pop()} if len(words) == 1 else {}), "enum": shown}, wanted, read)
+
+
+def _union(kinds: list[_Kind]) -> _Kind:
+    schemas = [dict(kind.schema) for kind in kinds]
+    described = [schema for schema in schemas if "description" in schema]
+    note = {"description": described[0].pop("description")} if len(described) == 1 else {}
+    if all(list(schema) == ["type"] and isinstance(schema["type"], str) for schema in schemas):
+        schema = {"type": [one["type"] for one in schemas]}
+    else:
+        schema = {"anyOf": schemas} if all(schemas) else {}
+    wanted = " or ".join(kind.wanted for kind in kinds).replace(" or of type ", " or ")
+
+    def read(value: Any, path: str) -> Any:
+        fitting, complaints = [], []
+        for kind in kinds:
             try:
-                return _read(one, value, path)
+                fitting.append(kind.read(value, path))
             except Failed as error:
-                complaint = str(error)
-        return _refuse(complaint)
-    if base in (int, float) and type(value) in (int, float) and base(value) == value:
-        return base(value)  # to JSON Schema 3.0 is an integer, and 3 a number
-    if hint is not Any and type(value) is not base:
-        return _refuse(f"{path} must be of type {_WORDS[base]}")
-    if base is list and inner:
-        return [_read(inner[0], one, f"{path}[{at}]") for at, one in enumerate(value)]
-    if base is dict and inner:
-        return {key: _read(inner[1], one, f"{path}.{key}") for key, one in value.items()}
-    return value
+                complaints.append(str(error))
+        if fitting:  # 3 stays an int where a float would do as well
+            is_number = type(value) in (int, float)
+            return next((one for one in fitting if is_number and type(one) is type(value)), fitting[0])
+        deeper = [one for one in complaints if not one.startswith(f"{path} must be ")]
+        return _refuse(deeper[0] if deeper else f"{path} must be {wanted}")
+
+    return _Kind({**schema, **note}, wanted, read)
+
+
+def _array(make: Callable[..., Any], inner: tuple[Any, ...], whose: str) -> _Kind:
+    is_fixed = make is tuple and bool(inner) and inner[-1] is not Ellipsis
+    kinds = [_kind(one, whose) for one in inner if one is not Ellipsis]
+    schema: Frame = {"type": "array"}
+    if kinds:
+        distinct = [kind for at, kind in enumerate(kinds) if kind.schema not in [one.schema for one in kinds[:at]]]
+        schema["items"] = _union(distinct).schema if len(distinct) > 1 else kinds[0].schema
+    if is_fixed:
+        schema.update({"minItems": len(kinds), "maxItems": len(kinds)})
+
+    def read(value: Any, path: str) -> Any:
+        if type(value) is not list:
+            _refuse(f"{path} must be of type array")
+        if is_fixed and len(value) != len(kinds):
+            _refuse(f"{path} must have {len(kinds)} items")
+        if not kinds:
+            return make(value)
+        return make(
+            kind.read(one, f"{path}[{at}]") for at, (kind, one) in enumerate(zip(itertools.cycle(kinds), value))
+        )
+
+    return _Kind(schema, "of type array", read)
+
+
+def _mapping(inner: _Kind | None) -> _Kind:
+    def read(value: Any, path: str) -> Any:
+        if type(value) is not dict:
+            _refuse(f"{path} must be of type object")
+        return {key: inner.read(one, f"{path}.{key}") for key, one in value.items()} if inner else value
+
+    schema = {"type": "object", **({"additionalProperties": inner.schema} if inner else {})}
+    return _Kind(schema, "of type object", read)
+
+
+def _fields(hint: Any, whose: str) -> list[_Field]:
+    """Give the parts of a dataclass or a TypedDict; raises TypeError."""
+    hints = _hints(hint, whose)
+    if dataclasses.is_dataclass(hint):
+        none = dataclasses.MISSING
+        return [
+            _Field(one.name, hints[one.name], one.default is one.default_factory is none, one.default)
+            for one in dataclasses.fields(hint)
+            if one.init
+        ]
+    marks = {getattr(typing, "Required", "old Python"): True, getattr(typing, "NotRequired", "old Python"): False}
+    fields = []
+    for name, inner in hints.items():
+        mark = typing.get_origin(inner)
+        is_required = marks.get(mark, name in hint.__required_keys__)
+        inner_hint = typing.get_args(inner)[0] if mark in marks else inner
+        fields.append(_Field(name, inner_hint, is_required, dataclasses.MISSING))
+    return fields
+
+
+def _record(make: Callable[..., Any], fields: list[_Field], whose: str) -> _Kind:
+    """Say what an object with these fields is; raises TypeError."""
+    kinds: dict[str, _Kind] = {}
+    for one in fields:
+        kind = _kind(one.hint, whose + one.name)
+        if not one.is_required and one.default is None:
+            kind = _or_none(kind)
+        kinds[one.name] = kind._replace(schema={**kind.schema, **_extras(one, whose)})
+    required = [one.name for one in fields if one.is_required]
+    schema = {"type": "object", "properties": {name: kind.schema for name, kind in kinds.items()}}
+    schema.update({"required": required} if required else {})
+
+    def read(value: Any, path: str) -> Any:
+        if type(value) is not dict:
+            _refuse(f"{path} must be of type object")
+        within = f"{path}." if path else ""
+        wrong = [f"{within}{name} is missing" for name in required if name not in value]
+        wrong += [f"{within}{name} is unknown" for name in value if name not in kinds]
+        if wrong:
+            _refuse("wrong arguments: " + ", ".join(wrong))
+        return make(**{name: kinds[name].read(one, within + name) for name, one in value.items()})
+
+    return _Kind({**schema, "additionalProperties": False}, "of type object", read)
+
+
+def _or_none(kind: _Kind) -> _Kind:
+    """Allow null, as the default is None, unless it is allowed already."""
+    try:
+        kind.read(None, "")
+    except Failed:
+        return _union([kind, _scalar(type(None))])
+    return kind
+
+
+def _extras(field: _Field, whose: str) -> Frame:
+    """Give what a field's schema says besides its kind; raises TypeError for a default that is no JSON."""
+    note = {"description": field.note} if field.note else {}
+    if field.is_required or field.default is None or field.default is dataclasses.MISSING:
+        return note
+    try:
+        return {**note, "default": json.loads(_json(field.default))}
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{whose}{field.name}: the default is no JSON ({error}): take None, say") from error
+
+
+def _written(hint: Any) -> _Kind | None:
+    """Say what a type is that JSON has as a text, such as a path or a date; None if it is none of these."""
+    if issubclass(hint, os.PathLike) and hint is not os.PathLike:
+        text = _scalar(str)
+        return text._replace(read=lambda value, path: hint(text.read(value, path)))
+    if hint.__module__ != "datetime" or hint.__name__ not in _TIMES:
+        return None
+    name, example = _TIMES[hint.__name__]
+    wanted = f"a {name} like {example}"
+
+    def read(value: Any, path: str) -> Any:
+        try:
+            return hint.fromisoformat(re.sub("[Zz]$", "+00:00", value))  # Python 3.9 and 3.10 know no Z
+        except (TypeError, ValueError):
+            return _refuse(f"{path} must be {wanted}")
+
+    return _Kind({"type": "string", "format": name}, wanted, read)
 
 
 def _refuse(why: str) -> typing.NoReturn:
     raise Failed(why)
 
 
+# What docstrings say.
+
+_ARGUMENTS = ("Args", "Arguments", "Parameters", "Other Parameters", "Keyword Args", "Keyword Arguments")
+_OTHERS = (
+    "Return", "Returns", "Raises", "Yield", "Yields", "Receives", "Warns", "Warning", "Warnings", "Example", "Examples",
+    "Note", "Notes", "See Also", "References", "Attributes", "Todo",
+)  # fmt: skip
+_NOTE = re.compile(r"(\w+)(?:\s*\(.*?\))?\s*:(?:\s+(.*))?")  # x: note, x (int): note
+_NUMPY = re.compile(r"(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?")  # x, y : int
+_SPHINX = re.compile(r":(\w+)\b([^:]*):(?:\s+(.*))?")  # :param int x: note
+_PARAM = ("param", "parameter", "arg", "argument", "key", "keyword")
+_DROPPED = ("type", "return", "returns", "rtype", "raise", "raises", "except", "exception", "yield", "yields", "ytype")
+
+
 def _documented(text: str, names: typing.Container[str]) -> tuple[str, dict[str, str]]:
-    """Part a docstring into the description and the notes on arguments: `name: note`, also under `Args:`."""
+    """Part a docstring into the description and the notes on arguments.
+
+    Notes are `name: note`, also under `Args:`, or as NumPy and Sphinx write them. The first on an argument counts.
+    """
     notes: dict[str, str] = {}
     rest: list[str] = []
-    current, depth = "", 0
-    for line in text.splitlines():
-        indent, found = len(line) - len(line.lstrip()), _NOTE.match(line)
-        if found and found[1] in names:
-            current, depth = found[1], indent
-            notes[current] = found[2].strip()
-        elif current and line.strip() and indent > depth:
-            notes[current] += " " + line.strip()
-        else:
-            current = ""
-            rest += [line] if line.strip() not in ("Args:", "Arguments:", "Parameters:") else []
-    return "\n".join(rest).strip(), notes
+    for kind, lines in _sections(text.splitlines()):
+        current: list[str] | None = None  # whom lines go on about that are indented further than `level`
+        level = 0
+        for line in lines:
+            words, indent = line.strip(), len(line) - len(line.lstrip())
+            if current is not None and words and indent > level:
+                notes.update({name: f"{notes[name]} {words}".strip() for name in current})
+            elif words or kind in ("", "other"):  # under a heading, a note may have paragraphs
+                named, note = _note(words, kind)
+                new = [name for name in named or () if name in names and name not in notes]
+                current, level = (new if new or named == [] else None), indent
+                notes.update(dict.fromkeys(new, note))
+                rest += [line] if current is None else []
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(rest)).strip(), {name: note for name, note in notes.items() if note}
+
+
+def _sections(lines: list[str]) -> typing.Iterator[tuple[str, list[str]]]:
+    """Part a docstring at its headings; the kinds are "google" and "numpy" (both on arguments), "other" and ""."""
+    kind, depth, omitted = "", -1, 0  # what is indented no further than `depth` has left the section
+    part: list[str] = []
+    for line, below in itertools.zip_longest(lines, lines[1:], fillvalue=""):
+        words, indent = line.strip(), len(line) - len(line.lstrip())
+        name, colon, more = words.partition(":")
+        is_underlined = not colon and bool(re.fullmatch("-{3,}", below.strip()))
+        is_on_arguments = name in _ARGUMENTS and not more
+        is_heading = (colon or is_underlined) and (is_on_arguments or name in _OTHERS)
+        if is_heading or (words and indent <= depth):
+            yield kind, part[omitted:]
+            kind, depth, omitted, part = "", -1, 0, []
+        if is_heading:
+            kind = "other" if not is_on_arguments else "numpy" if is_underlined else "google"
+            depth = -1 if is_underlined else indent
+            omitted = {"google": 1, "numpy": 2}.get(kind, 0)
+        part.append(line)
+    yield kind, part[omitted:]
+
+
+def _note(words: str, kind: str) -> tuple[list[str] | None, str]:
+    """Say on which arguments a line begins a note, and with which words; none for a field that is left out."""
+    field = _SPHINX.fullmatch(words)
+    if field and field[1] in _DROPPED:
+        return [], ""
+    if field and field[1] in _PARAM:
+        return field[2].split()[-1:], field[3] or ""
+    if kind == "numpy" and (found := _NUMPY.fullmatch(words)):
+        return re.split(r"\s*,\s*", found[1]), ""
+    if kind in ("", "google") and (found := _NOTE.fullmatch(words)):
+        return [found[1]], found[2] or ""
+    return None, ""
+
+
+# What is sent and read.
+
+
+def _shown(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _lines(lines: Any) -> list[str]:
+    return lines.splitlines() if isinstance(lines, str) else [str(line) for line in lines]
+
+
+def _answer(value: Any) -> Frame:
+    """Make a tool's answer of what the function returned; raises TypeError or ValueError if it is no JSON."""
+    result = _result(value)
+    answer = {"content": result.content, "is_error": result.is_error}
+    if result.structured is None:
+        return answer
+    whole = {**answer, "structured_content": result.structured}
+    # A JSON value goes out as text and as data. Where both are too long, the text alone says all.
+    is_said_twice = not isinstance(value, Result)
+    return answer if is_said_twice and len(_line(whole)) + HEAD_BYTES > FRAME_BYTES else whole
 
 
 def _result(value: Any) -> Result:
-    """Make a tool's answer of what the function returned; raises TypeError or ValueError if it is no JSON."""
     if isinstance(value, Result):
         return value
     if value is None:
@@ -782,15 +1228,27 @@ def _block(value: Any) -> Frame:
 
 def _json(value: Any) -> str:
     """Write JSON; raises TypeError or ValueError."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_simpler)
 
-    def simpler(value: Any) -> Any:
-        if dataclasses.is_dataclass(value):
-            return vars(value)
-        if isinstance(value, enum.Enum):
-            return value.value
-        raise TypeError(f"{type(value).__name__} is no JSON")
 
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=simpler)
+def _simpler(value: Any) -> Any:
+    if isinstance(value, type):
+        raise TypeError(f"the class {value.__name__} is no JSON")
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    if type(value).__module__ == "datetime" and hasattr(value, "isoformat"):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def _line(frame: Frame) -> bytes:
+    return _json(frame).encode("utf-8", "replace") + b"\n"
 
 
 def _parsed(line: bytes) -> Frame:
@@ -807,12 +1265,28 @@ def _text(frame: Frame, field: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def _excuse(kind: str, frame: Frame, error: BaseException) -> Frame:
+    """Answer a frame with how it failed."""
+    why = _told(error)
+    if kind == "tool_result":
+        return {"content": [_block(why)], "is_error": True}
+    if kind == "command_response":
+        return {"action": "noop", "error": why}
+    reason = why if isinstance(error, Failed) else f"intercept error: {why}"
+    can_block = _text(frame, "event") != "before_agent_start"
+    return {"block": True, "reason": reason} if can_block else {"reason": reason}
+
+
 def _told(error: BaseException) -> str:
     """Say in short what went wrong, and in full to the log unless it was meant."""
     if isinstance(error, Failed):
-        return str(error)[:ERROR_CHARS]
+        return _cut(str(error) or "it failed, without a reason", FAILED_CHARS)
     traceback.print_exception(type(error), error, error.__traceback__)
-    return "".join(traceback.format_exception_only(type(error), error)).strip()[:ERROR_CHARS]
+    return _cut("".join(traceback.format_exception_only(type(error), error)).strip(), ERROR_CHARS)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _checked(name: str, taken: typing.Container[str]) -> str:
