@@ -53,11 +53,16 @@ Listener = Callable[[Notice], None]
 
 
 def note_taker(notes: list[Note]) -> Listener:
-    """Give what keeps the notes that it hears, as many as a person would read: an extension may say more."""
+    """Give what keeps the notes that it hears, as many as a person would read: an extension may say more.
+
+    What it wants to be sent is kept as a note, too: nobody else is there who could show it.
+    """
     room, is_full = LONGEST_NOTES, False
 
     def keep(notice: Notice) -> None:
         nonlocal room, is_full
+        if isinstance(notice, Submitted | SlashSubmitted):
+            notice = Note(notice.plugin, "info", f"it wants this sent as if you had typed it: {notice.text}")
         if isinstance(notice, Note) and not is_full:
             room -= len(notice.message)
             is_full = len(notes) == MOST_NOTES or room < 0

@@ -158,7 +158,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         reason = "; ".join(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)
         if new:
             return reason, f"`anyplug approve {new[0]}` shows what it asks for"
-        return reason, f"`anyplug show {self._broken[0]}` says why" if self._broken else ""
+        if not self._broken:
+            return reason, ""
+        first = next(entry for entry in self.entries if entry.name == self._broken[0])
+        naming = f"--plugin {first.plugin.found_at} " if first.plugin.explicit else ""
+        return reason, f"`anyplug {naming}show {first.name}` says why"
 
 
 def _count(number: int, what: str) -> str:

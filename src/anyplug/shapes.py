@@ -81,7 +81,7 @@ def tool_shape(tool: Tool, entry: Entry, snapshot: Snapshot) -> dict[str, Any]:
     """Give a tool as `tools` shows it."""
     return {
         "name": tool.name,
-        "model_name": snapshot.model_names[tool.name],
+        "model_name": snapshot.model_names.get(tool.name, ""),  # none of a name that another has
         "plugin": tool.plugin,
         "format": entry.format,
         "description": tool.description,

@@ -407,3 +407,61 @@ def test_an_image_is_described_to_a_person_and_given_to_a_program(zot):
         assert "[image of 3,000 bytes, image/png; --json prints it]" in terminal.end()
         assert "AAAA" not in terminal.seen
     assert "AAAA" * 1000 in ok("-e", folder, "call", "draw").out
+
+
+def test_arguments_are_shown_as_json_has_them(zot):
+    schema = {
+        "type": "object",
+        "properties": {
+            "mode": {"enum": ["fast", 1, None, True], "description": "how"},
+            "size": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+            "name": {"type": ["string", "null"], "default": "x"},
+            "odd": {"anyOf": [3]},
+        },
+        "required": ["mode"],
+    }
+    folder = zot("shown", f"hello()\ntool('shown', schema={schema!r})\nemit('ready')\nfor frame in heard(): pass\n")
+    said = ok("--ext", folder, "tools", "shown").out
+    for line in (
+        "mode (fast|1|null|true, required)  how",
+        "size (integer|null, null if left out)",
+        'name (string|null, "x" if left out)',
+        "odd (any)",
+    ):
+        assert line in said
+
+
+def test_a_folder_that_is_not_there_is_said_whatever_is_asked_of_it(zot):
+    listed = run("--ext", "nowhere", "tools")
+    assert "nowhere" in listed.err
+    called = run("--ext", "nowhere", "call", "act")
+    assert called.code == 4
+    assert "these plugins could not be loaded: nowhere (" in called.err
+
+
+def test_what_was_named_for_one_run_can_be_neither_enabled_nor_disabled(zot):
+    folder = zot()
+    for word in ("enable", "disable"):
+        done = run("--ext", folder, word, "echo")
+        assert (done.code, "was named for this run" in done.err) == (2, True)
+
+
+def test_what_a_command_wants_to_be_sent_is_shown(zot):
+    script = (
+        "hello()\ncommand('go')\nemit('ready')\nfor frame in heard():\n    if frame['type'] == 'command_invoked':\n"
+        "        emit('submit', text='write the report')\n"
+        "        emit('command_response', id=frame['id'], action='noop')\n"
+    )
+    done = ok("--ext", zot("sender", script), "run", "/go", "--yes")
+    assert "it wants this sent as if you had typed it: write the report" in done.err
+
+
+def test_a_tool_whose_name_another_has_is_shown_under_its_plugins_name(zot):
+    first, second = zot("alpha", extending_echo("shared")), zot("beta", extending_echo("shared"))
+    both = ("--ext", first, "--ext", second)
+    assert "beta/shared" in ok(*both, "tools", "beta/shared").out
+    assert ok(*both, "call", "beta/shared", "x=1", "--yes").out.strip() == '{"x": "1"}'
+
+
+def extending_echo(tool):
+    return extending.ECHO.replace('tool(NAME.replace("-", "_"))', f"tool('{tool}')")

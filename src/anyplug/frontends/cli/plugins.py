@@ -7,7 +7,7 @@ import msgspec
 
 from anyplug import config, names, permissions
 from anyplug.errors import ConfigError
-from anyplug.frontends.cli import render
+from anyplug.frontends.cli import arguments, render
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
 from anyplug.model import Plugin, State, Tool
@@ -297,31 +297,14 @@ def _show_tool(session: Session) -> int:
         [
             ("tool", tool.name),
             ("title", tool.title),
-            ("for agents", session.snapshot.model_names[tool.name]),
+            ("for agents", session.snapshot.model_names.get(tool.name, "")),
             ("plugin", f"{entry.name} ({entry.state})"),
             ("about", tool.description),
-            ("arguments", "\n".join(_argument_lines(tool)) or "none"),
+            ("arguments", "\n".join(arguments.lines(tool)) or "none"),
             ("runs", "as a job" if tool.is_async else ""),
         ]
     )
     return 0
-
-
-def _argument_lines(tool: Tool) -> list[str]:
-    properties = tool.input_schema.get("properties")
-    required = tool.input_schema.get("required")
-    if not isinstance(properties, dict):
-        return []
-    lines = []
-    for name, schema in properties.items():
-        described = schema if isinstance(schema, dict) else {}
-        kind = described.get("type", "any")
-        kinds = "|".join(kind) if isinstance(kind, list) else str(kind)
-        if isinstance(described.get("enum"), list):
-            kinds = "|".join(map(str, described["enum"]))
-        needed = ", required" if isinstance(required, list) and name in required else ""
-        lines.append(f"{name} ({kinds}{needed})  {described.get('description', '')}".rstrip())
-    return lines
 
 
 def _print_problems(entries: list[Entry]) -> None:

@@ -168,8 +168,13 @@ def _regrant(session: Session, *, add: bool) -> int:
 
 def _switch(session: Session, *, on: bool) -> int:
     plugin = session.plugin(session.options.name).plugin
+    if plugin.explicit:
+        raise UsageError(
+            f"'{plugin.name}' was named for this run, and is neither on nor off otherwise", "leave it out, or name it"
+        )
     session.catalog.approvals.enable(plugin, on=on)
-    _report(session, plugin, "" if not on else " (switched on)")
+    is_on = session.catalog.standing(plugin).state != "disabled"
+    _report(session, plugin, " (switched on)" if on and is_on else "")
     return 0
 
 
