@@ -22,7 +22,8 @@ LAYERS = {
     "around": (
         "discovery registry approval gate watch jobs audit catalog shapes install sources checkup trail offers "
         "peers place allowances confinement interception learning protection doctor panels notices commands chains "
-        "live surroundings job_runs loading looks audience tally connect export views surface search policing refusals"
+        "gates trust recording live surroundings job_runs loading looks audience tally connect export views surface "
+        "search policing refusals"
     ),
     "host": "host",
     "frontends": "frontends __main__ ext",  # ext is for authors of extensions, and imports nothing of ours

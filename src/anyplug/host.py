@@ -15,8 +15,8 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from anyplug import audit, logs, policing, trees
-from anyplug.approval import Approvals, Standing
+from anyplug import logs, trees
+from anyplug.approval import Standing
 from anyplug.audit import Audit
 from anyplug.catalog import Catalog
 from anyplug.chains import ChainOutcome, OnStep, Step, read_chain, run_chain
@@ -29,25 +29,26 @@ from anyplug.errors import (
     Denied,
     InvalidArguments,
     NotApproved,
-    PluginDisabled,
     StoreError,
     Unavailable,
 )
 from anyplug.formats import table
 from anyplug.formats.contract import Greeting
 from anyplug.formats.zot.extension import Extension
-from anyplug.gate import Ask, Attachment, consent, without_asking
+from anyplug.gate import Ask, Attachment
+from anyplug.gates import Gates
 from anyplug.interception import Guards
 from anyplug.job_runs import JobRuns
 from anyplug.jobs import Job, Jobs
 from anyplug.live import Live
 from anyplug.loading import Loading
 from anyplug.looks import Looks
-from anyplug.model import Call, Command, Failure, Plugin, Problem, Progress, Result, Tool, Verdict
+from anyplug.model import Call, Command, Failure, Plugin, Problem, Progress, Result, Tool
 from anyplug.notices import Listener, Note, SnapshotChanged, note_taker
 from anyplug.panels import Panels
 from anyplug.peers import Peers
 from anyplug.policy.gate import PolicyGate
+from anyplug.recording import Recording
 from anyplug.registry import Entry, Snapshot
 from anyplug.runtime.runner import Runner
 from anyplug.secrecy import Secrecies
@@ -55,6 +56,7 @@ from anyplug.settings import find_home
 from anyplug.surroundings import Provisions, Start, Users
 from anyplug.tally import Tally
 from anyplug.trail import Trail, failed, warned
+from anyplug.trust import Trust
 from anyplug.values import TOO_DEEP, is_too_deep
 
 if TYPE_CHECKING:  # only who learns has one
@@ -111,9 +113,11 @@ class Host:
         self._jobs = Jobs(self._catalog.store)
         self._secrecies = Secrecies(self._catalog.secrets)
         self.tally = tally or Tally()
+        self._recording = Recording(self._audit, self.tally)
         self._loading = Loading(self._catalog, lambda: self._live.peers, self._tell_of_snapshot, eager=eager)
 
     async def __aenter__(self) -> Self:
+        cwd = self._greeting.cwd or os.getcwd()
         self._runner = Runner(
             os.path.join(self._catalog.home.path, "locks"), namespaces=self._catalog.settings.namespaces
         )
@@ -122,15 +126,14 @@ class Host:
             self._catalog.settings,
             self._runner.guard,
             self._runner.direct,
-            self._greeting.cwd or os.getcwd(),
+            cwd,
             self._learning,
             self._users.variables,
             self._note_refusal,
         )
-        self._cwd = self._greeting.cwd or os.getcwd()
-        self._policies = PolicyGate(self._catalog.home.path, self._catalog.settings.policy, self._runner)
         self._loop = asyncio.get_running_loop()
         self._looks = Looks(self._catalog)
+        self._trust = Trust(self._looks, self._secrecies)
         self._leaving = anyio.Event()
         self._tasks = await anyio.create_task_group().__aenter__()
         self._catalog.store.tidy_aside(self._aside)
@@ -161,6 +164,12 @@ class Host:
             reach=self._live.peers.reach,
             reload=self._loading.reload_in_a_call,
             tell=self._tell,
+        )
+        self._gates = Gates(
+            self._live.guards,
+            PolicyGate(self._catalog.home.path, self._catalog.settings.policy, self._runner),
+            self._catalog.approvals,
+            cwd,
         )
         self._job_runs = JobRuns(self._jobs, self._tasks, self._tell)
         try:
@@ -268,16 +277,16 @@ class Host:
                 await self.hear_out(name)
             tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
             trail.found(tool.name, entry.plugin)
-            standing = self._trust(entry.plugin, tool, trail)
+            standing = self._trust.see_to(entry.plugin, tool, trail)
             if self._loading.is_behind:
                 await self._catch_up()
             warnings = self._check(tool, entry.plugin, trail)
-            call = await self._gate(self._made(tool, entry.plugin, trail, progress), standing, trail)
-            self._note(trail)
+            call = await self._gates.before_call(self._made(tool, entry.plugin, trail, progress), standing, trail)
+            self._recording.begin(trail)
         except CallError as error:
-            return self._record(trail, failed(error))
+            return self._recording.end(trail, failed(error))
         except anyio.get_cancelled_exc_class():  # while somebody was asked
-            self._record(trail, failed(Cancelled("the call was cancelled before it ran")))
+            self._recording.end(trail, failed(Cancelled("the call was cancelled before it ran")))
             raise
         if not tool.is_async:
             return await self._run(call, standing, trail, warnings)
@@ -285,7 +294,7 @@ class Host:
             return await self._job_runs.run(call, trail, lambda: self._run(call, standing, trail, warnings), wait=wait)
         except StoreError as error:
             unrecorded = f"the job cannot be recorded, so it was not run: {error.message}"
-            return self._record(trail, failed(Denied("host", unrecorded, error.hint)))
+            return self._recording.end(trail, failed(Denied("host", unrecorded, error.hint)))
 
     async def run_chain(
         self,
@@ -316,32 +325,32 @@ class Host:
             await self.hear_out(f"/{name}")
             command, entry = self.snapshot.command(name) if view is None else view.command(self.snapshot, name)
             trail.found(f"/{command.name}", entry.plugin)
-            standing = self._trust(entry.plugin, None, trail)
+            standing = self._trust.see_to(entry.plugin, None, trail)
             if self._loading.is_behind:
                 await self._catch_up()
             call = self._made(as_tool(command), entry.plugin, trail, None)
-            call = await self._settle(call, standing, trail)
-            self._note(trail)
+            call = await self._gates.before_command(call, standing, trail)
+            self._recording.begin(trail)
             if self._live.peers.has_other_rights(entry.plugin, standing.granted):
                 await self._renew_rights(entry.plugin)
             extension = await self._live.peers.reach(entry.plugin)
             trail.record.held_by = self._confinement.receipt(entry.plugin)
             answer = await extension.run_command(command.name, call.arguments["args"])
             outcome = CommandOutcome.of(trail, answer, self._live.panels, extension)
-            if self._policies.is_on(self._cwd):
-                seen = await policing.after(self._policies, call, standing, trail, self._cwd, outcome.as_result())
+            seen = await self._gates.after(call, standing, trail, given := outcome.as_result())
+            if seen is not given:
                 outcome = outcome.judged(seen, self._live.panels)
         except CallError as error:
             outcome = CommandOutcome.failed(trail, error)
         except anyio.get_cancelled_exc_class():
-            self._record(trail, failed(Cancelled("the command was cancelled")))
+            self._recording.end(trail, failed(Cancelled("the command was cancelled")))
             raise
         finally:
             stop_listening()
         if outcome.error is not None and standing is not None:
             cured = self._cured(outcome.error, "", entry.plugin, standing, trail)
             outcome = msgspec.structs.replace(outcome, error=cured)
-        self._record(trail, outcome.as_result())
+        self._recording.end(trail, outcome.as_result())
         notes += [Note(trail.record.plugin, "warn", warning) for warning in trail.warnings]
         return msgspec.structs.replace(outcome, notes=tuple(notes))
 
@@ -432,26 +441,6 @@ class Host:
         """Cancel a job, here or in another process."""
         self._job_runs.cancel(name)
 
-    def _trust(
-        self, plugin: Plugin, tool: Tool | None, trail: Trail, look: Callable[[Plugin], Standing] | None = None
-    ) -> Standing:
-        """See to it that a person approved what is there this very moment."""
-        try:
-            standing = (look or self._looks.standing)(plugin)
-        except StoreError as error:
-            raise Denied("host", f"nobody knows whether it was approved: {error.message}", error.hint) from error
-        trail.record.digest = standing.digest
-        if standing.state == "disabled":
-            raise PluginDisabled(plugin.name, standing.reason)
-        if standing.state == "changed" and not (plugin.is_file or os.path.isdir(plugin.path)):
-            raise Unavailable(f"the folder of plugin '{plugin.name}' is gone: {plugin.path}", "install it again")
-        if standing.state != "approved":
-            raise NotApproved(plugin.name, standing.state, standing.changes)
-        if tool is not None and (cure := table.BY_NAME[plugin.format].switched_off(plugin, tool)):
-            raise PluginDisabled(plugin.name, cure, tool.own_name)
-        trail.secrecy = self._secrecies.of(plugin, standing.granted)
-        return standing
-
     def _check(self, tool: Tool, plugin: Plugin, trail: Trail) -> list[str]:
         """See to it that the arguments are an object of JSON values, as strictly as the person wants it.
 
@@ -478,60 +467,6 @@ class Host:
             progress=progress,
         )
 
-    async def _gate(self, call: Call, standing: Standing, trail: Trail) -> Call:
-        """Ask all who may refuse or rewrite: guards first, so that the person sees what will really run."""
-        if self._live.guards.watch("tool_call"):
-            ruling = await self._live.guards.tool_call(call)
-            trail.record.notes = ruling.notes
-            if ruling.blocked_by:
-                self._judge(Verdict(allowed=False, by=f"guard:{ruling.blocked_by}", reason=ruling.reason), trail)
-            if ruling.value is not call.arguments:
-                call = msgspec.structs.replace(call, arguments=ruling.value)
-                trail.record.arguments = audit.digest_of(ruling.value)
-        return await self._settle(call, standing, trail)
-
-    async def _settle(self, call: Call, standing: Standing, trail: Trail) -> Call:
-        """Ask policies and the person, about tools and slash commands alike."""
-        if self._policies.is_on(self._cwd):
-            policed = await policing.before(self._policies, call, standing, trail, self._cwd)
-            if policed.verdict is not None:
-                self._judge(policed.verdict, trail)
-            if policed.call is not call:
-                call = policed.call
-                trail.record.arguments = audit.digest_of(call.arguments)
-            if policed.agreed:
-                return call
-        caller = trail.attachment
-        verdict = without_asking(call.plugin, standing, caller) or await consent(
-            call.id, call.tool.name, call.arguments, call.plugin, standing, caller, self._approvals
-        )
-        self._judge(verdict, trail)
-        return call
-
-    @staticmethod
-    def _judge(verdict: Verdict, trail: Trail) -> None:
-        """Keep a verdict for the record; raises Denied if it is a no."""
-        record = trail.record
-        record.verdict = "allowed" if verdict.allowed else "denied"
-        record.by, record.reason = verdict.by, verdict.reason
-        if verdict.warning:
-            trail.warnings += (verdict.warning,)
-        if not verdict.allowed:
-            raise Denied(verdict.by, verdict.reason, verdict.hint)
-
-    @property
-    def _approvals(self) -> Approvals:
-        return self._catalog.approvals
-
-    def _note(self, trail: Trail) -> None:
-        """Write down that it begins: what cannot be recorded does not run."""
-        try:
-            self._audit.begin(trail.so_far())
-        except StoreError as error:
-            raise Denied(
-                "host", f"the call cannot be recorded, so it was not run: {error.message}", error.hint
-            ) from error
-
     async def _run(self, call: Call, standing: Standing, trail: Trail, warnings: list[str]) -> Result:
         """Run what may run, and record how it ended."""
         if self._live.is_heard("tool_call"):  # else gathering what to tell would cost half a microsecond
@@ -554,16 +489,15 @@ class Host:
                 said = f"{result.text}\n{result.metadata.get('stderr', '')}"
                 error = self._cured(result.error, said, call.plugin, standing, trail)
                 result = msgspec.structs.replace(result, error=error)
-            if self._policies.is_on(self._cwd):
-                result = await policing.after(self._policies, call, standing, trail, self._cwd, result)
+            result = await self._gates.after(call, standing, trail, result)
         except anyio.get_cancelled_exc_class():
             trail.record.held_by = self._confinement.receipt(call.plugin)
-            self._record(trail, failed(Cancelled("the call was cancelled")))
+            self._recording.end(trail, failed(Cancelled("the call was cancelled")))
             raise
         finally:
             del self._callers[call.id]
         trail.record.held_by = self._confinement.receipt(call.plugin)
-        return self._record(trail, warned(result, warnings))
+        return self._recording.end(trail, warned(result, warnings))
 
     async def _catch_up(self) -> None:
         """Load what people have decided since: who guards a call is theirs to say. Raises Denied."""
@@ -585,23 +519,9 @@ class Host:
         cure = self._provisions.cure(plugin, standing, f"{failure.message}\n{said}", trail.attachment.users)
         return msgspec.structs.replace(failure, hint=cure) if cure else failure
 
-    def _record(self, trail: Trail, result: Result) -> Result:
-        """Write the record of a call that has ended, and complete its result."""
-        result = trail.complete(result)
-        self.tally.add(result)
-        try:
-            self._audit.end(trail.ended(result))
-        except StoreError as error:
-            if not trail.record.verdict:  # it never began, so there is no note of it either
-                return trail.complete(
-                    failed(Denied("host", f"the call cannot be recorded: {error.message}", error.hint))
-                )
-            result = warned(result, [f"the end of this call is not recorded: {error.message}"])
-        return result
-
     async def _start(self, plugin: Plugin) -> Start:
         """Give what a plugin that stays up is started with; raises CallError if it may not run, as it is now."""
-        standing = self._trust(plugin, None, Trail(plugin.name, self._attachment), look=self._looks.anew)
+        standing = self._trust.see_to(plugin, None, Trail(plugin.name, self._attachment), anew=True)
         return await self._provisions.start(plugin, standing)
 
     async def look_again(self) -> None:

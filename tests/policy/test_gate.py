@@ -30,9 +30,9 @@ def records(host):
 
 async def test_without_policies_nothing_is_asked_and_no_rego_is_read(host, cyclop):
     async with host(cyclop()) as h:
-        assert not h._policies.is_on(os.getcwd())
+        assert not h._gates._policies.is_on(os.getcwd())
         assert (await h.call("hello")).text == "done"
-        assert h._policies._engine is None
+        assert h._gates._policies._engine is None
 
 
 @pytest.mark.parametrize("format", ["cyclop", "stavrobot"])

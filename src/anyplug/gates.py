@@ -1,0 +1,73 @@
+"""All who may refuse or rewrite between the check of a call and its run, in their order: guards, policies, the person.
+
+Guards come first, so that the person sees what will really run.
+"""
+
+import msgspec
+
+from anyplug import audit, policing
+from anyplug.approval import Approvals, Standing
+from anyplug.errors import Denied
+from anyplug.gate import consent, without_asking
+from anyplug.interception import Guards
+from anyplug.model import Call, Result, Verdict
+from anyplug.policy.gate import PolicyGate
+from anyplug.trail import Trail
+
+
+class Gates:
+    """The gates of one host. All raise Denied, or NeedsAnswer where the person can only be asked by ending the call."""
+
+    def __init__(self, guards: Guards, policies: PolicyGate, approvals: Approvals, cwd: str) -> None:
+        """`cwd` is the project in which policies are looked for."""
+        self._guards = guards
+        self._policies = policies
+        self._approvals = approvals
+        self._cwd = cwd
+
+    async def before_call(self, call: Call, standing: Standing, trail: Trail) -> Call:
+        """Ask all of them about a call; give it as it is to run."""
+        if self._guards.watch("tool_call"):
+            ruling = await self._guards.tool_call(call)
+            trail.record.notes = ruling.notes
+            if ruling.blocked_by:
+                _keep(Verdict(allowed=False, by=f"guard:{ruling.blocked_by}", reason=ruling.reason), trail)
+            if ruling.value is not call.arguments:
+                call = msgspec.structs.replace(call, arguments=ruling.value)
+                trail.record.arguments = audit.digest_of(ruling.value)
+        return await self.before_command(call, standing, trail)
+
+    async def before_command(self, call: Call, standing: Standing, trail: Trail) -> Call:
+        """Ask policies and the person, about tools and slash commands alike."""
+        if self._policies.is_on(self._cwd):
+            policed = await policing.before(self._policies, call, standing, trail, self._cwd)
+            if policed.verdict is not None:
+                _keep(policed.verdict, trail)
+            if policed.call is not call:
+                call = policed.call
+                trail.record.arguments = audit.digest_of(call.arguments)
+            if policed.agreed:
+                return call
+        caller = trail.attachment
+        verdict = without_asking(call.plugin, standing, caller) or await consent(
+            call.id, call.tool.name, call.arguments, call.plugin, standing, caller, self._approvals
+        )
+        _keep(verdict, trail)
+        return call
+
+    async def after(self, call: Call, standing: Standing, trail: Trail, result: Result) -> Result:
+        """Ask policies about what it gave."""
+        if not self._policies.is_on(self._cwd):
+            return result
+        return await policing.after(self._policies, call, standing, trail, self._cwd, result)
+
+
+def _keep(verdict: Verdict, trail: Trail) -> None:
+    """Keep a verdict for the record; raises Denied if it is a no."""
+    record = trail.record
+    record.verdict = "allowed" if verdict.allowed else "denied"
+    record.by, record.reason = verdict.by, verdict.reason
+    if verdict.warning:
+        trail.warnings += (verdict.warning,)
+    if not verdict.allowed:
+        raise Denied(verdict.by, verdict.reason, verdict.hint)

@@ -1,0 +1,37 @@
+"""Whether a plugin may run: only what a person approved, as it is this very moment."""
+
+import os
+
+from anyplug.approval import Standing
+from anyplug.errors import Denied, NotApproved, PluginDisabled, StoreError, Unavailable
+from anyplug.formats import table
+from anyplug.looks import Looks
+from anyplug.model import Plugin, Tool
+from anyplug.secrecy import Secrecies
+from anyplug.trail import Trail
+
+
+class Trust:
+    """Looks at a plugin before anything of it runs."""
+
+    def __init__(self, looks: Looks, secrecies: Secrecies) -> None:
+        self._looks = looks
+        self._secrecies = secrecies
+
+    def see_to(self, plugin: Plugin, tool: Tool | None, trail: Trail, *, anew: bool = False) -> Standing:
+        """See to it that a person approved what is there; raises CallError. `anew`: something is about to start."""
+        try:
+            standing = self._looks.anew(plugin) if anew else self._looks.standing(plugin)
+        except StoreError as error:
+            raise Denied("host", f"nobody knows whether it was approved: {error.message}", error.hint) from error
+        trail.record.digest = standing.digest
+        if standing.state == "disabled":
+            raise PluginDisabled(plugin.name, standing.reason)
+        if standing.state == "changed" and not (plugin.is_file or os.path.isdir(plugin.path)):
+            raise Unavailable(f"the folder of plugin '{plugin.name}' is gone: {plugin.path}", "install it again")
+        if standing.state != "approved":
+            raise NotApproved(plugin.name, standing.state, standing.changes)
+        if tool is not None and (cure := table.BY_NAME[plugin.format].switched_off(plugin, tool)):
+            raise PluginDisabled(plugin.name, cure, tool.own_name)
+        trail.secrecy = self._secrecies.of(plugin, standing.granted)
+        return standing
