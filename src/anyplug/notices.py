@@ -53,19 +53,30 @@ Listener = Callable[[Notice], None]
 
 
 def note_taker(notes: list[Note]) -> Listener:
-    """Give what keeps the notes that it hears, as many as a person would read: an extension may say more.
+    """Give what keeps the notes that it hears, as many as a person would read: an extension may say more."""
+    return _taker(notes, lambda notice: notice if isinstance(notice, Note) else None)
 
-    What it wants to be sent is kept as a note, too: nobody else is there who could show it.
-    """
+
+def text_taker(notes: list[Note]) -> Listener:
+    """Give what keeps as notes which texts and commands are to be sent, where nobody is there to send them."""
+
+    def noted(notice: Notice) -> Note | None:
+        if isinstance(notice, Submitted | SlashSubmitted):
+            return Note(notice.plugin, "info", f"it wants this sent as if you had typed it: {notice.text}")
+        return None
+
+    return _taker(notes, noted)
+
+
+def _taker(notes: list[Note], noted: Callable[[Notice], Note | None]) -> Listener:
     room, is_full = LONGEST_NOTES, False
 
     def keep(notice: Notice) -> None:
         nonlocal room, is_full
-        if isinstance(notice, Submitted | SlashSubmitted):
-            notice = Note(notice.plugin, "info", f"it wants this sent as if you had typed it: {notice.text}")
-        if isinstance(notice, Note) and not is_full:
-            room -= len(notice.message)
+        note = noted(notice)
+        if note is not None and not is_full:
+            room -= len(note.message)
             is_full = len(notes) == MOST_NOTES or room < 0
-            notes.append(Note(notice.plugin, "warn", "further notes are not shown") if is_full else notice)
+            notes.append(Note(note.plugin, "warn", "further notes are not shown") if is_full else note)
 
     return keep

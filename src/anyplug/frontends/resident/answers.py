@@ -14,7 +14,7 @@ from anyplug.frontends.resident import protocol
 from anyplug.gate import Attachment
 from anyplug.host import Host
 from anyplug.model import Result
-from anyplug.notices import Note, note_taker
+from anyplug.notices import Note, note_taker, text_taker
 from anyplug.offers import NOT_RUNNING, merged
 from anyplug.place import Place
 from anyplug.shapes import process_shape
@@ -93,10 +93,15 @@ def _condition(places: list[Place]) -> protocol.Condition:
 async def run_command(host: Host, line: str, attachment: Attachment) -> CommandOutcome:
     """Run a slash command, with the notes that come with it and right behind it; its panel is looked at just once."""
     late: list[Note] = []
-    outcome = await host.run_command(line, attachment=attachment)
-    stop = host.listen(note_taker(late))
-    await anyio.sleep(GRACE_S)
-    stop()
+    texts: list[Note] = []
+    stop_texts = host.listen(text_taker(texts))
+    try:
+        outcome = await host.run_command(line, attachment=attachment)
+        stop = host.listen(note_taker(late))
+        await anyio.sleep(GRACE_S)
+        stop()
+    finally:
+        stop_texts()
     if outcome.panel is not None:
         host.panels.close(outcome.panel)
-    return msgspec.structs.replace(outcome, notes=(*outcome.notes, *late))
+    return msgspec.structs.replace(outcome, notes=(*outcome.notes, *late, *texts))
