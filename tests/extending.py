@@ -71,3 +71,9 @@ def heard(folder: str, kind: str = "") -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     return [frame for frame in frames if not kind or frame["type"] == kind]
+
+
+def read_answer(folder: str) -> str:
+    """What an extension wrote down for the test."""
+    with open(os.path.join(folder, "answer"), encoding="utf-8") as file:
+        return file.read()

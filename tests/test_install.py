@@ -656,25 +656,36 @@ def extension_in(folder, **files):
     return made
 
 
-def test_a_link_to_a_file_elsewhere_in_the_same_repository_becomes_that_file(installer, tmp_path):
-    making.write(f"{tmp_path}/mono/shared/helper.py", "SHARED = 1\n")
-    folder = extension_in(f"{tmp_path}/mono", helper="../shared/helper.py", inside="run.py")
-    git(f"{tmp_path}/mono", "init", "--quiet")
-    plugin = installer.install(Source(location=folder)).plugin
+def test_a_link_to_a_file_elsewhere_in_the_same_clone_becomes_that_file(installer, tmp_path):
+    mono = f"{tmp_path}/mono"
+    making.write(f"{mono}/shared/helper.py", "SHARED = 1\n")
+    extension_in(mono, helper="../shared/helper.py", inside="run.py")
+    git(mono, "init", "--quiet")
+    commit(mono)
+    plugin = installer.install(Source(location=url(mono), subdir="linked")).plugin
     assert using.read(f"{plugin.path}/helper") == "SHARED = 1\n"
     assert not os.path.islink(f"{plugin.path}/helper")
     assert os.readlink(f"{plugin.path}/inside") == "run.py"
 
 
-@pytest.mark.parametrize("is_git", [True, False])
-def test_a_link_gives_nothing_of_the_machine_away(is_git, installer, tmp_path):
-    making.write(f"{tmp_path}/.ssh/id_ed25519", "secret\n")
-    folder = extension_in(f"{tmp_path}/here", key="../../.ssh/id_ed25519")
-    if is_git:
-        git(folder, "init", "--quiet")
-        commit(folder)
-    with nothing_changes("key is a link that leads out of the plugin, to ../../.ssh/id_ed25519", "put a copy"):
+@pytest.mark.parametrize("target", ["../../.ssh/id_ed25519", "../.git/config", "../shared.txt"])
+def test_a_link_of_a_folder_gives_nothing_away_that_lies_around_it(target, installer, tmp_path):
+    for name in (".ssh/id_ed25519", "here/shared.txt"):
+        making.write(f"{tmp_path}/{name}", "secret\n")
+    folder = extension_in(f"{tmp_path}/here", key=target)
+    git(f"{tmp_path}/here", "init", "--quiet")
+    with nothing_changes(f"key is a link that leads out of the plugin, to {target}", "put a copy"):
         installer.install(Source(location=folder))
+
+
+@pytest.mark.parametrize("target", ["../.git/config", "../../../../../../../../etc/hostname"])
+def test_a_link_in_a_clone_gives_nothing_away_but_what_came_with_it(target, installer, tmp_path):
+    mono = f"{tmp_path}/mono"
+    extension_in(mono, key=target)
+    git(mono, "init", "--quiet")
+    commit(mono)
+    with nothing_changes("key is a link that leads out of the plugin", "put a copy"):
+        installer.install(Source(location=url(mono), subdir="linked"))
 
 
 def test_links_to_programs_of_the_machine_and_to_nothing_stay_links(installer, tmp_path):
@@ -683,36 +694,30 @@ def test_links_to_programs_of_the_machine_and_to_nothing_stay_links(installer, t
     assert [os.readlink(f"{plugin.path}/{name}") for name in ("shell", "nothing")] == ["/bin/sh", "nowhere"]
 
 
-def test_what_an_extension_wrote_beside_itself_outlives_its_removal(installer, tmp_path):
+def test_what_an_extension_wrote_beside_itself_outlives_its_removal_where_no_plugin_can_reach_it(installer, tmp_path):
     source = Source(location=extending.extension(f"{tmp_path}/here", "keeper"))
-    plugin = installer.install(source).plugin
-    making.write(f"{plugin.path}/state.json", "{}")
-    making.write(f"{plugin.path}/notes/one.txt", "1")
-    making.write(f"{plugin.path}/planted.py", "evil = 1")
-    os.symlink("/etc/passwd", f"{plugin.path}/link")
-    kept = f"{using.home()}/data/keeper/beside"
-    assert kept in installer.belongings(plugin, purge=False)[1]
-    installer.remove(plugin, purge=False)
-    assert installed() == []
-    again = installer.install(source).plugin
-    assert using.read(f"{again.path}/state.json") == "{}"
-    assert using.read(f"{again.path}/notes/one.txt") == "1"
-    assert not {"planted.py", "link"} & set(os.listdir(again.path))
-    installer.remove(again, purge=True)
+    kept = f"{using.home()}/kept/keeper"
+    for number in (1, 2):
+        plugin = installer.install(source).plugin
+        assert not os.path.exists(f"{plugin.path}/state.json"), "what comes next may be another's"
+        making.write(f"{plugin.path}/state.json", str(number))
+        making.write(f"{plugin.path}/notes/one.txt", "1")
+        making.write(f"{plugin.path}/planted.py", "evil = 1")
+        making.write(f"{plugin.path}/config.json", '{"token": "secret-token"}')
+        os.symlink("/etc/passwd", f"{plugin.path}/link")
+        os.mkfifo(f"{plugin.path}/pipe")
+        assert f"{kept}/{number}" in installer.belongings(plugin, purge=False)[1]
+        installer.remove(plugin, purge=False)
+        assert installed() == []
+    assert [using.read(f"{kept}/{number}/state.json") for number in (1, 2)] == ["1", "2"]
+    assert sorted(os.listdir(f"{kept}/2")) == ["notes", "state.json"]
+    assert os.stat(f"{kept}/2").st_mode & 0o777 == 0o700
+    installer.remove(installer.install(source).plugin, purge=True)
     assert not os.path.exists(kept)
 
 
-def test_a_configuration_outlives_a_removal_and_stays_the_persons_own(installer, repository):
-    plugin = installer.install(Source(location=url(repository))).plugin
-    making.write(f"{plugin.path}/config.json", '{"token": "secret-token"}', 0o600)
-    installer.remove(plugin, purge=False)
-    again = installer.install(Source(location=url(repository))).plugin
-    assert using.read(f"{again.path}/config.json") == '{"token": "secret-token"}'
-    assert os.stat(f"{again.path}/config.json").st_mode & 0o777 == 0o600
-
-
-def test_of_a_format_that_writes_nothing_beside_itself_nothing_stays(installer, tmp_path):
+def test_of_a_format_that_writes_nothing_beside_itself_nothing_is_kept(installer, tmp_path):
     plugin = installer.install(Source(location=making.cyclop(tmp_path / "here", "hello"))).plugin
     making.write(f"{plugin.path}/state.json", "{}")
     installer.remove(plugin, purge=False)
-    assert not os.path.exists(f"{using.home()}/data/hello/beside")
+    assert not os.path.exists(f"{using.home()}/kept")

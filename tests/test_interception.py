@@ -290,7 +290,7 @@ async def test_a_required_guard_that_has_not_subscribed_yet_guards_everything(zo
     slow = guarding("{}").replace("emit('subscribe'", f"{wait}emit('subscribe'")
     async with host(zot("guard", slow), target) as h:
         result = await h.call("run")
-        assert (result.error.code, "has not said yet what it guards" in result.text) == ("denied", True)
+        assert (result.error.code, "has not said what it guards" in result.text) == ("denied", True)
         os.kill(h.peers.up[0].session.pid, signal.SIGUSR1)
         await until(lambda: h.peers.up[0].intercepts)
         assert not (await h.call("run")).is_error
@@ -422,7 +422,7 @@ async def test_a_required_guard_that_comes_back_and_has_not_subscribed_yet_still
         os.killpg(h.peers.up[0].session.pid, signal.SIGKILL)
         await until(lambda: len(h.peers.up) == 1)
         await until(lambda: len(h.peers.up) == 2)
-        assert "the required guard 'guard' has not said yet what it guards" in (await h.call("run")).text
+        assert "the required guard 'guard' has not said what it guards" in (await h.call("run")).text
 
 
 async def test_a_guard_that_is_closed_when_silent_refuses_also_while_it_is_down(
@@ -559,3 +559,128 @@ async def test_a_guard_that_calls_tools_to_decide_is_stopped_before_it_goes_roun
         result = await h.call("run")
     assert result.text == "tool call cycle detected"
     assert len(heard(guard, "event_intercept")) == 1
+
+
+# Guards that are replaced, come up or ask themselves
+
+BUSY = (
+    "hello()\ntool('slowly')\nemit('subscribe', intercept=['tool_call'])\nemit('ready')\n"
+    "def work(frame):\n    time.sleep(1.5)\n    say(frame, 'done')\n"
+    "for frame in heard():\n    if frame['type'] == 'tool_call':\n"
+    "        threading.Thread(target=work, args=(frame,)).start()\n"
+    "    elif frame['type'] == 'event_intercept':\n"
+    "        emit('event_intercept_response', id=frame['id'], block=frame['tool_name'] != 'slowly', reason='no')\n"
+)
+
+
+async def test_a_guard_that_has_to_finish_a_call_before_it_is_replaced_guards_until_then(zot, host, target):
+    async with host(zot("guard", BUSY), target) as h, anyio.create_task_group() as tasks:
+        tasks.start_soon(h.call, "slowly")
+        await anyio.sleep(0.2)
+        tasks.start_soon(h.reload, "guard")
+        await anyio.sleep(0.2)
+        with anyio.fail_after(1.0):
+            assert (await h.call("run")).text == "no"
+
+
+async def test_a_guard_that_is_reloaded_while_another_decides_is_asked_all_the_same(zot, host, target):
+    thinks = zot("a-thinker", guarding("time.sleep(0.6) or {}"))
+    async with host(thinks, zot("guard", guarding(NO)), target) as h:
+        results = []
+
+        async def call():
+            results.append((await h.call("run")).text)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await anyio.sleep(0.2)
+            tasks.start_soon(h.reload, "guard")
+        assert results == ["no"]
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_no_call_is_made_before_a_guard_that_was_just_approved_is_up(is_named, zot, host, root, tmp_path):
+    guard = zot("guard", guarding(NO, before="time.sleep(0.4)"))
+    target = extending.extension(tmp_path / "elsewhere" if is_named else root, "target")
+    named = [target] if is_named else []
+    async with host(*named, roots=(root,)) as h:
+        if not is_named:
+            await h.approve(h.snapshot.plugin("target").plugin, always=True)
+        elsewhere = Catalog(h.catalog.home, roots=[root])
+        (plugin,) = [plugin for plugin in elsewhere.find() if plugin.path == guard]
+        elsewhere.approvals.approve(
+            plugin, elsewhere.digest(plugin), plugin.permissions, always=True, follow=False, unconfined=False
+        )
+        elsewhere.close()
+        texts = []
+        async with anyio.create_task_group() as tasks:
+
+            async def call():
+                texts.append((await h.call("target")).text)
+
+            for _ in range(4):
+                tasks.start_soon(call)
+                await anyio.sleep(0.05)
+    assert set(texts) == {"no"}
+
+
+async def test_a_guard_that_calls_a_tool_before_it_is_ready_does_not_wait_for_itself(zot, host, target):
+    early = (
+        "hello('call_tool')\nemit('subscribe', intercept=['tool_call'])\n"
+        "emit('call_tool', id='1', name='run', args={})\n"
+        "for frame in heard():\n    if frame['type'] == 'tool_result':\n        emit('ready')\n"
+        "        open('answer', 'w').write(frame['content'][0]['text'])\n"
+        "    elif frame['type'] == 'event_intercept':\n"
+        "        emit('event_intercept_response', id=frame['id'], block=True, reason='no')\n"
+    )
+    guard = zot("a-guard", early)
+    with anyio.fail_after(4.0):
+        async with host(target, guard) as h:
+            await until(lambda: os.path.exists(os.path.join(guard, "answer")))
+            assert (await h.call("run")).text == "no"
+    assert extending.read_answer(guard) == "{}"
+
+
+async def test_an_extension_that_never_says_ready_is_waited_for_once_and_not_at_each_call(zot, host, root):
+    zot("watcher", "hello()\nemit('subscribe', events=['tool_call'])\nfor frame in heard(): pass\n")
+    zot("target", extending.ECHO)
+    async with host(roots=(root,)) as h:
+        for entry in h.plugins:
+            await h.approve(entry.plugin, always=True)
+        await h.call("target")
+    for _ in range(2):
+        async with host(roots=(root,), eager=False) as h:
+            (watcher,) = [place for place in h.peers.places if place.plugin.name == "watcher"]
+            assert watcher.has_said_all
+            assert not h.guards.watch("tool_call")
+
+
+async def test_calls_at_once_of_a_guard_that_asks_a_helper_are_no_circle(zot, host, target):
+    asking = (
+        "hello('call_tool')\nemit('subscribe', intercept=['tool_call'])\nemit('ready')\nwaiting = {}\n"
+        "for frame in heard():\n    if frame['type'] == 'event_intercept' and frame['tool_name'] == 'run':\n"
+        "        waiting['q' + frame['id']] = frame['id']\n"
+        "        emit('call_tool', id='q' + frame['id'], name='helper', args={})\n"
+        "    elif frame['type'] == 'event_intercept':\n"
+        "        emit('event_intercept_response', id=frame['id'], block=False)\n"
+        "    elif frame['type'] == 'tool_result':\n        text = frame['content'][0]['text']\n"
+        "        emit('event_intercept_response', id=waiting[frame['id']], block=text != '{}', reason=text)\n"
+    )
+    async with host(zot("guard", asking), zot("helper"), target) as h:
+        texts = []
+
+        async def call():
+            texts.append((await h.call("run")).text)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(call)
+    assert texts == ["{}"] * 10
+
+
+async def test_a_rule_for_a_name_holds_for_every_tool_that_has_it(zot, host):
+    wipe = extending.ECHO.replace('tool(NAME.replace("-", "_"))', "tool('wipe')")
+    guard = zot("guard", guarding("{'block': frame['tool_name'] == 'wipe', 'reason': 'no'}"))
+    async with host(guard, zot("alpha", wipe), zot("beta", wipe)) as h:
+        texts = [(await h.call(name)).text for name in ("wipe", "alpha/wipe", "beta/wipe")]
+    assert texts == ["no"] * 3

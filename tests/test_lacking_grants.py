@@ -128,7 +128,10 @@ def test_a_new_folder_of_the_users_is_proposed_and_not_all_that_they_have(scene)
 
 def test_a_new_file_in_the_users_own_folder_is_made_as_a_file(scene):
     (lack,) = refusals.read(f"OSError: [Errno 30] Read-only file system: '{scene.user}/notes.txt'", scene)
-    assert f"`touch {scene.user}/notes.txt`, then " in refusals.cure(Plugin(name="p", format="zot", path="/p"), [lack])
+    plugin = Plugin(name="p", format="zot", path="/p")
+    assert f"`touch {scene.user}/notes.txt`, then " in refusals.cure(plugin, [lack])
+    (lack,) = refusals.read(f"OSError: [Errno 30] Read-only file system: '{scene.user}/my.notes/a.txt'", scene)
+    assert f"`mkdir -p {scene.user}/my.notes`, then " in refusals.cure(plugin, [lack])
 
 
 def test_its_own_code_stays_as_it_is_whatever_is_granted(scene):

@@ -1,6 +1,7 @@
 """Extensions that stay up: started when they should be, kept up, started anew, given up, and never left behind."""
 
 import asyncio
+import gc
 import itertools
 import json
 import os
@@ -590,3 +591,12 @@ async def test_a_fault_of_ours_with_one_plugin_ends_no_other(zot, host, monkeypa
         assert place(h, "odd").health == "given_up"
         assert "anyplug itself failed with it: ZeroDivisionError()" in place(h, "odd").reason
     assert [type(error) for error in said] == [ZeroDivisionError]
+
+
+async def test_reloads_leave_no_places_behind(zot, host):
+    async with host(zot(), eager=False) as h:
+        await h.hear_out("echo")
+        for _ in range(5):
+            await h.reload()
+        gc.collect()
+        assert sum(isinstance(one, Place) for one in gc.get_objects()) <= 2

@@ -209,10 +209,15 @@ def _without_switch(manifest: bytes) -> bytes:
     return manifest
 
 
-def is_code(relative: str, path: str) -> bool:
-    """Whether a file can run, or decides what runs, in a plugin in which not every file counts; raises OSError."""
-    with open(path, "rb") as file:
-        return _counts(relative, os.fstat(file.fileno()).st_mode, file.read(HEAD))
+def is_data(relative: str, path: str) -> bool:
+    """Whether it is a file that we can read, and that can neither run nor decides what runs."""
+    try:
+        # A stranger made it: what waits for a writer, or leads elsewhere, is none.
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            return stat.S_ISREG(mode) and not _counts(relative, mode, file.read(HEAD))
+    except OSError:
+        return False
 
 
 def _counts(relative: str, mode: int, head: bytes) -> bool:

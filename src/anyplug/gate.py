@@ -80,6 +80,7 @@ class Attachment:
         self.users = users
         self.view = view
         self.allowed: set[str] = set()  # for this attachment: paths of plugins, and questions of policies
+        self.plugin = ""  # the path of the plugin that calls, if it is one
 
     def asking(self, ask: Ask) -> "Attachment":
         """Give the same caller, who is asked another way: some can only be asked about one request at a time."""

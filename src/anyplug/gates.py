@@ -28,7 +28,7 @@ class Gates:
     async def before_call(self, call: Call, standing: Standing, trail: Trail) -> Call:
         """Ask all of them about a call; give it as it is to run."""
         if self._guards.watch("tool_call"):
-            ruling = await self._guards.tool_call(call)
+            ruling = await self._guards.tool_call(call, trail.attachment.plugin)
             trail.record.notes = ruling.notes
             if ruling.blocked_by:
                 _keep(Verdict(allowed=False, by=f"guard:{ruling.blocked_by}", reason=ruling.reason), trail)

@@ -278,6 +278,8 @@ class Host:
             tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
             trail.found(tool.name, entry.plugin)
             standing = self._trust.see_to(entry.plugin, tool, trail)
+            if entry.plugin.explicit:  # the look at it is no look at what people decided about others
+                self._loading.look_at_decisions()
             if self._loading.is_behind:
                 await self._catch_up()
             warnings = self._check(tool, entry.plugin, trail)
@@ -563,5 +565,5 @@ class Host:
         attachment = Attachment(
             f"extension-{extension.plugin.name}", ask=asker.ask, yes=asker.yes, chain=chain, users=asker.users
         )
-        attachment.allowed = asker.allowed
+        attachment.allowed, attachment.plugin = asker.allowed, extension.plugin.path
         return await self.call(name, arguments, attachment=attachment)

@@ -5,6 +5,7 @@ a process that was killed: `tidy` puts back what was moved aside there, and take
 """
 
 import fcntl
+import itertools
 import os
 import secrets
 import shutil
@@ -15,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from anyplug import digest, discovery, sources, trees
+from anyplug import config, digest, discovery, sources, trees
 from anyplug.audit import Audit
 from anyplug.catalog import Catalog
 from anyplug.errors import InstallError
@@ -34,7 +35,6 @@ STAGING = ".staging-"
 # In a staging folder, beside the plugin that has its own name: no plugin's name begins with a dot.
 BEFORE = ".before"
 FAILED = ".failed"
-BESIDE = "beside"  # in a plugin's data: what it had written into its own folder
 SWAP = ".swap.json"  # which plugin is replaced
 
 
@@ -82,8 +82,6 @@ class Installer:
                     f"`anyplug update {plugin.name}`, or `anyplug remove {plugin.name}` first",
                 )
             record = _record(source, brought, plugin)
-            kept = self._kept(plugin)
-            _carry_over(kept, plugin.path, _files(kept))
             os.rename(plugin.path, target)
             try:
                 self._catalog.approvals.forget(target)
@@ -139,8 +137,10 @@ class Installer:
         if purge:
             self._catalog.secrets.forget(plugin.path)
         with _explained(f"remove '{plugin.name}'"):
-            if not purge:
-                _carry_over(plugin.path, self._kept(plugin), self._state(plugin))
+            if not purge and (state := self._state(plugin)):
+                kept = self._kept(plugin)
+                os.makedirs(kept, mode=0o700)
+                _carry_over(plugin.path, kept, state)
             for path in going:
                 _delete(path)
         self._catalog.approvals.forget(plugin.path)
@@ -149,7 +149,7 @@ class Installer:
         """List what a removal takes away, and what it leaves for a plugin that may come back."""
         home, name = self._home, plugin.name
         cache = [home.cache(plugin), scripts.notes(home, plugin)]
-        kept = [home.data(name), home.files(name), home.log(name)]
+        kept = [home.data(name), home.files(name), home.log(name), home.kept(name)]
         going = [plugin.found_at or plugin.path, *(path for path in cache if os.path.exists(path))]
         kept = [path for path in kept if os.path.exists(path)]
         if self._state(plugin) and not purge:
@@ -157,16 +157,25 @@ class Installer:
         return (going + kept, []) if purge else (going, kept)
 
     def _kept(self, plugin: Plugin) -> str:
-        """Give where what a plugin wrote beside itself stays when it is removed, until it is installed again."""
-        return os.path.join(self._home.data(plugin.name), BESIDE)
+        """Give where what a plugin wrote beside itself is put when it is removed.
+
+        No plugin can write there, so that none decides where its files go. They are not put back by themselves:
+        what comes next under that name may be another's.
+        """
+        folder = self._home.kept(plugin.name)
+        number = next(number for number in itertools.count(1) if not os.path.lexists(f"{folder}/{number}"))
+        return f"{folder}/{number}"
 
     def _state(self, plugin: Plugin) -> list[str]:
-        """List what an installed plugin wrote beside itself, if its format keeps data there; no code, no links."""
+        """List what an installed plugin wrote beside itself, if its format keeps data there: files that are no code.
+
+        Its configuration goes: there may be keys in it.
+        """
         before = self.origin(plugin)
         if before is None or not table.BY_NAME[plugin.format].WRITES_BESIDE_ITSELF:
             return []
-        paths = ((name, os.path.join(plugin.path, name)) for name in _added(plugin.path, set(before.files)))
-        return [name for name, path in paths if not os.path.islink(path) and not digest.is_code(name, path)]
+        added = _added(plugin.path, {*before.files, config.FILE})
+        return [name for name in added if digest.is_data(name, os.path.join(plugin.path, name))]
 
     def is_ours(self, plugin: Plugin) -> bool:
         """Whether the folder lies where `install` puts things."""
@@ -345,13 +354,9 @@ def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:
     return Install(source=kept, commit=brought.commit, files=tuple(trees.files(plugin.path)), at=time.time())
 
 
-def _files(folder: str) -> list[str]:
-    return trees.files(folder) if os.path.isdir(folder) else []
-
-
 def _added(folder: str, installed: set[str]) -> list[str]:
     """List what the plugin or the person wrote since it was installed."""
-    return [name for name in _files(folder) if name not in installed and "__pycache__" not in name.split(os.sep)]
+    return [name for name in trees.files(folder) if name not in installed and "__pycache__" not in name.split(os.sep)]
 
 
 def _carry_over(old: str, new: str, names: list[str]) -> None:

@@ -63,8 +63,11 @@ class Guards:
             known = self._known[event] = any(_concerns(place, event) for place in self._peers.places)
         return known
 
-    async def tool_call(self, call: Call) -> Ruling:
-        """Ask about a call. A rewrite must be an object that breaks the tool's schema in nothing new."""
+    async def tool_call(self, call: Call, asker: str = "") -> Ruling:
+        """Ask about a call. A rewrite must be an object that breaks the tool's schema in nothing new.
+
+        `asker` is the path of the plugin that asked for it, if one did: until it is ready, it cannot answer itself.
+        """
         schema = call.tool.input_schema
 
         def rewritten(answer: frames.InterceptResponse, now: Any) -> Any:
@@ -80,8 +83,10 @@ class Guards:
                 raise BadAnswer(f"modified_args break the tool's schema: {broken[0]}")
             return given
 
-        fields = {"tool_id": call.id, "tool_name": call.tool.name}
-        return await self._consult("tool_call", fields, "tool_args", call.arguments, rewritten, chain=call.chain)
+        fields = {"tool_id": call.id, "tool_name": call.tool.ruled_as}
+        return await self._consult(
+            "tool_call", fields, "tool_args", call.arguments, rewritten, chain=call.chain, asker=self._unready(asker)
+        )
 
     async def turn_start(self, step: int) -> Ruling:
         """Ask whether a turn may begin."""
@@ -110,12 +115,13 @@ class Guards:
         self,
         event: str,
         fields: dict[str, Any],
-        key: str,
+        key_of_value: str,
         value: Any,
         rewritten: Rewrite,
         *,
         may_block: bool = True,
         chain: tuple[str, ...] = (),
+        asker: str = "",
     ) -> Ruling:
         if may_block and (absent := self._absent()):
             reason = (
@@ -124,12 +130,15 @@ class Guards:
             )
             return Ruling(value=value, blocked_by=absent, reason=reason)
         notes: list[str] = []
-        await self._hear_out(event)
-        for place in self._peers.places:
-            name, extension = place.plugin.name, place.peer
+        until = anyio.current_time() + HEAR_S
+        for key in self._peers.keys:
+            place = await self._hear_out(key, event, asker, until)
+            if place is None or place.plugin.path == asker:
+                continue
+            name, extension = place.plugin.name, place.on_duty
             block = ""
             if isinstance(extension, Extension) and event in extension.intercepts:
-                frame = {"event": event, **fields, key: value}
+                frame = {"event": event, **fields, key_of_value: value}
                 asked = extension.intercept(frame, chain)
                 value, note, block = await self._ask(extension, asked, value, rewritten, may_block=may_block)
                 notes += [note] if note else []
@@ -140,37 +149,43 @@ class Guards:
                 return Ruling(value=value, blocked_by=name, reason=block, notes=tuple(notes))
         return Ruling(value=value, notes=tuple(notes))
 
-    async def _hear_out(self, event: str) -> None:
-        """Wait for guards that are on their way up, or may yet say that they guard this: it takes a moment.
+    async def _hear_out(self, key: tuple[str, str], event: str, asker: str, until: float) -> Place | None:
+        """Give what stands at a place once it is up and has said whether it guards an event, for a bounded time.
 
-        What they have said by then is kept, so that nobody waits for them another time.
+        What it has said by then is kept, so that nobody waits for it another time. Who asks is not waited for: it may
+        be waiting for this.
         """
-        awaited = [place for place in self._peers.places if self._is_awaited(place, event)]
-        with anyio.move_on_after(HEAR_S):
-            while any(self._is_awaited(place, event) for place in awaited):
-                await anyio.sleep(HEAR_STEP_S)
-        for place in awaited:
-            if place.peer is not None:
-                self._peers.note_offer(place, place.peer)
+        place, has_waited = self._peers.at(key), False
+        while place is not None and self._is_awaited(place, event) and anyio.current_time() < until:
+            if place.plugin.path == asker:
+                return place
+            has_waited = True
+            await anyio.sleep(HEAR_STEP_S)
+            place = self._peers.at(key)  # it may be another by now
+        if has_waited and place is not None and place.peer is not None:
+            self._peers.note_offer(place, place.peer)
+        return place
 
     def _is_awaited(self, place: Place, event: str) -> bool:
-        extension = place.peer
+        extension = place.on_duty
         if extension is None:
-            return place.is_coming_up and event in place.guarded
+            return place.is_coming_up and (event in place.guarded or not place.is_known)
         if not isinstance(extension, Extension) or event in extension.intercepts or extension.offer.is_whole:
             return False
-        # One that has tools has most likely said all, ready or not; one that guarded this before will say so again.
-        return place.plugin.name in self._relied_on or event in place.guarded or not extension.tools
+        if place.plugin.name in self._relied_on or event in place.guarded:
+            return True
+        # One that has tools has most likely said all, ready or not.
+        return not (extension.tools or place.has_said_all)
 
     def _missed(self, place: Place, event: str) -> str:
         """Say in what a guard is not there for an event; empty if it has nothing to say to it."""
-        name, extension = place.plugin.name, place.peer
+        name, extension = place.plugin.name, place.on_duty
         if not (place.guards(event) if name in self._required else event in place.guarded):
             return ""
         kind = "required guard" if name in self._required else "guard"
         if extension is None:
             return f"the {kind} '{name}' is down: {place.reason or 'it is on its way up'}"
-        return f"the {kind} '{name}' has not said yet what it guards"
+        return f"the {kind} '{name}' has not said what it guards"
 
     async def _ask(
         self,
@@ -201,6 +216,14 @@ class Guards:
             return after, f"{name} rewrote it" + (f": {said}" if said else ""), ""
         return value, f"{name} noted: {said}" if said else "", ""
 
+    def _unready(self, asker: str) -> str:
+        """Give who asks, if it has not said that it is ready; one that is can be asked about its own calls, too."""
+        for key in self._peers.keys:
+            place = self._peers.at(key)
+            if place is not None and place.plugin.path == asker:
+                return "" if place.peer is not None and place.peer.offer.is_whole else asker
+        return ""
+
     def _absent(self) -> str:
         """Name a required guard that nobody may start, whatever it would guard."""
         if not self._required:
@@ -216,9 +239,9 @@ def _short(reason: str) -> str:
 
 def _concerns(place: Place, event: str) -> bool:
     """Whether a place guards an event, or did, or may yet say so."""
-    extension = place.peer
+    extension = place.on_duty
     if event in place.guarded:
         return True
     if not isinstance(extension, Extension):
-        return False
-    return event in extension.intercepts or not (extension.tools or extension.offer.is_whole)
+        return place.is_coming_up and not place.is_known
+    return event in extension.intercepts or not (extension.tools or place.has_said_all or extension.offer.is_whole)

@@ -12,7 +12,7 @@ from anyplug.errors import StoreError
 from anyplug.formats.contract import Greeting
 from anyplug.formats.workbench.peer import NodePlugin, ReloadWanted
 from anyplug.formats.zot import frames
-from anyplug.formats.zot.extension import Extension
+from anyplug.formats.zot.extension import Extension, Question
 from anyplug.interception import Guards
 from anyplug.model import Block, Call, Image, Plugin, Result, Text
 from anyplug.notices import (
@@ -160,25 +160,29 @@ class Live:
         place = (extension, frame.id)
         if not frame.id or place in self._asked:
             return
-        parent = extension.active.get(frame.parent_id)
-        chain = parent.chain if parent is not None else extension.deciding
+        name, parent = self._full_name(frame.name), extension.active.get(frame.parent_id)
+        question = extension.question(name) if parent is None else None
+        chain = parent.chain if parent is not None else question.chain if question is not None else ()
         under_way = sum(owner is extension for owner, _ in self._asked)
-        refusal = _refusal(extension, frame, parent, chain, self._full_name(frame.name), under_way)
+        refusal = _refusal(extension, frame, parent, chain, name, under_way)
         if refusal:
             extension.tell(_answer(frame, (Text(refusal),), is_error=True))
             return
         self._asked[place] = scope = anyio.CancelScope()
-        self._tasks.start_soon(self._call_for, extension, frame, parent, chain, scope)
+        if question is not None:
+            question.calls += 1
+        self._tasks.start_soon(self._call_for, extension, frame, parent, question, scope)
 
     async def _call_for(
         self,
         extension: Extension,
         frame: frames.CallTool,
         parent: Call | None,
-        chain: tuple[str, ...],
+        question: Question | None,
         scope: anyio.CancelScope,
     ) -> None:
-        """Call a tool because an extension asked for it, and answer."""
+        """Call a tool because an extension asked for it, in a call of its own or to decide about one, and answer."""
+        chain = parent.chain if parent is not None else question.chain if question is not None else ()
         try:
             with scope:
                 if not scope.cancel_called:
@@ -190,6 +194,8 @@ class Live:
             extension.tell(_answer(frame, (Text(f"anyplug itself failed: {error!r}"),), is_error=True))
         finally:
             del self._asked[extension, frame.id]
+            if question is not None:
+                question.calls -= 1
 
 
 def _notice(plugin: str, frame: msgspec.Struct) -> Notice | None:

@@ -41,6 +41,11 @@ class Loading:
         """Whether somebody has decided something since, as far as it was noticed: a guard may have been switched on."""
         return self._edition != self._catalog.approvals.edition
 
+    def look_at_decisions(self) -> None:
+        """Read what people decided, if anybody did and if it concerns anything here."""
+        if any(not plugin.explicit for plugin in self._found):
+            self._catalog.approvals.refresh()
+
     async def begin(self) -> None:
         """Load what is there."""
         await self._take_over(self._catalog.find(), _nothing)()

@@ -39,6 +39,12 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     process: str = ""  # which of its plugin's processes has it, if those stay up
     title: str = ""  # what people read in place of the name, where the format has one
     output_schema: dict[str, Any] | None = None  # of what a result has in `structured`, where the plugin says it
+    taken_name: str = ""  # its full name by the rules of its format, if another tool has that
+
+    @property
+    def ruled_as(self) -> str:
+        """The name by which guards and policies know it: a rule for a name is for all who have it."""
+        return self.taken_name or self.name
 
 
 class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):

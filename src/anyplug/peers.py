@@ -71,6 +71,15 @@ class Peers:
         return [place.peer for place in self._places.values() if place.peer is not None]
 
     @property
+    def keys(self) -> list[tuple[str, str]]:
+        """Which places there are, in load order; `at` gives the one that is there now."""
+        return list(self._places)
+
+    def at(self, key: tuple[str, str]) -> Place | None:
+        """Give a place, as long as it is there."""
+        return self._places.get(key)
+
+    @property
     def places(self) -> list[Place]:
         """The places of all that should be up, whether they are or not, in load order."""
         return list(self._places.values())
@@ -218,8 +227,10 @@ class Peers:
 
     def note_offer(self, place: Place, peer: Peer) -> None:
         """Keep what a peer registered, and say that there is something else to call."""
+        had_said_all = place.has_said_all
         place.take(self._secrecy(place.plugin).offer(peer.offer))
-        if not place.plugin.explicit:
+        self.roll += 1
+        if not place.plugin.explicit and (peer.offer.is_whole or not had_said_all):  # else what is kept says more
             known = {other.process: other.offer for other in self.of(place.plugin) if other.offer and other.is_known}
             offers.save(self._store, place.plugin, place.digest, known)
         self._changed()
@@ -338,7 +349,7 @@ class Peers:
         with anyio.CancelScope(shield=True):
             if place.health != "idle":  # else it never began, or has ended
                 await place.over.wait()
-        place.health, place.reason = "idle", "it was stopped"
+        place.health, place.reason, place.before = "idle", "it was stopped", ()
         place.over.set()
         place.settled.set()
 

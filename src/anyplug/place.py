@@ -34,6 +34,7 @@ class Place:
         self.granted = wanted.granted
         self.process = process
         self.is_known = offer is not None  # what it offers, from this digest's own word
+        self.has_said_all = offer is not None and offer.is_whole  # in this run or in an earlier one
         # Until it has said its own, its predecessor's.
         self.offer: Offer | None = offer or (replaced.offer if replaced else None)
         # What it has guarded so far, or its predecessor did.
@@ -53,6 +54,11 @@ class Place:
         self.settled = anyio.Event()  # it is up, or the attempt to start it failed
         self.scope = anyio.CancelScope()  # of that task
         self.is_ending = False  # the process is gone and is not started again by itself; the task has yet to notice
+
+    @property
+    def on_duty(self) -> "Peer | None":
+        """Who can be asked: what runs here, else what it replaces and has not left yet."""
+        return self.peer or next((place.peer for place in self.before if place.peer is not None), None)
 
     @property
     def may_offer_more(self) -> bool:
@@ -92,6 +98,7 @@ class Place:
     def take(self, offer: Offer) -> None:
         """Keep what it offers now. What it guarded before it still guards, until it has said all that it has to say."""
         self.offer, self.is_known = offer, True
+        self.has_said_all = self.has_said_all or offer.is_whole
         guarded = frozenset(offer.intercepts)
         self.guarded = guarded if offer.is_whole else self.guarded | guarded
 

@@ -117,7 +117,7 @@ def _refused(ruling: Ruling, reason: str, hint: str = "") -> Verdict:
 def _facts(call: Call, standing: Standing, cwd: str) -> Facts:
     return Facts(
         call=call.id,
-        tool=call.tool.name,
+        tool=call.tool.ruled_as,
         arguments=call.arguments,
         plugin=call.plugin.name,
         format=call.plugin.format,

@@ -73,6 +73,7 @@ class Lack(NamedTuple):
 
     permission: str
     missing: str = ""
+    is_file: bool = False  # what is missing, as far as can be told
 
 
 OWN_FOLDER = Lack("")  # nothing opens it
@@ -124,14 +125,11 @@ def cure(plugin: Plugin, lacking: Iterable[Lack], *, is_new: bool = False) -> st
         words = ["...", *granting]
     elif plugin.explicit:  # what was named for one run has what it declares, and no approval to add to
         words = ["anyplug", "install", plugin.path, *granting]
-    first = "".join(f"`{_making(lack.missing)}`, then " for lack in needed if lack.missing)
+    making = [
+        ["touch", lack.missing] if lack.is_file else ["mkdir", "-p", lack.missing] for lack in needed if lack.missing
+    ]
+    first = "".join(f"`{shlex.join(command)}`, then " for command in making)
     return f"it was not granted {', '.join(names)}: {first}`{_typed(words)}`"
-
-
-def _making(path: str) -> str:
-    """Say how to make what is to be granted; what has an ending is a file."""
-    is_file = os.path.splitext(os.path.basename(path))[1]
-    return shlex.join(["touch", path] if is_file else ["mkdir", "-p", path])
 
 
 def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:
@@ -174,12 +172,13 @@ def _lacks_writing(path: str, scene: Scene) -> list[Lack]:
     if os.path.exists(path):
         return [Lack(f"filesystem:write:{_written(path, scene)}")] if os.access(path, os.W_OK) else []
     above = os.path.dirname(path)
+    is_file = bool(os.path.splitext(path)[1])  # what has an ending is one; what something lies in is none
     while not os.path.exists(above):
-        path, above = above, os.path.dirname(above)
+        path, above, is_file = above, os.path.dirname(above), False
     if not os.access(above, os.W_OK):
         return []
     if above in {scene.user, "/"}:  # a grant for all that is there would be too much: let it have a folder in it
-        return [Lack(f"filesystem:write:{_written(path, scene)}", path)]
+        return [Lack(f"filesystem:write:{_written(path, scene)}", path, is_file)]
     return [Lack(f"filesystem:write:{_written(above, scene)}")]
 
 

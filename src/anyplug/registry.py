@@ -244,7 +244,7 @@ def _free_tools(
             if owner != plugin.name:
                 own = f"{plugin.name}/{tool.own_name}"
                 cure = f"call it '{own}', or rename it"
-                overruled.append(msgspec.structs.replace(tool, name=own))
+                overruled.append(msgspec.structs.replace(tool, name=own, taken_name=tool.name))
         else:
             free.append(tool)
             mine.add(tool.name)

@@ -177,6 +177,10 @@ class Home:
             folder = f"{plugin.name}@{sha256(os.fsencode(plugin.path)).hexdigest()[:12]}"
         return os.path.join(self.path, "cache", folder)
 
+    def kept(self, plugin: str) -> str:
+        """Give the folder for what removed plugins of that name had written beside themselves; none can reach it."""
+        return os.path.join(self.path, "kept", plugin)
+
     def files(self, plugin: str) -> str:
         """Give the folder for files that a plugin's tools gave back."""
         return os.path.join(self.path, "files", plugin)

@@ -143,7 +143,8 @@ def bring(
     """
     folder = os.path.join(staging, COPY)
     try:
-        _copy(origin, folder, left)
+        checkout = os.path.realpath(os.path.join(staging, CHECKOUT))
+        _copy(origin, folder, left, tree=checkout if _is_within(origin, checkout) else "")
         for name in needed:
             whole = _modules_around(origin, name)
             if whole and not os.path.lexists(os.path.join(folder, whole)):
@@ -247,9 +248,13 @@ def _copy_one(origin: str, target: str, name: str) -> None:
         shutil.copy2(file, new)
 
 
-def _copy(origin: str, target: str, left: frozenset[str], left_behind: frozenset[str] = LEFT_BEHIND) -> None:
-    """Copy a tree; links inside it stay links, and what is neither file, folder nor link stays behind."""
-    tree = _tree_around(origin)
+def _copy(
+    origin: str, target: str, left: frozenset[str], left_behind: frozenset[str] = LEFT_BEHIND, tree: str = ""
+) -> None:
+    """Copy a tree; links inside it stay links, and what is neither file, folder nor link stays behind.
+
+    `tree` is the clone that it is a part of, if it is one.
+    """
     folders = [""]
     while folders:
         below = folders.pop()
@@ -270,33 +275,21 @@ def _copy(origin: str, target: str, left: frozenset[str], left_behind: frozenset
 
 
 def _copy_link(link: str, new: str, origin: str, tree: str) -> None:
-    """Copy a link; of one that leads out of the plugin, what it leads to, if that belongs to the same source.
+    """Copy a link; of one that leads out of the plugin, what it leads to, if that came in the same clone.
 
     What lies elsewhere on the machine is not the source's to give away. Raises InstallError if the link would lead
     nowhere.
     """
     target, leads_to = os.readlink(link), os.path.realpath(link)
-    if _is_within(leads_to, os.path.realpath(origin)) or (os.path.isabs(target) and os.path.exists(leads_to)):
+    if os.path.isabs(target) or _is_within(leads_to, os.path.realpath(origin)):
         os.symlink(target, new)
-    elif os.path.isfile(leads_to) and _is_within(leads_to, tree):
+    elif tree and os.path.isfile(leads_to) and _is_within(leads_to, tree) and not _is_within(leads_to, f"{tree}/.git"):
         shutil.copy2(leads_to, new)
-    elif os.path.lexists(leads_to):
+    else:
         raise InstallError(
             f"{os.path.relpath(link, origin)} is a link that leads out of the plugin, to {target}",
             "put a copy in its place, or install the folder that holds both",
         )
-    else:
-        os.symlink(target, new)  # it leads nowhere here, either
-
-
-def _tree_around(folder: str) -> str:
-    """Give the work tree of the repository that a folder lies in, else the folder itself."""
-    around = os.path.realpath(folder)
-    while not os.path.lexists(os.path.join(around, ".git")):
-        if around == os.path.dirname(around):
-            return os.path.realpath(folder)
-        around = os.path.dirname(around)
-    return around
 
 
 def _delete(path: str) -> None:

@@ -125,11 +125,13 @@ def test_a_nurse_that_does_not_answer_is_dismissed_and_the_next_does(guard, spaw
         guard.nursery.make_spawner(theirs)
         first = nurse_of(guard)
         first.send_signal(signal.SIGSTOP)
-        with pytest.raises(OSError, match="timed out"):
+        with pytest.raises(nursery.NurseGone, match="timed out"):
             guard.nursery.make_spawner(theirs)
     assert first.poll() == -signal.SIGKILL
-    monkeypatch.undo()
-    assert spawn().is_alive
+    second = spawn()
+    nurse_of(guard).send_signal(signal.SIGSTOP)
+    assert spawn().is_alive, "the next attempt has another nurse"
+    assert second.is_alive
 
 
 def test_after_its_host_nothing_is_made_any_more():

@@ -29,6 +29,7 @@ from anyplug.runtime.program import Child, Finished, Program, Spawn
 
 LONGEST_LINE = 4 << 20  # bytes, as zot has it
 LARGEST_BUFFER = 16 << 20  # bytes of a frame; and those that may wait for the peer to read before one more is added
+CROWDED = f"more than {LARGEST_BUFFER >> 20} MiB wait for it to be read"
 ROOM_STEP_S = 0.005  # between looks whether it has read some of it
 DEAF_S = 1.0  # how long a peer may live on when it has closed its stdin or stdout
 STOP_S = 2.0  # how long a peer may take to leave when asked
@@ -175,7 +176,7 @@ class Session:
             self._log(f"[anyplug] {reason}\n".encode())
             raise FrameTooLong(reason)
         if self.is_crowded:
-            raise Crowded(f"more than {LARGEST_BUFFER >> 20} MiB wait for it to be read")
+            raise Crowded(CROWDED)
         has_time = len(self._waiting) <= 1
         if has_time and self._is_quick:
             self._loop.call_soon(self._wait_awake, context=self._context)
@@ -188,13 +189,13 @@ class Session:
         return self._outgoing.waiting > LARGEST_BUFFER
 
     async def has_room(self, within_s: float | None) -> None:
-        """Wait until the peer has read what waits for it; raises PeerGone, or Crowded if it takes longer than this."""
+        """Wait until the peer has read what waits for it, or is gone; raises Crowded if it takes longer than this."""
         try:
             async with asyncio.timeout(within_s):
                 while self.is_crowded and self._gone is None:
                     await asyncio.sleep(ROOM_STEP_S)
         except TimeoutError:
-            raise Crowded(f"more than {LARGEST_BUFFER >> 20} MiB wait for it to be read") from None
+            raise Crowded(CROWDED) from None
 
     def expect(self, name: str, timeout_s: float | None = None) -> "asyncio.Future[Any]":
         """Give a future for the answer of that name. It fails with PeerGone when the peer ends, or TimeoutError."""

@@ -43,6 +43,14 @@ class BadAnswer(Exception):
     """It answered, and the answer is not one; the text says why."""
 
 
+class Question:
+    """What an extension is asked as a guard, until it has answered."""
+
+    def __init__(self, chain: tuple[str, ...]) -> None:
+        self.chain = chain  # the tools that led to it
+        self.calls = 0  # of tools, that it wants made to decide
+
+
 class Extension:
     """One run of an extension, from `start` on."""
 
@@ -58,7 +66,7 @@ class Extension:
         self.capabilities: frozenset[str] = frozenset()
         self.warnings: list[str] = []
         self.active: dict[str, Call] = {}  # its tool calls under way
-        self._deciding: dict[str, tuple[str, ...]] = {}  # what led to the questions that it is asked as a guard
+        self._questions: dict[str, Question] = {}  # that it is asked as a guard
         self._registered_bytes = 0
         self._listener = listener
         self._terms = terms
@@ -183,17 +191,23 @@ class Extension:
         """
         number = str(next(_numbers))
         frame = {"type": "event_intercept", "id": number, **event}
-        self._deciding[number] = chain
+        self._questions[number] = Question(chain)
         try:
             answer: frames.InterceptResponse = await self._ask("event_intercept_response", frame, INTERCEPT_S)
         finally:
-            del self._deciding[number]
+            del self._questions[number]
         return answer
 
-    @property
-    def deciding(self) -> tuple[str, ...]:
-        """The longest chain of tools that led to a question which it has not answered: it may ask because of that."""
-        return max(self._deciding.values(), key=len, default=())
+    def question(self, tool: str) -> Question | None:
+        """Give the question because of which it most likely wants a tool called, if it is asked any.
+
+        One for which it has nothing called yet, rather one to which that tool has not led; else that with the longest
+        chain.
+        """
+        free = [question for question in self._questions.values() if not question.calls]
+        if free:
+            return min(free, key=lambda question: (tool in question.chain, -len(question.chain)))
+        return max(self._questions.values(), key=lambda question: len(question.chain), default=None)
 
     def tell(self, frame: dict[str, Any]) -> None:
         """Send it something that has no answer. That it has just ended is no error; what is too much is left out."""

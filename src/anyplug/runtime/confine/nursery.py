@@ -34,6 +34,10 @@ class Marking(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
+class NurseGone(OSError):
+    """The nurse was killed, or does not answer; the next one is another."""
+
+
 class Offspring:
     """The process of a spawner, by the descriptor of it that it sent."""
 
@@ -75,11 +79,12 @@ class Nursery:
         self._requests: socket.socket | None = None
 
     def make_spawner(self, end: socket.socket) -> None:
-        """Have a spawner made that serves this end of a pair of sockets; raises OSError."""
+        """Have a spawner made that serves this end of a pair of sockets.
+
+        Raises OSError; NurseGone if another attempt may succeed, with another pair: somebody may have this one's end.
+        """
         with self._lock:
             failure = self._ask(end)
-            if failure == errno.EPIPE:
-                failure = self._ask(end)  # somebody killed the nurse since it was last asked
         if failure:
             raise OSError(failure, os.strerror(failure))
 
@@ -89,19 +94,21 @@ class Nursery:
             self._dismiss()
 
     def _ask(self, end: socket.socket) -> int:
-        """Ask the nurse; give the number of what went wrong. One that does not answer is dismissed."""
+        """Ask the nurse; give the number of what went wrong. One that does not answer is ended; raises NurseGone."""
         requests = self._requests or self._start()
         try:
             packets.send(requests, b"spawner", [end.fileno()])
             if answer := requests.recv(ANSWER_LIMIT):
                 return int(answer)
-            failure = errno.EPIPE
+            failure = NurseGone(errno.EPIPE, os.strerror(errno.EPIPE))
         except TimeoutError:
-            failure = errno.ETIMEDOUT
+            failure = NurseGone(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+            if self._nurse is not None:
+                self._nurse.kill()  # it was given the time already
         except ConnectionError:
-            failure = errno.EPIPE
+            failure = NurseGone(errno.EPIPE, os.strerror(errno.EPIPE))
         self._dismiss()
-        return failure
+        raise failure
 
     def _start(self) -> socket.socket:
         requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -19,7 +19,7 @@ import msgspec
 
 from anyplug.runtime.confine import landlock, packets, seccomp
 from anyplug.runtime.confine.enforcement import LAYERS, NAMESPACES, PROXY, Enforcement, NotEnforceable, Shortfall
-from anyplug.runtime.confine.nursery import Offspring
+from anyplug.runtime.confine.nursery import NurseGone, Offspring
 from anyplug.runtime.confine.profile import Profile, widened
 from anyplug.runtime.confine.watch import mark_of
 from anyplug.runtime.guard import Guard
@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # only who learns has the first, and only who was granted hos
 NUMBER_BITS = 56  # so that no two spawners number alike, and a mark still limits nothing
 START_S = 10.0  # it answers within milliseconds; a machine under load may take longer
 ANSWER_LIMIT = 4096  # bytes
+ATTEMPTS = 2  # to have a spawner made: somebody may have killed what makes them
 PLAIN = ("mounts",)  # the layers without a profile
 # What is tried without, one after the other, where taking the layers fails half-way. A container that hides parts of
 # its /proc lets us mount no other.
@@ -119,6 +120,7 @@ class ConfinedSpawn:
         self._is_recorded = recorder is not None
         self._recorder: Recorder | None = None  # once it listens
         self._process: Offspring | None = None
+        self._socket: socket.socket | None = None  # to the spawner, once there is one
         self._proxy: Proxy | None = None
         self._doorway: socket.socket | None = None  # until the proxy has it
         self._owner = owner
@@ -153,6 +155,11 @@ class ConfinedSpawn:
             proxy_port = self._proxy.port if self._proxy is not None else 0
             recorder.attach(self._requests, seccomp.build(profile.network, unix=profile.unix), proxy_port)
             self._recorder = recorder
+
+    @property
+    def _requests(self) -> socket.socket:
+        assert self._socket is not None  # else `__init__` has raised
+        return self._socket
 
     @property
     def receipt(self) -> Receipt:
@@ -216,17 +223,16 @@ class ConfinedSpawn:
         if self._doorway is not None:
             self._doorway.close()
             self._doorway = None
-        self._requests.close()
+        if self._socket is not None:
+            self._socket.close()
         if self._process is not None:
             self._process.end(START_S)
             self._process = None
 
     def _open(self, layers: tuple[str, ...]) -> Word:
         """Start the process, give it its order, and hear its word."""
-        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            with theirs:
-                self._guard.nursery.make_spawner(theirs)
+            self._socket = self._spawned()
         except OSError as error:  # the machine has no process left to give
             return Word((), {}, f"the spawner cannot be started: {error.strerror}")
         # Also for what is sent later: many starts at once fill the socket, and the spawner empties it in no time.
@@ -247,6 +253,24 @@ class ConfinedSpawn:
         for fd in doorways:
             self._doorway = socket.socket(fileno=fd)
         return Word(*packets.read_word(packet))
+
+    def _spawned(self) -> socket.socket:
+        """Have a spawner made; give our end of the socket to it. Raises OSError."""
+        for attempt in range(ATTEMPTS):
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:
+                with theirs:
+                    self._guard.nursery.make_spawner(theirs)
+            except NurseGone:
+                ours.close()
+                if attempt == ATTEMPTS - 1:
+                    raise
+            except BaseException:
+                ours.close()
+                raise
+            else:
+                return ours
+        raise AssertionError  # the last attempt gives or raises
 
     def _serve_hosts(self, recorder: "Recorder | None") -> None:
         """Let a proxy serve what was opened for it, if anything was; it closes that, too."""
