@@ -1,5 +1,6 @@
 """Interception: guards block, rewrite and note calls of every format; silence and absence mean what the person set."""
 
+import functools
 import json
 import os
 import signal
@@ -684,3 +685,16 @@ async def test_a_rule_for_a_name_holds_for_every_tool_that_has_it(zot, host):
     async with host(guard, zot("alpha", wipe), zot("beta", wipe)) as h:
         texts = [(await h.call(name)).text for name in ("wipe", "alpha/wipe", "beta/wipe")]
     assert texts == ["no"] * 3
+
+
+async def test_what_cannot_guard_is_not_waited_for(zot, host, root, workbench):
+    zot("target", extending.ECHO)
+    slow = "const until = Date.now() + 3000; while (Date.now() < until);\nmodule.exports.register = async () => {};\n"
+    workbench("bench", slow)
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("target").plugin, always=True)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(functools.partial(h.approve, h.snapshot.plugin("bench").plugin, always=True))
+            await until(lambda: any(place.is_coming_up for place in h.peers.places))
+            assert (await h.call("target")).text == "{}"
+            assert any(place.is_coming_up for place in h.peers.places)

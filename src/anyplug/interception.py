@@ -15,6 +15,7 @@ import msgspec
 from anyplug import values
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.extension import BadAnswer, Extension
+from anyplug.formats.zot.format import NAME as ZOT
 from anyplug.model import Call
 from anyplug.peers import Peers
 from anyplug.place import Place
@@ -169,7 +170,7 @@ class Guards:
     def _is_awaited(self, place: Place, event: str) -> bool:
         extension = place.on_duty
         if extension is None:
-            return place.is_coming_up and (event in place.guarded or not place.is_known)
+            return place.is_coming_up and (event in place.guarded or _is_unheard(place))
         if not isinstance(extension, Extension) or event in extension.intercepts or extension.offer.is_whole:
             return False
         if place.plugin.name in self._relied_on or event in place.guarded:
@@ -237,11 +238,16 @@ def _short(reason: str) -> str:
     return reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}…"
 
 
+def _is_unheard(place: Place) -> bool:
+    """Whether nobody knows what an extension guards; plugins of other formats guard nothing."""
+    return place.plugin.format == ZOT and not place.is_known
+
+
 def _concerns(place: Place, event: str) -> bool:
     """Whether a place guards an event, or did, or may yet say so."""
     extension = place.on_duty
     if event in place.guarded:
         return True
     if not isinstance(extension, Extension):
-        return place.is_coming_up and not place.is_known
+        return place.is_coming_up and _is_unheard(place)
     return event in extension.intercepts or not (extension.tools or place.has_said_all or extension.offer.is_whole)
