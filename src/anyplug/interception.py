@@ -176,7 +176,7 @@ class Guards:
         if place.plugin.name in self._relied_on or event in place.guarded:
             return True
         # One that has tools has most likely said all, ready or not.
-        return not (extension.tools or place.has_said_all)
+        return not (extension.has_tools or place.has_said_all)
 
     def _missed(self, place: Place, event: str) -> str:
         """Say in what a guard is not there for an event; empty if it has nothing to say to it."""
@@ -250,4 +250,4 @@ def _concerns(place: Place, event: str) -> bool:
         return True
     if not isinstance(extension, Extension):
         return place.is_coming_up and _is_unheard(place)
-    return event in extension.intercepts or not (extension.tools or place.has_said_all or extension.offer.is_whole)
+    return event in extension.intercepts or not (extension.has_tools or place.has_said_all or extension.offer.is_whole)

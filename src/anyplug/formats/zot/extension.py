@@ -6,19 +6,18 @@ Knows the protocol and nothing of the host: what concerns others is handed to it
 import asyncio
 import itertools
 import os
-from collections.abc import Sized
 from typing import Any
 
 import msgspec
 from anyio import CancelScope
 
-from anyplug import logs, values
+from anyplug import logs
 from anyplug.errors import BadOutput, CallError, TimedOut, Unavailable
 from anyplug.formats import staying
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.zot import frames
-from anyplug.formats.zot.format import tools
-from anyplug.model import Call, Command, Offer, Plugin
+from anyplug.formats.zot.registrations import Registration, Registrations
+from anyplug.model import Call, Offer, Plugin
 from anyplug.runtime.program import Program
 from anyplug.runtime.session import NotSent, PeerGone, Session
 from anyplug.settings import zot_home
@@ -29,12 +28,7 @@ INTERCEPT_S = 5.0
 IDLE_READY_S = 0.25  # an extension that says nothing for so long after hello is taken to be ready
 READY_S = 3.0  # and after this in any case
 QUIET_STEP_S = 0.05  # between looks at one that says nothing
-MOST_REGISTERED = 1_000  # tools, commands and events, each; real extensions have a handful
-LARGEST_REGISTERED = 16 << 20  # bytes of all of them; they are kept, listed and stored
-MOST_WARNINGS = 100  # that a person is shown
-LONGEST_WARNING = 500  # characters; a name may have millions
 ANSWERS = frozenset({"tool_result", "command_response", "event_intercept_response"})
-INTERCEPTABLE = frozenset({"tool_call", "turn_start", "assistant_message", "before_agent_start"})
 
 _numbers = itertools.count(1)
 
@@ -58,16 +52,10 @@ class Extension:
 
     def __init__(self, plugin: Plugin, terms: Terms, listener: PeerListener) -> None:
         self.plugin = plugin
-        self.tools: dict[str, frames.RegisterTool] = {}
-        self.commands: dict[str, frames.RegisterCommand] = {}
-        self._folded: set[str] = set()  # their names in lower case
-        self.events: set[str] = set()
-        self.intercepts: set[str] = set()
+        self._registered = Registrations()
         self.capabilities: frozenset[str] = frozenset()
-        self.warnings: list[str] = []
         self.active: dict[str, Call] = {}  # its tool calls under way
         self._questions: dict[str, Question] = {}  # that it is asked as a guard
-        self._registered_bytes = 0
         self._listener = listener
         self._terms = terms
         self._loop = asyncio.get_running_loop()
@@ -86,17 +74,23 @@ class Extension:
     @property
     def offer(self) -> Offer:
         """What it has registered so far."""
-        return Offer(
-            tools=tools(self.plugin.name, self.tools.values()),
-            commands=tuple(
-                Command(name=name, plugin=self.plugin.name, description=command.description)
-                for name, command in self.commands.items()
-            ),
-            events=tuple(sorted(self.events)),
-            intercepts=tuple(sorted(self.intercepts)),
-            warnings=tuple(self.warnings),
-            is_whole=self._is_ready or self._loop.time() > self._greeted_at + READY_S,
-        )
+        is_whole = self._is_ready or self._loop.time() > self._greeted_at + READY_S
+        return self._registered.offer(self.plugin.name, is_whole=is_whole)
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether it has registered any."""
+        return bool(self._registered.tools)
+
+    @property
+    def events(self) -> set[str]:
+        """What it wants to hear of."""
+        return self._registered.events
+
+    @property
+    def intercepts(self) -> set[str]:
+        """What it wants to decide about."""
+        return self._registered.intercepts
 
     async def start(self) -> None:
         """Spawn it and wait until it is ready; raises Unavailable with the cure, and nothing is left then."""
@@ -268,7 +262,7 @@ class Extension:
         until = self._loop.time() + READY_S
         while not self._ready.done() and self._loop.time() < until:
             quiet = self._heard + IDLE_READY_S - self._loop.time()
-            if quiet <= 0 and (self.tools or self.commands or self.events or self.intercepts):
+            if quiet <= 0 and self._registered:
                 break
             await asyncio.wait((self._ready,), timeout=min(max(quiet, QUIET_STEP_S), until - self._loop.time()))
         if not self._ready.done():
@@ -325,9 +319,9 @@ class Extension:
             return
         self.capabilities = frozenset(frame.capabilities)
         if self._noise_lines:
-            self._warn("it wrote something else before its hello, which zot takes for a failure")
+            self._registered.warn("it wrote something else before its hello, which zot takes for a failure")
         if frame.name != self.plugin.name:
-            self._warn(f"it calls itself '{frame.name}'; its manifest says '{self.plugin.name}'")
+            self._registered.warn(f"it calls itself '{frame.name}'; its manifest says '{self.plugin.name}'")
         self.tell(
             {
                 "type": "hello_ack",
@@ -359,65 +353,10 @@ class Extension:
         """End an extension whose first words were wrong."""
         self.session.give_up(why)
 
-    def _register(self, frame: msgspec.Struct) -> None:
-        """Keep a registration; the first of a name wins. Who listens hears of what is new, and not of a repetition."""
-        before = self._extent
-        match frame:
-            case frames.RegisterTool():
-                self._register_tool(frame)
-            case frames.RegisterCommand():
-                self._register_command(frame)
-            case frames.Subscribe():
-                self._subscribe(frame)
-        if self._extent != before:
+    def _register(self, frame: Registration) -> None:
+        """Keep a registration. Who listens hears of what is new, and not of a repetition."""
+        if self._registered.add(frame):
             self._listener.registered(self)
-
-    @property
-    def _extent(self) -> tuple[int, ...]:
-        kinds: tuple[Sized, ...] = (self.tools, self.commands, self.events, self.intercepts, self.warnings)
-        return tuple(len(kind) for kind in kinds)
-
-    def _register_tool(self, frame: frames.RegisterTool) -> None:
-        if not frame.name or not frame.name.isprintable():
-            self._warn("a tool without a usable name was skipped")
-        elif frame.name in self.tools:
-            self._warn(f"it registered the tool '{frame.name}' twice; the first counts")
-        elif values.is_too_deep(frame.schema):
-            self._warn(f"the tool '{frame.name}' was skipped: its schema is unusable, {values.TOO_DEEP}")
-        elif self._has_room_for(frame, among=self.tools, what="tools"):
-            self.tools[frame.name] = frame
-
-    def _register_command(self, frame: frames.RegisterCommand) -> None:
-        name = frame.name.removeprefix("/")
-        if not name or not name.isprintable() or " " in name:
-            self._warn("a command without a usable name was skipped")
-        elif name.lower() in self._folded:
-            self._warn(f"it registered the command '/{name}' twice; the first counts")
-        elif self._has_room_for(frame, among=self.commands, what="commands"):
-            self.commands[name] = msgspec.structs.replace(frame, name=name)
-            self._folded.add(name.lower())
-
-    def _subscribe(self, frame: frames.Subscribe) -> None:
-        self.intercepts.update(INTERCEPTABLE.intersection(frame.intercept))
-        for event in frame.events:
-            if event not in self.events and self._has_room_for(event, among=self.events, what="events"):
-                self.events.add(event)
-
-    def _has_room_for(self, registration: Any, *, among: Sized, what: str) -> bool:
-        if len(among) >= MOST_REGISTERED:
-            self._warn(f"it registered more than {MOST_REGISTERED} {what}; the others do not count")
-            return False
-        size = len(msgspec.json.encode(registration))
-        if self._registered_bytes + size > LARGEST_REGISTERED:
-            self._warn(f"it registered more than {LARGEST_REGISTERED >> 20} MiB; the rest does not count")
-            return False
-        self._registered_bytes += size
-        return True
-
-    def _warn(self, text: str) -> None:
-        text = text if len(text) <= LONGEST_WARNING else f"{text[:LONGEST_WARNING]}…"
-        if text not in self.warnings and len(self.warnings) < MOST_WARNINGS:
-            self.warnings.append(text)
 
     def _ended(self, gone: PeerGone) -> None:
         if not self._greeted.done():

@@ -1,0 +1,112 @@
+"""What one run of an extension has registered: tools, commands, events; and what was wrong with it.
+
+The first of a name counts. All of it is bounded: it is kept, listed and stored.
+"""
+
+from collections.abc import Sized
+from typing import Any
+
+import msgspec
+
+from anyplug import values
+from anyplug.formats.zot import frames
+from anyplug.formats.zot.format import tools
+from anyplug.model import Command, Offer
+
+MOST_REGISTERED = 1_000  # tools, commands and events, each; real extensions have a handful
+LARGEST_REGISTERED = 16 << 20  # bytes of all of them
+MOST_WARNINGS = 100  # that a person is shown
+LONGEST_WARNING = 500  # characters; a name may have millions
+INTERCEPTABLE = frozenset({"tool_call", "turn_start", "assistant_message", "before_agent_start"})
+
+Registration = frames.RegisterTool | frames.RegisterCommand | frames.Subscribe
+
+
+class Registrations:
+    """Everything that one run has registered so far."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, frames.RegisterTool] = {}
+        self.commands: dict[str, frames.RegisterCommand] = {}
+        self.events: set[str] = set()
+        self.intercepts: set[str] = set()
+        self._warnings: list[str] = []
+        self._folded: set[str] = set()  # the commands' names in lower case
+        self._bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.tools or self.commands or self.events or self.intercepts)
+
+    def offer(self, plugin: str, *, is_whole: bool) -> Offer:
+        """Give it in our words."""
+        return Offer(
+            tools=tools(plugin, self.tools.values()),
+            commands=tuple(
+                Command(name=name, plugin=plugin, description=command.description)
+                for name, command in self.commands.items()
+            ),
+            events=tuple(sorted(self.events)),
+            intercepts=tuple(sorted(self.intercepts)),
+            warnings=tuple(self._warnings),
+            is_whole=is_whole,
+        )
+
+    def add(self, frame: Registration) -> bool:
+        """Take a registration; whether there is anything new by it, a warning at least."""
+        before = self._extent
+        match frame:
+            case frames.RegisterTool():
+                self._add_tool(frame)
+            case frames.RegisterCommand():
+                self._add_command(frame)
+            case frames.Subscribe():
+                self._subscribe(frame)
+        return self._extent != before
+
+    def warn(self, text: str) -> None:
+        """Keep what a person should know; each once."""
+        text = text if len(text) <= LONGEST_WARNING else f"{text[:LONGEST_WARNING]}…"
+        if text not in self._warnings and len(self._warnings) < MOST_WARNINGS:
+            self._warnings.append(text)
+
+    @property
+    def _extent(self) -> tuple[int, ...]:
+        kinds: tuple[Sized, ...] = (self.tools, self.commands, self.events, self.intercepts, self._warnings)
+        return tuple(len(kind) for kind in kinds)
+
+    def _add_tool(self, frame: frames.RegisterTool) -> None:
+        if not frame.name or not frame.name.isprintable():
+            self.warn("a tool without a usable name was skipped")
+        elif frame.name in self.tools:
+            self.warn(f"it registered the tool '{frame.name}' twice; the first counts")
+        elif values.is_too_deep(frame.schema):
+            self.warn(f"the tool '{frame.name}' was skipped: its schema is unusable, {values.TOO_DEEP}")
+        elif self._has_room_for(frame, among=self.tools, what="tools"):
+            self.tools[frame.name] = frame
+
+    def _add_command(self, frame: frames.RegisterCommand) -> None:
+        name = frame.name.removeprefix("/")
+        if not name or not name.isprintable() or " " in name:
+            self.warn("a command without a usable name was skipped")
+        elif name.lower() in self._folded:
+            self.warn(f"it registered the command '/{name}' twice; the first counts")
+        elif self._has_room_for(frame, among=self.commands, what="commands"):
+            self.commands[name] = msgspec.structs.replace(frame, name=name)
+            self._folded.add(name.lower())
+
+    def _subscribe(self, frame: frames.Subscribe) -> None:
+        self.intercepts.update(INTERCEPTABLE.intersection(frame.intercept))
+        for event in frame.events:
+            if event not in self.events and self._has_room_for(event, among=self.events, what="events"):
+                self.events.add(event)
+
+    def _has_room_for(self, registration: Any, *, among: Sized, what: str) -> bool:
+        if len(among) >= MOST_REGISTERED:
+            self.warn(f"it registered more than {MOST_REGISTERED} {what}; the others do not count")
+            return False
+        size = len(msgspec.json.encode(registration))
+        if self._bytes + size > LARGEST_REGISTERED:
+            self.warn(f"it registered more than {LARGEST_REGISTERED >> 20} MiB; the rest does not count")
+            return False
+        self._bytes += size
+        return True
