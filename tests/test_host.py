@@ -644,3 +644,17 @@ async def test_a_value_that_json_does_not_have_is_a_violation_and_no_exception(h
     async with host(zot("echo", script)) as h:
         result = await h.call("echo", {"a": {1}})
     assert (result.is_error, result.metadata["warnings"]) == (False, ["Unsupported type: 'set'"])
+
+
+@pytest.mark.anyio
+async def test_decisions_that_cannot_be_read_refuse_also_what_was_named_for_this_run(host, cyclop, root, tmp_path):
+    named = making.cyclop(tmp_path / "elsewhere", "named")
+    cyclop()
+    async with host(named, roots=(root,)) as h:
+
+        def fail():
+            raise StoreError("the database failed", "check the disk")
+
+        h.catalog.approvals.refresh = fail
+        result = await h.call("named")
+    assert (result.error.code, result.text) == ("denied", "nobody knows what was decided: the database failed")

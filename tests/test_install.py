@@ -696,9 +696,12 @@ def test_links_to_programs_of_the_machine_and_to_nothing_stay_links(installer, t
 
 def test_what_an_extension_wrote_beside_itself_outlives_its_removal_where_no_plugin_can_reach_it(installer, tmp_path):
     source = Source(location=extending.extension(f"{tmp_path}/here", "keeper"))
+    for name in ("counted.json", "untouched.json"):
+        making.write(f"{source.location}/{name}", "0")
     kept = f"{using.home()}/kept/keeper"
     for number in (1, 2):
         plugin = installer.install(source).plugin
+        making.write(f"{plugin.path}/counted.json", str(number))
         assert not os.path.exists(f"{plugin.path}/state.json"), "what comes next may be another's"
         making.write(f"{plugin.path}/state.json", str(number))
         making.write(f"{plugin.path}/notes/one.txt", "1")
@@ -710,7 +713,8 @@ def test_what_an_extension_wrote_beside_itself_outlives_its_removal_where_no_plu
         installer.remove(plugin, purge=False)
         assert installed() == []
     assert [using.read(f"{kept}/{number}/state.json") for number in (1, 2)] == ["1", "2"]
-    assert sorted(os.listdir(f"{kept}/2")) == ["notes", "state.json"]
+    assert sorted(os.listdir(f"{kept}/2")) == ["counted.json", "notes", "state.json"]
+    assert using.read(f"{kept}/2/counted.json") == "2"
     assert os.stat(f"{kept}/2").st_mode & 0o777 == 0o700
     installer.remove(installer.install(source).plugin, purge=True)
     assert not os.path.exists(kept)

@@ -278,9 +278,7 @@ class Host:
             tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
             trail.found(tool.name, entry.plugin)
             standing = self._trust.see_to(entry.plugin, tool, trail)
-            if entry.plugin.explicit:  # the look at it is no look at what people decided about others
-                self._loading.look_at_decisions()
-            if self._loading.is_behind:
+            if self._is_behind(entry.plugin):
                 await self._catch_up()
             warnings = self._check(tool, entry.plugin, trail)
             call = await self._gates.before_call(self._made(tool, entry.plugin, trail, progress), standing, trail)
@@ -328,7 +326,7 @@ class Host:
             command, entry = self.snapshot.command(name) if view is None else view.command(self.snapshot, name)
             trail.found(f"/{command.name}", entry.plugin)
             standing = self._trust.see_to(entry.plugin, None, trail)
-            if self._loading.is_behind:
+            if self._is_behind(entry.plugin):
                 await self._catch_up()
             call = self._made(as_tool(command), entry.plugin, trail, None)
             call = await self._gates.before_command(call, standing, trail)
@@ -500,6 +498,15 @@ class Host:
             del self._callers[call.id]
         trail.record.held_by = self._confinement.receipt(call.plugin)
         return self._recording.end(trail, warned(result, warnings))
+
+    def _is_behind(self, plugin: Plugin) -> bool:
+        """Whether people have decided something since all was loaded; raises Denied if nobody knows."""
+        try:
+            if plugin.explicit:  # the look at it was no look at what people decided about others
+                self._loading.look_at_decisions()
+        except StoreError as error:
+            raise Denied("host", f"nobody knows what was decided: {error.message}", error.hint) from error
+        return self._loading.is_behind
 
     async def _catch_up(self) -> None:
         """Load what people have decided since: who guards a call is theirs to say. Raises Denied."""

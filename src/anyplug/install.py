@@ -167,15 +167,17 @@ class Installer:
         return f"{folder}/{number}"
 
     def _state(self, plugin: Plugin) -> list[str]:
-        """List what an installed plugin wrote beside itself, if its format keeps data there: files that are no code.
+        """List what an installed plugin wrote or changed beside itself, if its format keeps data there, but no code.
 
         Its configuration goes: there may be keys in it.
         """
         before = self.origin(plugin)
         if before is None or not table.BY_NAME[plugin.format].WRITES_BESIDE_ITSELF:
             return []
-        added = _added(plugin.path, {*before.files, config.FILE})
-        return [name for name in added if digest.is_data(name, os.path.join(plugin.path, name))]
+        paths = [(name, os.path.join(plugin.path, name)) for name in _added(plugin.path, {config.FILE})]
+        came = set(before.files)
+        own = [(name, path) for name, path in paths if name not in came or os.lstat(path).st_mtime > before.at]
+        return [name for name, path in own if digest.is_data(name, path)]
 
     def is_ours(self, plugin: Plugin) -> bool:
         """Whether the folder lies where `install` puts things."""

@@ -117,7 +117,7 @@ def test_one_server_that_is_down_is_told_apart_from_one_that_is_up(folder):
 
 
 def test_check_works_for_a_folder(folder, tmp_path):
-    assert ok("check", folder).out.strip() == "pair: MCP plugin with 0 tools, no problems"
+    assert ok("check", folder).out.strip() == "pair: MCP plugin (its tools are known once it runs), no problems"
     making.write(str(tmp_path / "loose" / "mcp.json"), '{"mcpServers": {"a": {"command": "npx", "args": ["some"]}}}')
     done = run("check", str(tmp_path / "loose"))
     assert done.code == 1

@@ -36,6 +36,11 @@ def check(session: Session) -> int:
             if problem.hint:
                 print(f"  hint: {render.line(problem.hint)}")
         found = render.count(len(plugin.problems), "problem") if plugin.problems else "no problems"
-        kind = f"{FORMAT_NAMES[plugin.format]} plugin with {render.count(len(plugin.tools), 'tool')}"
+        tools = (
+            "(its tools are known once it runs)"
+            if plugin.stays_up
+            else f"with {render.count(len(plugin.tools), 'tool')}"
+        )
+        kind = f"{FORMAT_NAMES[plugin.format]} plugin {tools}"
         print(f"{plugin.name}: {kind if plugin.format else 'not a plugin'}, {found}")
     return FAILED if plugin.problems else 0
