@@ -61,7 +61,7 @@ class Allowances:
         found = system.survey(search_path, home.bin, place.user)
         if "shell:exec" in granted:
             found = system.for_every_program(found)
-        drawn = profiles.draw(granted, place, found, self.program_files, self._limits(plugin))
+        drawn = profiles.draw(granted, place, found, self.program_files, self._limits(plugin, purpose))
         if standing.unconfined and any(grant.startswith("network:") for grant in drawn.unheld):
             drawn = profiles.widened(drawn)
         variables = format.environment(plugin, home, dict(self._variables), frozenset())
@@ -110,9 +110,11 @@ class Allowances:
         except references.Unresolved:
             return only
 
-    def _limits(self, plugin: Plugin) -> profiles.Limits:
-        given = self._settings.of(plugin.name).limits
-        return profiles.Limits(**{name: value for name, value in msgspec.structs.asdict(given).items() if value})
+    def _limits(self, plugin: Plugin, purpose: Purpose) -> profiles.Limits:
+        given = msgspec.structs.asdict(self._settings.of(plugin.name).limits)
+        limits = profiles.Limits(**{name: value for name, value in given.items() if value})
+        # Whatever works for weeks has used many seconds.
+        return msgspec.structs.replace(limits, cpu_s=0) if plugin.stays_up and purpose == "run" else limits
 
     def _own_place(self, plugin: Plugin, purpose: Purpose) -> str:
         """Give the folder that programs see as the plugin's."""

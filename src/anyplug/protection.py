@@ -53,7 +53,6 @@ def drawn(catalog: Catalog, plugin: Plugin, standing: Standing, project: str = "
 def assess(catalog: Catalog, plugin: Plugin, standing: Standing) -> Protection:
     """Confine nothing in the way in which the plugin would be, and say what holds. Blocks for some 100 ms."""
     profile = drawn(catalog, plugin, standing)
-    limits = msgspec.structs.asdict(profile.limits)
     if off_by := switched_off(catalog.settings):
         return Protection(state="off", off_by=off_by, notes=profile.notes)
     if sys.platform != "linux":
@@ -73,7 +72,7 @@ def assess(catalog: Catalog, plugin: Plugin, standing: Standing) -> Protection:
         shortfalls=shortfalls,
         gaps=enforcement.gaps,
         notes=profile.notes,
-        limits=limits if "limits" in enforcement.held else {},
+        limits=profile.limits.in_force if "limits" in enforcement.held else {},
     )
 
 

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+import extending
 import making
 import using
 
@@ -19,6 +20,12 @@ def test_show_says_what_holds_a_plugin_and_how_much_it_may_use():
     text = using.ok("show", "hello").out
     assert "confined  yes, by " in text
     assert "limits    memory 4 GiB, 512 processes, 4096 open files, CPU 600 s" in text
+
+
+def test_show_names_no_limit_of_cpu_for_what_stays_up():
+    extending.extension("plugins", "steady")
+    assert "cpu_s" not in using.ok("show", "steady", "--json").json["confinement"]["limits"]
+    assert "4096 open files, file size 2 GiB" in using.ok("show", "steady").out
 
 
 def test_show_has_the_limits_that_the_person_set(settings):

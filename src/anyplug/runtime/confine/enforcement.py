@@ -102,7 +102,7 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
             layers=self.held,
             landlock=self.landlock if "landlock" in self.held else 0,
             filter=seccomp.digest(program) if program else "",
-            limits=msgspec.structs.asdict(profile.limits) if "limits" in self.held else {},
+            limits=profile.limits.in_force if "limits" in self.held else {},
             hosts=profile.hosts if PROXY in self.held else (),
         )
 

@@ -46,10 +46,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     memory: int = 4 * GIB  # bytes; of one process's own memory, and of what all together have in use
     processes: int = 512  # threads included. Node waits forever if it gets none
     open_files: int = 4096  # of each process
-    cpu_s: int = 600  # of each process that has a time limit; sessions have none
+    cpu_s: int = 600  # of each process; 0, for what stays up: no limit
     file_size: int = 2 * GIB  # bytes of each file
     disk: int = 8 * GIB  # bytes in each of its folders
     tmp: int = 512 * MIB  # bytes in its /tmp, which is memory
+
+    @property
+    def in_force(self) -> dict[str, int]:
+        """Give those that limit something, for people."""
+        return {name: most for name, most in msgspec.structs.asdict(self).items() if most}
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
