@@ -553,6 +553,28 @@ async def test_100_000_frames_a_second_from_one_peer_do_not_starve_another(start
     assert took < PATIENCE_S
 
 
+async def test_frames_that_take_long_hold_up_others_for_a_few_at_a_time():
+    reading, writing = os.pipe()
+    loop, heard = asyncio.get_running_loop(), []
+
+    def slow(frame):
+        time.sleep(incoming.TURN_S / 20)
+        heard.append(frame)
+
+    os.write(writing, b'{"some": "frame"}\n' * 3_000)  # all of it fits into the pipe
+    lines = incoming.Incoming(
+        reading, loop, receive=slow, closed=lambda: None, log=print, longest_line=4_096, skipped=lambda: None
+    )
+    others = 0
+    with anyio.fail_after(PATIENCE_S):
+        while len(heard) < 3_000:
+            await anyio.lowlevel.checkpoint()
+            others += 1
+    assert others >= 54_000 // incoming.LEAST
+    lines.close()
+    os.close(writing)
+
+
 # Anything at all
 
 

@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 CHUNK = 65_536  # bytes; the capacity of a Linux pipe
+LEAST = 4_096  # bytes that are read at a time, from one whose frames take long
+TURN_S = 0.001  # how long the frames of one peer may hold up all others
 QUOTED = 80  # bytes of a line that is no frame
 LOGGED_FAULTS = 200  # bad lines that are logged; the rest is only counted, because writing costs more than sending
 
@@ -62,6 +64,7 @@ class Incoming:
         self._decode = decode
         self._line = bytearray()  # what came of a line that is not over yet
         self._is_skipping = False
+        self._appetite = LEAST  # bytes to read at a time
         self.is_muted = False  # what still comes is not heard
         self.counts = Counts()
         self.resume()
@@ -86,7 +89,7 @@ class Incoming:
     def read(self) -> bool:
         """Read a chunk and deliver its lines; False if there is nothing now, or nothing more ever."""
         try:
-            chunk = os.read(self._fd, CHUNK) if self._fd >= 0 else b""
+            chunk = os.read(self._fd, self._appetite) if self._fd >= 0 else b""
         except BlockingIOError:
             return False
         if not chunk:
@@ -96,6 +99,17 @@ class Incoming:
             self._line.clear()
             self._closed()
             return False
+        begun = self._loop.time()
+        self._take(chunk)
+        taken_s = self._loop.time() - begun
+        if taken_s > TURN_S:
+            self._appetite = max(LEAST, self._appetite // 2)
+        elif taken_s < TURN_S / 4 and len(chunk) == self._appetite:
+            self._appetite = min(CHUNK, self._appetite * 2)
+        return True
+
+    def _take(self, chunk: bytes) -> None:
+        """Deliver the lines that are whole now."""
         *lines, rest = chunk.split(b"\n")
         for line in lines:
             if self._is_skipping:
@@ -112,7 +126,6 @@ class Incoming:
                 self._is_skipping = True
                 self._line.clear()
                 self._too_long()
-        return True
 
     def malformed(self, why: str) -> None:
         """Count a line that is no frame, and say so in the log."""

@@ -39,7 +39,7 @@ STDERR_KEPT = 4_096  # bytes of the end of stderr, for messages
 # To sleep until an answer comes, and to be woken, takes some 50 µs, and what runs then runs with cold caches: awake, a
 # call takes two thirds of the time, and no more of the processor.
 QUICK_S = 0.0002
-DRAIN_LIMIT = 64  # chunks read after the end, in case a grandchild goes on writing
+DRAIN_LIMIT = 256  # chunks read after the end, in case a grandchild goes on writing
 
 
 _encode = msgspec.json.Encoder().encode
