@@ -698,3 +698,53 @@ async def test_what_cannot_guard_is_not_waited_for(zot, host, root, workbench):
             await until(lambda: any(place.is_coming_up for place in h.peers.places))
             assert (await h.call("target")).text == "{}"
             assert any(place.is_coming_up for place in h.peers.places)
+
+
+# One of the same name that nobody approved
+
+
+async def approve(h, *names):
+    for entry in h.plugins:
+        if entry.name in names and entry.state == "new":
+            await h.approve(entry.plugin)
+
+
+@pytest.mark.parametrize("impostor", ["extension", "another format", "broken"])
+async def test_what_nobody_approved_takes_no_guards_place(host, tmp_path, impostor):
+    own, project = str(tmp_path / "own"), str(tmp_path / "project")
+    extending.extension(own, "guard", guarding("{'block': True, 'reason': 'mine'}"))
+    making.cyclop(own, "hello")
+    async with host(roots=(own,)) as h:
+        await approve(h, "guard", "hello")
+        assert (await h.call("hello")).text == "mine"
+    if impostor == "another format":
+        making.cyclop(project, "guard")
+    else:
+        extending.extension(project, "guard", **({"exec": 3} if impostor == "broken" else {}))
+    async with host(roots=(project, own)) as h:
+        assert [(entry.state, entry.on_guard) for entry in h.plugins if entry.name == "guard"] == [
+            ("broken" if impostor == "broken" else "new", False),
+            ("shadowed", True),
+        ]
+        assert (await h.call("hello")).text == "mine"
+        if impostor != "broken":
+            await approve(h, "guard")
+            assert not any(entry.on_guard for entry in h.plugins)
+            assert (await h.call("hello")).text == "done"
+
+
+async def test_of_several_shadowed_guards_of_one_name_the_first_that_is_approved_goes_on(host, tmp_path):
+    roots = [str(tmp_path / name) for name in ("project", "one", "two")]
+    for root in roots[1:]:
+        folder = extending.extension(
+            root, "guard", guarding(f"{{'block': True, 'reason': '{os.path.basename(root)}'}}")
+        )
+        async with host(roots=(root,)) as h:
+            await approve(h, "guard")
+    making.cyclop(roots[0], "guard")
+    making.cyclop(roots[2], "hello")
+    async with host(roots=tuple(roots)) as h:
+        await approve(h, "hello")
+        assert [entry.on_guard for entry in h.plugins if entry.name == "guard"] == [False, True, False]
+        assert (await h.call("hello")).text == "one"
+    assert heard(folder, "event_intercept") == []

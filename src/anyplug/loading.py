@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable
 import anyio
 import anyio.to_thread
 
+from anyplug.approval import Standing
 from anyplug.catalog import Catalog
 from anyplug.errors import StoreError
 from anyplug.model import Offer, Plugin
 from anyplug.offers import merged
 from anyplug.peers import Peers
 from anyplug.place import Wanted
-from anyplug.registry import Snapshot
+from anyplug.registry import Entry, Snapshot
 
 NOTHING = Snapshot(entries=(), owners={}, aliases={}, model_names={})
 
@@ -100,11 +101,15 @@ class Loading:
         entries = self._catalog.snapshot(found, self._offer).entries
         self._edition = self._catalog.approvals.edition
         wanted = [
-            Wanted(statics[entry.path], entry.standing.digest, entry.standing.granted, at_once=self._eager)
+            Wanted(statics[entry.path], standing.digest, standing.granted, at_once=self._eager)
             for entry in entries
-            if entry.plugin.stays_up and entry.state == "approved"
+            if entry.plugin.stays_up and (standing := self._own_standing(entry)).state == "approved"
         ]
         return self._peers().swap(wanted, renew)
+
+    def _own_standing(self, entry: Entry) -> Standing:
+        """Say where a plugin stands; one that is shadowed and still on guard stands for itself."""
+        return self._catalog.standing(entry.plugin) if entry.on_guard else entry.standing
 
     def _offer(self, plugin: Plugin) -> Offer | None:
         places = self._peers().of(plugin)

@@ -97,6 +97,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     tier: int = 2
     tools: tuple[Tool, ...] = ()
     commands: tuple[Command, ...] = ()
+    intercepts: tuple[str, ...] = ()  # the events about which it decides, as far as is known
     config: tuple[ConfigKey, ...] = ()
     instructions: str = ""  # for the person, never for a model
     init: str = ""  # the absolute path of a script that sets the plugin up

@@ -55,5 +55,9 @@ def joined(plugin: Plugin, offer: Offer | None) -> Plugin:
         cure = f"mend it, or `anyplug disable {plugin.name}`"
         warnings += (Problem(NOT_RUNNING, f"it is not running: {offer.fault}", cure, "warning"),)
     return msgspec.structs.replace(
-        plugin, tools=offer.tools, commands=offer.commands, problems=(*plugin.problems, *warnings)
+        plugin,
+        tools=offer.tools,
+        commands=offer.commands,
+        intercepts=offer.intercepts,
+        problems=(*plugin.problems, *warnings),
     )

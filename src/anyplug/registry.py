@@ -23,6 +23,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     plugin: Plugin
     standing: Standing
     shadowed_by: str = ""
+    on_guard: bool = False  # it is an approved guard, shadowed by what nobody approved: it decides all the same
     problems: tuple[Problem, ...] = ()  # the plugin's own, and those it has with others
     tools: tuple[Tool, ...] = ()  # without those whose name is taken
     commands: tuple[Command, ...] = ()  # likewise
@@ -187,17 +188,22 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
     owners: dict[str, tuple[Tool, Entry]] = {}
     overruled: dict[str, tuple[Tool, Entry]] = {}
     commands: dict[str, tuple[Command, Entry]] = {}
+    on_duty: set[str] = set()  # the names under which something approved runs
     for plugin in plugins:
         winner = winners[plugin.name]
         if winner is not plugin:
+            is_free = bool(plugin.intercepts) and plugin.name not in on_duty
+            on_guard = is_free and standing_of(plugin).state == "approved"
             entries.append(
                 Entry(
                     plugin=plugin,
                     standing=Standing(state="shadowed"),
                     shadowed_by=winner.path,
+                    on_guard=on_guard,
                     problems=plugin.problems,
                 )
             )
+            on_duty |= {plugin.name} if on_guard else set()
             continue
         tools, others, problems = _free_tools(plugin, owners, winners)
         free_commands, more_problems = _free_commands(plugin, commands)
@@ -209,6 +215,7 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
             commands=free_commands,
         )
         entries.append(entry)
+        on_duty |= {plugin.name} if entry.state == "approved" else set()
         owners.update((tool.name, (tool, entry)) for tool in tools)
         overruled.update((tool.name, (tool, entry)) for tool in others)
         commands.update((command.name.lower(), (command, entry)) for command in free_commands)

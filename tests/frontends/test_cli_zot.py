@@ -390,6 +390,17 @@ def test_extensions_are_found_where_zot_has_them_and_the_first_wins(tmp_path, mo
     assert ok("call", "other").out == "{}\n"
 
 
+def test_list_and_show_say_that_a_shadowed_guard_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZOT_HOME", str(tmp_path / "zot"))
+    guard = "hello()\nemit('subscribe', intercept=['tool_call'])\nemit('ready')\nfor frame in heard(): pass\n"
+    extending.extension(tmp_path / "zot" / "extensions", "same", guard)
+    ok("approve", "same", "--yes")
+    project = extending.extension(os.path.join(os.getcwd(), ".zot", "extensions"), "same")
+    assert f"is shadowed by {project}; as a guard it goes on until that one is approved" in ok("list").out
+    ok("approve", "same", "--yes")
+    assert f"is shadowed by {project}\n" in ok("list").out
+
+
 IMAGE = """
 hello()
 tool("draw")

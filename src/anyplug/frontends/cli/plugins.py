@@ -172,7 +172,7 @@ def show(session: Session) -> int:
             ("format", FORMAT_NAMES[plugin.format]),
             ("about", plugin.description),
             ("file" if plugin.is_file else "folder", _folder(entry)),
-            ("state", entry.state + (f", by {entry.shadowed_by}" if entry.shadowed_by else "")),
+            ("state", entry.state + (f", by {_shadowed_by(entry)}" if entry.shadowed_by else "")),
             ("changes", "\n".join(entry.standing.changes)),
             ("tier", f"{plugin.tier} ({_tier(plugin.tier)})" if entry.state != "broken" else ""),
             ("asks for", "\n".join(describe_permissions(plugin.permissions)) or "nothing"),
@@ -314,7 +314,12 @@ def _print_problems(entries: list[Entry]) -> None:
             if problem.hint:
                 print(f"  hint: {render.line(problem.hint)}")
         if entry.state == "shadowed":
-            print(f"\nnote: {entry.name} at {entry.path} is shadowed by {entry.shadowed_by}")
+            print(f"\nnote: {entry.name} at {entry.path} is shadowed by {_shadowed_by(entry)}")
+
+
+def _shadowed_by(entry: Entry) -> str:
+    """Say which other one of its name comes first, and what is left to it."""
+    return entry.shadowed_by + ("; as a guard it goes on until that one is approved" if entry.on_guard else "")
 
 
 def _where_we_looked(session: Session) -> str:
