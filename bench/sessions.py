@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from anyplug import Host
+from anyplug import ext as sdk
 from anyplug.gate import Attachment
 from bench import memory, plugins
 from bench.measure import Act, Plan, Row, medians
@@ -25,6 +27,7 @@ EACH = 8  # calls of each one in flight that are timed together
 MANY = 100
 CHUNK = 65_536  # bytes
 ARGUMENTS = {"name": "Alice", "count": 3}
+HELLO_ACK = b'{"type": "hello_ack", "protocol_version": 1}\n'
 MCP = "mcp SDK, stdio"
 MCP_PAIR = os.path.join(os.path.dirname(__file__), "mcp_pair.py")
 
@@ -55,6 +58,23 @@ for line in sys.stdin:
         break
 """
 
+WITH_SDK = """#!{python}
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import ext
+
+extension = ext.Extension("{name}")
+
+@extension.tool
+def echo(name: str, count: int = 0) -> str:
+    "Greets."
+    return "Hello " + name
+
+extension.run()
+"""
+
 GUARD = """
 say(type="subscribe", events=[], intercept=["tool_call"])
 say(type="ready")
@@ -76,16 +96,18 @@ async def rows(folder: str, plan: Plan) -> list[Row]:
 
 async def _calls(folder: str, plan: Plan) -> list[Row]:
     plain, guarded = os.path.join(folder, "plain"), os.path.join(folder, "guarded")
-    program = write(plain, "echo", ECHO)
+    program, sdk_program = write(plain, "echo", ECHO), _write_with_sdk(os.path.join(folder, "sdk"))
     write(guarded, "echo", ECHO)
     write(guarded, "guard", GUARD)
     async with (
         approved_host(folder, "plain") as host,
         approved_host(folder, "guarded") as guarded_host,
+        approved_host(folder, "sdk") as sdk_host,
         Bare(program) as bare,
+        Bare(sdk_program) as sdk_bare,
         _Mcp() as mcp,
     ):
-        one, one_guarded = call_of(host), call_of(guarded_host)
+        one, one_guarded, one_sdk = call_of(host), call_of(guarded_host), call_of(sdk_host)
         rounds = max(plan.calls // BLOCK, 10)
         acts: list[Act] = [
             lambda: in_turn(one),
@@ -93,19 +115,22 @@ async def _calls(folder: str, plan: Plan) -> list[Row]:
             lambda: in_turn(one_guarded),
             lambda: at_once(one),
             lambda: at_once(bare.call),
+            lambda: at_once(one_sdk),
+            lambda: at_once(sdk_bare.call),
         ]
-        counts = [BLOCK, BLOCK, BLOCK, IN_FLIGHT * EACH, IN_FLIGHT * EACH]
+        counts = [BLOCK, BLOCK, BLOCK, *[IN_FLIGHT * EACH] * 4]
         if mcp.is_there:
             acts += [lambda: mcp.calls(1, BLOCK), lambda: mcp.calls(IN_FLIGHT, 1)]
             counts += [BLOCK, IN_FLIGHT]
         times = await medians(rounds, *acts)
     each = [taken * 1000 / calls for taken, calls in zip(times, counts, strict=True)]
-    turn, bare_turn, guarded_turn, flight, bare_flight = each[:5]
-    mcp_turn, mcp_flight = each[5:] or (None, None)
+    turn, bare_turn, guarded_turn, flight, bare_flight, sdk_flight, bare_sdk_flight = each[:7]
+    mcp_turn, mcp_flight = each[7:] or (None, None)
     many = f"{IN_FLIGHT} in flight"
     return [
         _row("call of an extension", "bare echo on its pipes", turn, bare_turn, AIM_SEQUENTIAL),
         _row(f"the same, {many}, each", f"bare echo, {IN_FLIGHT}", flight, bare_flight, AIM_IN_FLIGHT),
+        _row(f"one with the SDK, {many}, each", "bare echo of it", sdk_flight, bare_sdk_flight, AIM_IN_FLIGHT),
         _row("call of an extension", MCP, turn, mcp_turn, AIM_MCP),
         _row(f"the same, {many}, each", f"{MCP}, {IN_FLIGHT}", flight, mcp_flight, AIM_MCP),
         _row("call with one interceptor", "without", guarded_turn, turn),
@@ -171,6 +196,15 @@ def write(root: str, name: str, script: str, python: str = sys.executable) -> st
     with open(program, "w", encoding="utf-8") as file:
         file.write((PRELUDE + script).format(python=python, name=name, tool=name.replace("-", "_")))
     os.chmod(program, 0o755)
+    return program
+
+
+def _write_with_sdk(root: str) -> str:
+    """Write an extension as authors do who vendor the SDK; give the path of its program."""
+    program = write(root, "echo", "")
+    with open(program, "w", encoding="utf-8") as file:
+        file.write(WITH_SDK.format(python=sys.executable, name="echo"))
+    shutil.copy(sdk.__file__, os.path.dirname(program))
     return program
 
 
@@ -244,6 +278,8 @@ class Bare:
             frame = msgspec.json.decode(line)
             if frame["type"] == "tool_result":
                 self._waiting.pop(frame["id"]).set_result(frame)
+            elif frame["type"] == "hello":
+                os.write(self._stdin, HELLO_ACK)
             elif frame["type"] == "ready":
                 self._ready.set_result(None)
 
