@@ -708,6 +708,38 @@ def test_without_a_network_namespace_a_grant_for_one_host_is_not_held_and_says_w
     assert (tolerant.receipt.hosts, "proxy" in tolerant.receipt.layers) == ((), False)
 
 
+SHORT_OF_FILES = """
+import gc, os, resource
+from anyplug.runtime.confine.profile import Profile
+from anyplug.runtime.confine.spawn import ConfinedSpawn, NotEnforceable
+from anyplug.runtime.guard import Guard
+guard, profile = Guard(), Profile(network="hosts", hosts=("network:example.org:443",))
+ConfinedSpawn(guard, profile).close()
+for room in range(20):
+    gc.collect()  # a loop that could only be made in part
+    used = os.dup(0)
+    os.close(used)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + room, 4096))
+    try:
+        spawn = ConfinedSpawn(guard, profile)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 4096))
+        print("proxy" if "proxy" in spawn.receipt.layers else "not held")
+        spawn.close()
+    except NotEnforceable as error:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 4096))
+        print("too many files" if "oo many" in str(error) else error)
+guard.close()
+"""
+
+
+def test_where_too_many_files_are_open_for_the_proxy_that_is_said():
+    done = subprocess.run(
+        [sys.executable, "-c", SHORT_OF_FILES], capture_output=True, text=True, check=False, timeout=60
+    )
+    said = done.stdout.splitlines()
+    assert (len(said), set(said)) == (20, {"too many files", "proxy"}), done.stderr
+
+
 def test_what_this_machine_holds_is_found_by_doing():
     guard = Guard()
     try:

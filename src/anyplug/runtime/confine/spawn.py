@@ -127,21 +127,7 @@ class ConfinedSpawn:
         self._tell = tell
         # Marks are made of them, and without a pid namespace a spawner meets those of all others.
         self._numbers = itertools.count(secrets.randbits(NUMBER_BITS))
-        wanted = PLAIN if profile is None else _layers(profile, layers)
-        word = self._open(wanted)
-        refused: dict[str, str] = {}
-        for given_up in (FRAGILE, NAMESPACES) if profile is not None else ():
-            if word.failure and set(given_up) & set(word.held):
-                self.close()
-                refused |= {layer: word.failure for layer in given_up if layer in wanted and layer not in refused}
-                word = self._open(tuple(layer for layer in wanted if layer not in refused))
-        if tolerant and profile is not None and profile.hosts and "network" not in word.held and not word.failure:
-            # The person said that it may run although nothing holds it to these hosts.
-            self.close()
-            refused |= word.refused
-            self.profile = profile = widened(profile)
-            word = self._open(tuple(layer for layer in _layers(profile, layers) if layer not in refused))
-        word = msgspec.structs.replace(word, refused=word.refused | refused)
+        word = self._open_with(layers, tolerant=tolerant)
         self.enforcement = Enforcement(
             held=word.held, refused=word.refused, landlock=landlock.version(), is_root=os.getuid() == 0
         )
@@ -151,9 +137,10 @@ class ConfinedSpawn:
         except BaseException:
             self.close()
             raise
-        if recorder is not None and profile is not None:
+        if recorder is not None and self.profile is not None:
             proxy_port = self._proxy.port if self._proxy is not None else 0
-            recorder.attach(self._requests, seccomp.build(profile.network, unix=profile.unix), proxy_port)
+            network, unix = self.profile.network, self.profile.unix
+            recorder.attach(self._requests, seccomp.build(network, unix=unix), proxy_port)
             self._recorder = recorder
 
     @property
@@ -229,6 +216,26 @@ class ConfinedSpawn:
             self._process.end(START_S)
             self._process = None
 
+    def _open_with(self, layers: tuple[str, ...], *, tolerant: bool) -> Word:
+        """Open with as many of these layers as go together here; the word says why each of the others does not."""
+        if self.profile is None:
+            return self._open(PLAIN)
+        wanted = _layers(self.profile, layers)
+        word = self._open(wanted)
+        refused: dict[str, str] = {}
+        for given_up in (FRAGILE, NAMESPACES):
+            if word.failure and set(given_up) & set(word.held):
+                self.close()
+                refused |= {layer: word.failure for layer in given_up if layer in wanted and layer not in refused}
+                word = self._open(tuple(layer for layer in wanted if layer not in refused))
+        if tolerant and self.profile.hosts and "network" not in word.held and not word.failure:
+            # The person said that it may run although nothing holds it to these hosts.
+            self.close()
+            refused |= word.refused
+            self.profile = widened(self.profile)
+            word = self._open(tuple(layer for layer in _layers(self.profile, layers) if layer not in refused))
+        return msgspec.structs.replace(word, refused=word.refused | refused)
+
     def _open(self, layers: tuple[str, ...]) -> Word:
         """Start the process, give it its order, and hear its word."""
         try:
@@ -246,13 +253,17 @@ class ConfinedSpawn:
             return Word((), {}, f"the spawner cannot be reached: {error.strerror}")
         if not packet:
             return Word((), {}, "the spawner ended at once")
-        if not given:
+        word = Word(*packets.read_word(packet))
+        has_doorway = self.profile is not None and self.profile.network == "hosts" and "network" in word.held
+        if len(given) < 1 + has_doorway:
+            for fd in given:
+                os.close(fd)
             return Word((), {}, "the spawner cannot be held: too many files are open here")
         process, *doorways = given
         self._process = Offspring(process)
         for fd in doorways:
             self._doorway = socket.socket(fileno=fd)
-        return Word(*packets.read_word(packet))
+        return word
 
     def _spawned(self) -> socket.socket:
         """Have a spawner made; give our end of the socket to it. Raises OSError."""
@@ -284,7 +295,11 @@ class ConfinedSpawn:
             if asked.refusal:
                 self._tell(asked.refusal)
 
-        self._proxy = Proxy(self._doorway, self.profile.hosts, owner=self._owner, tell=heard)
+        try:
+            self._proxy = Proxy(self._doorway, self.profile.hosts, owner=self._owner, tell=heard)
+        except OSError as error:
+            reason = f"the proxy cannot be started: {error.strerror}"
+            raise NotEnforceable((Shortfall("which hosts it reaches", reason, TRY_AGAIN),)) from error
         self._doorway = None
         self.enforcement = msgspec.structs.replace(self.enforcement, held=(*self.enforcement.held, PROXY))
 
