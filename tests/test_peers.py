@@ -1,6 +1,7 @@
 """Extensions that stay up: started when they should be, kept up, started anew, given up, and never left behind."""
 
 import asyncio
+import errno
 import gc
 import itertools
 import json
@@ -18,7 +19,10 @@ import making
 from anyplug import offers, peers
 from anyplug.gate import Attachment
 from anyplug.place import Place
+from anyplug.runtime.confine.enforcement import Enforcement, Shortfall
+from anyplug.runtime.confine.nursery import Nursery
 from anyplug.runtime.guard import TOKEN_VARIABLE
+from anyplug.runtime.runner import Runner
 from extending import heard
 from waiting import until
 
@@ -600,3 +604,84 @@ async def test_reloads_leave_no_places_behind(zot, host):
             await h.reload()
         gc.collect()
         assert sum(isinstance(one, Place) for one in gc.get_objects()) <= 2
+
+
+# Rights, shortages and looks
+
+
+@pytest.fixture
+def short_of_processes(monkeypatch):
+    """Have the kernel refuse the next so many spawners."""
+    make, refusals = Nursery.make_spawner, []
+
+    def refusing(nursery, end):
+        if refusals:
+            raise refusals.pop()
+        make(nursery, end)
+
+    monkeypatch.setattr(Nursery, "make_spawner", refusing)
+    return lambda times: refusals.extend([OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))] * times)
+
+
+async def test_what_could_not_be_confined_for_a_moment_comes_up_by_itself(zot, host, short_of_processes):
+    short_of_processes(1)
+    async with host(zot("echo")) as h:
+        assert "cannot be confined just now" in h.peers.places[0].reason
+        await until(lambda: h.peers.places[0].health == "running")
+        assert (await h.call("echo")).text == "{}"
+
+
+async def test_a_one_shot_call_for_which_the_machine_is_short_fails_for_this_time(cyclop, host, short_of_processes):
+    async with host(cyclop()) as h:
+        short_of_processes(1)
+        error = (await h.call("hello")).error
+        assert error.code == "unavailable"
+        assert error.message.startswith("plugin 'hello' cannot be confined just now, and was not run: the spawner")
+        assert not (await h.call("hello")).is_error
+
+
+async def test_a_private_tmp_that_cannot_be_had_now_can_be_had_later(tmp_path, short_of_processes):
+    runner = Runner(str(tmp_path / "locks"))
+    try:
+        short_of_processes(1)
+        assert await runner._spawner() is None
+        assert (await runner._spawner() is not None) or runner.namespaces_refused
+    finally:
+        runner.close()
+
+
+async def test_to_allow_it_unconfined_and_to_withdraw_that_counts_at_once(zot, host, root, monkeypatch):
+    lacking = Shortfall("which files it reads", "this kernel has no Landlock", "use another")
+    monkeypatch.setattr(Enforcement, "shortfalls", lambda *_: (lacking,))
+    zot("echo")
+    async with host(roots=(root,)) as h:
+
+        async def approve_and_call(*, unconfined):
+            await h.approve(h.snapshot.plugin("echo").plugin, always=True, unconfined=unconfined)
+            return await h.call("echo")
+
+        assert (await approve_and_call(unconfined=False)).is_error
+        assert (await approve_and_call(unconfined=True)).text == "{}"
+        assert (await approve_and_call(unconfined=False)).error.code == "not_enforceable"
+
+
+RELOADS = """
+hello("call_tool")
+tool("act")
+emit("ready")
+def reload(frame):
+    emit("call_tool", id=str(time.time()), name="builtin.reload_plugins", args={"plugin": NAME}, parent_id=frame["id"])
+for frame in heard():
+    if frame["type"] == "tool_call":
+        call, answers = frame, 0
+        reload(call)
+    elif frame["type"] == "tool_result":
+        answers += 1
+        reload(call) if answers < 3 else say(call, "reloaded")
+"""
+
+
+async def test_a_tool_may_have_its_own_plugin_reloaded_several_times(zot, host):
+    async with host(zot("asks", RELOADS)) as h:
+        with anyio.fail_after(peers.DRAIN_S / 2):
+            assert (await h.call("act")).text == "reloaded"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
+Rights = tuple[tuple[str, ...], bool]  # what is granted, and whether it may run where that cannot be enforced
+
 SHOWN_CHANGES = 8  # files named before "and N more"
 
 
@@ -50,6 +52,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""  # how to switch on what is switched off
     unconfined: bool = False  # may run where its permissions cannot be enforced
     files: tuple[str, ...] = ()  # that the digest covers
+
+    @property
+    def rights(self) -> Rights:
+        """With what its programs are started."""
+        return self.granted, self.unconfined
 
 
 class Approvals:

@@ -101,7 +101,8 @@ class Confinement:
     async def enter(self, plugin: Plugin, standing: Standing, purpose: Purpose = "run") -> Room:
         """Give the room for a plugin's programs; `leave` it when they have ended.
 
-        Raises NotEnforceable; or Unavailable, if a folder of the plugin's cannot be made, or the host has ended.
+        Raises NotEnforceable; or Unavailable, if a folder of the plugin's cannot be made, the machine is short of
+        something, or the host has ended.
         """
         key = (plugin.path, purpose)
         basis = (standing.digest, standing.granted, standing.unconfined, self._folders(plugin, standing))
@@ -188,6 +189,7 @@ class Confinement:
         for folder in profile.measured:
             oneshot.make_folder(folder)
         # 15 ms with ctypes, and only a host that starts something needs it.
+        from anyplug.runtime.confine.enforcement import TRY_AGAIN, Shortage
         from anyplug.runtime.confine.enforcement import NotEnforceable as NotHeld
 
         recorder = learning.recorder() if learning else None
@@ -198,6 +200,9 @@ class Confinement:
         except NotHeld as refusal:
             if self._is_closed:
                 raise _ended() from refusal
+            if isinstance(refusal, Shortage):
+                reason = f"plugin '{plugin.name}' cannot be confined just now, and was not run: {refusal.reason}"
+                raise Unavailable(reason, TRY_AGAIN) from refusal
             raise NotEnforceable(plugin.name, str(refusal), refusal.cure) from refusal
         return Room(confined, basis, confined)
 

@@ -331,7 +331,7 @@ class Host:
             call = self._made(as_tool(command), entry.plugin, trail, None)
             call = await self._gates.before_command(call, standing, trail)
             self._recording.begin(trail)
-            if self._live.peers.has_other_rights(entry.plugin, standing.granted):
+            if self._live.peers.has_other_rights(entry.plugin, standing.rights):
                 await self._renew_rights(entry.plugin)
             extension = await self._live.peers.reach(entry.plugin)
             trail.record.held_by = self._confinement.receipt(entry.plugin)
@@ -474,7 +474,7 @@ class Host:
         self._callers[call.id] = trail.attachment
         try:
             try:
-                if call.plugin.stays_up and self._live.peers.has_other_rights(call.plugin, standing.granted):
+                if call.plugin.stays_up and self._live.peers.has_other_rights(call.plugin, standing.rights):
                     await self._renew_rights(call.plugin)
                 users = trail.attachment.users
                 around = self._provisions.made(call.plugin, standing, users) or await self._provisions.ready(

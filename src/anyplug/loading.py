@@ -101,7 +101,7 @@ class Loading:
         entries = self._catalog.snapshot(found, self._offer).entries
         self._edition = self._catalog.approvals.edition
         wanted = [
-            Wanted(statics[entry.path], standing.digest, standing.granted, at_once=self._eager)
+            Wanted(statics[entry.path], standing.digest, standing.rights, at_once=self._eager)
             for entry in entries
             if entry.plugin.stays_up and (standing := self._own_standing(entry)).state == "approved"
         ]

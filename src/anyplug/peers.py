@@ -17,6 +17,7 @@ import anyio.abc
 import msgspec
 
 from anyplug import logs, offers
+from anyplug.approval import Rights
 from anyplug.errors import AnyplugError, CallError, NotEnforceable, Unavailable
 from anyplug.formats.contract import Greeting, Peer, Terms
 from anyplug.formats.standing import PEERS
@@ -89,11 +90,11 @@ class Peers:
         found = (self._places.get((plugin.path, process)) for process in plugin.processes)
         return [place for place in found if place is not None]
 
-    def has_other_rights(self, plugin: Plugin, granted: tuple[str, ...]) -> bool:
+    def has_other_rights(self, plugin: Plugin, rights: Rights) -> bool:
         """Whether a plugin was started with other rights than it has now."""
         for process in plugin.processes:
             place = self._places.get((plugin.path, process))
-            if place is not None and place.granted != granted:
+            if place is not None and place.rights != rights:
                 return True
         return False
 
@@ -121,9 +122,8 @@ class Peers:
                         begun.append(place)
                 self._places[key] = place
         leaving = [place.over for place in before.values() if not place.is_busy]
-        busy = {place for place in before.values() if place.is_busy}
         # The next attempt has an event of its own.
-        attempts = [place.settled for place in begun if busy.isdisjoint(place.before)]
+        attempts = [place.settled for place in begun if not any(replaced.is_busy for replaced in place.before)]
         for place in begun:
             self._begin(place)
         for place in before.values():
@@ -179,7 +179,10 @@ class Peers:
         return place.peer
 
     async def _came_up(self, plugin: Plugin, process: str) -> Place:
-        """Give the place of a process once it is up, or failed to be; raises Unavailable if there is none."""
+        """Give the place of a process once it is up, or failed to be; raises Unavailable if there is none.
+
+        What was replaced meanwhile is given as it is.
+        """
         place = self._places.get((plugin.path, process))
         if place is None:
             raise Unavailable(f"plugin '{plugin.name}' is not running", f"`anyplug show {plugin.name}` says why")
@@ -187,6 +190,8 @@ class Peers:
             await place.peer.session.left()
         if place.is_ending:
             await place.over.wait()
+        if place is not self._places.get((plugin.path, process)):
+            return place
         if place.health == "idle":
             self._begin(place)
         if place.peer is None:
@@ -202,7 +207,7 @@ class Peers:
         for place in places:
             if place.is_ending:
                 await place.over.wait()
-            if place.health == "idle" and (retry or not place.reason):
+            if place in self._places.values() and place.health == "idle" and (retry or not place.reason):
                 place.reason = ""
                 self._begin(place)
         for place in places:
@@ -230,7 +235,8 @@ class Peers:
         had_said_all = place.has_said_all
         place.take(self._secrecy(place.plugin).offer(peer.offer))
         self.roll += 1
-        if not place.plugin.explicit and (peer.offer.is_whole or not had_said_all):  # else what is kept says more
+        is_news = peer.offer.is_whole or not had_said_all  # else what is kept says more
+        if is_news and not place.plugin.explicit and place in self.of(place.plugin):
             known = {other.process: other.offer for other in self.of(place.plugin) if other.offer and other.is_known}
             offers.save(self._store, place.plugin, place.digest, known)
         self._changed()
@@ -279,6 +285,7 @@ class Peers:
         finally:
             place.is_ending = False
             place.over.set()
+            place.settled.set()
 
     async def _pause(self, place: Place, attempt: anyio.Event) -> None:
         """Wait before the next attempt, if there is to be one."""

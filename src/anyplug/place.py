@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 import msgspec
 
+from anyplug.approval import Rights
 from anyplug.model import Offer, Plugin
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
     plugin: Plugin
     digest: str
-    granted: tuple[str, ...] = ()
+    rights: Rights
     at_once: bool = True  # else only when it is first needed, if what it offers is known
 
 
@@ -31,7 +32,7 @@ class Place:
         """`offer` is what this digest offered when it last ran."""
         self.plugin = wanted.plugin
         self.digest = wanted.digest
-        self.granted = wanted.granted
+        self.rights = wanted.rights
         self.process = process
         self.is_known = offer is not None  # what it offers, from this digest's own word
         self.has_said_all = offer is not None and offer.is_whole  # in this run or in an earlier one
@@ -86,7 +87,7 @@ class Place:
 
     def is_for(self, wanted: Wanted) -> bool:
         """Whether what runs here is what should: the same code, with the same rights."""
-        return (self.digest, self.granted) == (wanted.digest, wanted.granted)
+        return (self.digest, self.rights) == (wanted.digest, wanted.rights)
 
     @property
     def offer_now(self) -> Offer | None:

@@ -171,8 +171,13 @@ class Provisions:
         # First: it makes the folder of programs that a room shows.
         variables = await self._in_turn(standing, functools.partial(self.variables, plugin, standing))
         room = await self._confinement.enter(plugin, standing)
+        try:
+            inside = self._inside(room, plugin, variables)
+        except BaseException:
+            self._confinement.leave(room)
+            raise
         return Start(
-            environment=self._inside(room, plugin, variables),
+            environment=inside,
             spawn=room.spawn,
             release=lambda: self._confinement.leave(room),
             cure=lambda said: self.cure(plugin, standing, said),

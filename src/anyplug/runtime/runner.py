@@ -1,5 +1,6 @@
 """The host's engine for programs: owns the guardian, the spawner and the scratch folder, and chooses the spawn."""
 
+import errno
 import os
 import secrets
 import tempfile
@@ -45,7 +46,9 @@ class Runner:
         spawn = spawn or self.direct
         if program.tmp and spawn is self.direct:
             spawner = await self._spawner()
-            assert spawner is not None  # `private_tmp` covers /tmp only where there is one
+            if spawner is None:  # there was one when `private_tmp` covered /tmp
+                reason = "the process that would start it is gone, and no other can be had now"
+                return Finished(ending="not_started", errno=errno.EAGAIN, reason=reason)
             spawn = spawner
         async with self._turns:
             return await process.run(program, spawn)
@@ -76,15 +79,19 @@ class Runner:
         if self._namespaced is not None and self._namespaced.is_alive:
             return self._namespaced
         # 15 ms with ctypes, which only confined programs need.
+        from anyplug.runtime.confine.enforcement import Shortage
         from anyplug.runtime.confine.spawn import ConfinedSpawn, NamespacesRefused
 
         async with self._starting:
             if self._namespaced is None or not self._namespaced.is_alive:
                 if self._namespaced is not None:
                     self._namespaced.close()
+                    self._namespaced = None
                 os.makedirs(self._scratch, mode=0o700, exist_ok=True)
                 try:
                     self._namespaced = await anyio.to_thread.run_sync(ConfinedSpawn, self.guard)
                 except NamespacesRefused as refusal:
                     self.namespaces_refused = str(refusal)
+                except Shortage:
+                    return None  # for this time
         return self._namespaced

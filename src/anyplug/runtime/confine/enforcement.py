@@ -45,6 +45,8 @@ GAPS = {
     "pids": "it sees the command lines of other processes, and can change the priority of the user's own",
 }
 
+TRY_AGAIN = "try again when the machine has less to do; `anyplug doctor` shows what it holds"
+
 
 def wanted_layers(*, namespaces: bool) -> tuple[str, ...]:
     """Give the layers that are to be taken where a person wants namespaces, or does not."""
@@ -136,3 +138,11 @@ class NotEnforceable(Exception):
     def cure(self) -> str:
         """What to do, for all of them."""
         return "; ".join(dict.fromkeys(fall.cure for fall in self.shortfalls))
+
+
+class Shortage(NotEnforceable):
+    """Nobody knows whether a profile can be held: the machine is short of something, and may not be in a moment."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__((Shortfall("anything", reason, TRY_AGAIN),))
+        self.reason = reason

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from anyplug.runtime.confine import landlock, packets, seccomp
-from anyplug.runtime.confine.enforcement import LAYERS, NAMESPACES, PROXY, Enforcement, NotEnforceable, Shortfall
+from anyplug.runtime.confine.enforcement import (
+    LAYERS,
+    NAMESPACES,
+    PROXY,
+    TRY_AGAIN,
+    Enforcement,
+    NotEnforceable,
+    Shortage,
+    Shortfall,
+)
 from anyplug.runtime.confine.nursery import NurseGone, Offspring
 from anyplug.runtime.confine.profile import Profile, widened
 from anyplug.runtime.confine.watch import mark_of
@@ -38,7 +47,6 @@ PLAIN = ("mounts",)  # the layers without a profile
 # What is tried without, one after the other, where taking the layers fails half-way. A container that hides parts of
 # its /proc lets us mount no other.
 FRAGILE = ("pids",)
-TRY_AGAIN = "try again when the machine has less to do; `anyplug doctor` shows what it holds"
 ELSEWHERE = "only Linux has namespaces, Landlock and seccomp"
 NOT_LINUX = Shortfall("anything", ELSEWHERE, "use Linux, or let the plugin run unconfined")
 
@@ -53,6 +61,7 @@ class Word(msgspec.Struct, frozen=True):
     held: tuple[str, ...]
     refused: dict[str, str]
     failure: str
+    is_said: bool = True  # else there is no word, and `failure` says why
 
 
 class ConfinedChild:
@@ -111,7 +120,7 @@ class ConfinedSpawn:
         hears, in another thread, which hosts they were refused.
 
         Raises NotEnforceable if the profile cannot be held, unless `tolerant` (a person said so): then what can
-        be held is, and it raises only if there is no spawner at all. Without a profile raises NamespacesRefused.
+        be held is. Without a profile raises NamespacesRefused. Raises Shortage if no spawner can be had now.
         """
         if sys.platform != "linux":
             raise NamespacesRefused(ELSEWHERE) if profile is None else NotEnforceable((NOT_LINUX,))
@@ -241,24 +250,24 @@ class ConfinedSpawn:
         try:
             self._socket = self._spawned()
         except OSError as error:  # the machine has no process left to give
-            return Word((), {}, f"the spawner cannot be started: {error.strerror}")
+            return _no_word(f"the spawner cannot be started: {error.strerror}")
         # Also for what is sent later: many starts at once fill the socket, and the spawner empties it in no time.
         self._requests.settimeout(START_S)
         try:
             self._requests.send(packets.encode(_order(layers, self.profile) | {"recorded": self._is_recorded}))
             packet, given = packets.receive(self._requests, ANSWER_LIMIT, 2)
         except TimeoutError:
-            return Word((), {}, f"the spawner did not answer within {START_S:.0f}s")
+            return _no_word(f"the spawner did not answer within {START_S:.0f}s")
         except OSError as error:
-            return Word((), {}, f"the spawner cannot be reached: {error.strerror}")
+            return _no_word(f"the spawner cannot be reached: {error.strerror}")
         if not packet:
-            return Word((), {}, "the spawner ended at once")
+            return _no_word("the spawner ended at once")
         word = Word(*packets.read_word(packet))
         has_doorway = self.profile is not None and self.profile.network == "hosts" and "network" in word.held
         if len(given) < 1 + has_doorway:
             for fd in given:
                 os.close(fd)
-            return Word((), {}, "the spawner cannot be held: too many files are open here")
+            return _no_word("the spawner cannot be held: too many files are open here")
         process, *doorways = given
         self._process = Offspring(process)
         for fd in doorways:
@@ -298,8 +307,7 @@ class ConfinedSpawn:
         try:
             self._proxy = Proxy(self._doorway, self.profile.hosts, owner=self._owner, tell=heard)
         except OSError as error:
-            reason = f"the proxy cannot be started: {error.strerror}"
-            raise NotEnforceable((Shortfall("which hosts it reaches", reason, TRY_AGAIN),)) from error
+            raise Shortage(f"the proxy cannot be started: {error.strerror}") from error
         self._doorway = None
         self.enforcement = msgspec.structs.replace(self.enforcement, held=(*self.enforcement.held, PROXY))
 
@@ -310,6 +318,8 @@ class ConfinedSpawn:
         return environment(variables, self._proxy.port)
 
     def _judge(self, word: Word, *, tolerant: bool) -> None:
+        if not word.is_said:
+            raise Shortage(word.failure)
         if self.profile is None:
             if word.failure or "mounts" not in word.held:
                 raise NamespacesRefused(word.failure or word.refused.get("mounts", "refused"))
@@ -319,6 +329,10 @@ class ConfinedSpawn:
         shortfalls = self.enforcement.shortfalls(self.profile)
         if shortfalls and not tolerant:
             raise NotEnforceable(shortfalls)
+
+
+def _no_word(why: str) -> Word:
+    return Word((), {}, why, is_said=False)
 
 
 def _is_hung_up(peer: socket.socket) -> bool:
