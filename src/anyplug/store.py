@@ -132,12 +132,15 @@ class Store:
         self._failures = (sqlite3.Error,)
         try:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            _make_private(self.path)
         except OSError as error:
             raise StoreError(
                 f"cannot open {self.path}: {error.strerror}", "check the folder, or give --home"
             ) from error
-        connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
         try:
             self._set_up(connection)
         except sqlite3.Error as error:
@@ -188,3 +191,16 @@ class Store:
             f"the database {self.path} failed: {error}",
             "check the disk's space and the file's permissions; a damaged file can be moved away",
         )
+
+
+def _make_private(path: str) -> None:
+    """Make a file that only we can read, if there is none; raises OSError.
+
+    One that is there is left alone: whoever closes a file lets go of all locks that the process has on it, and so of
+    those that SQLite holds for another connection.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    os.close(fd)
