@@ -37,6 +37,12 @@ def record(h):
     return list(h._audit.records())[-1].record
 
 
+async def approve(h, *names):
+    for entry in h.plugins:
+        if entry.name in names and entry.state == "new":
+            await h.approve(entry.plugin)
+
+
 @pytest.fixture
 def target(zot):
     """Write an extension whose tool `run` gives back its arguments."""
@@ -157,7 +163,7 @@ async def test_an_answer_that_is_none_passes_or_refuses_as_the_person_set_it(
         kept = record(h)
     if on_silence == "open":
         assert result.text == '{"command": "ls"}'
-        assert kept.notes[0].startswith(f"guard gave no usable answer and was passed over: {why}")
+        assert kept.notes[0].startswith(f"the guard 'guard' gave no usable answer: {why}")
     else:
         assert result.error.code == "denied"
         assert result.text.startswith(f"the guard 'guard' gave no usable answer: {why}")
@@ -178,7 +184,7 @@ async def test_a_silent_guard_is_waited_for_five_seconds(on_silence, zot, host, 
         kept = record(h)
     if on_silence == "open":
         assert (result.is_error, kept.duration_ms >= 4900) == (False, True)
-        assert kept.notes == ("guard gave no usable answer and was passed over: it did not answer in time",)
+        assert kept.notes == ("the guard 'guard' gave no usable answer: it did not answer in time; it was passed over",)
     else:
         assert result.text == "the guard 'guard' gave no usable answer: it did not answer in time"
 
@@ -193,7 +199,7 @@ async def test_a_guard_that_dies_while_it_is_asked(setting, zot, host, target, s
         kept = record(h)
     if not setting:
         assert result.text == '{"command": "ls"}'
-        assert kept.notes == ("guard gave no usable answer and was passed over: it exited with 9",)
+        assert kept.notes == ("the guard 'guard' gave no usable answer: it exited with 9; it was passed over",)
     else:
         assert (result.error.code, "it exited with 9" in result.text) == ("denied", True)
 
@@ -700,13 +706,75 @@ async def test_what_cannot_guard_is_not_waited_for(zot, host, root, workbench):
             assert any(place.is_coming_up for place in h.peers.places)
 
 
+# Guards that go, or are not heard
+
+
+async def test_a_required_guard_that_goes_while_another_thinks_is_missed(zot, host, target, settings, root):
+    settings('[plugins.z-guard]\nguard = "required"\n')
+    thinks = zot("a-thinker", guarding("time.sleep(1) or {}"))
+    guard = zot("z-guard", guarding("{}"))
+    async with host(roots=(root,)) as h:
+        await approve(h, "a-thinker", "z-guard", "target")
+        results = []
+
+        async def call():
+            results.append(await h.call("run", attachment=Attachment(yes=True)))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await until(lambda: heard(thinks, "event_intercept"))
+            making.write(os.path.join(guard, "run.py"), "#!/bin/false\n", 0o755)
+            await h.look_again()
+        assert results[0].error.message == (
+            "the required guard 'z-guard' does not run: it was changed and has to be approved again "
+            "(`anyplug approve z-guard`)"
+        )
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ("", "it is not installed"),
+        ("new", "it is not approved (`anyplug approve guard`)"),
+        ("disabled", "it is switched off (`anyplug enable guard`)"),
+        ("broken", "it is broken (`anyplug show guard`)"),
+    ],
+)
+async def test_a_required_guard_that_does_not_run_says_why_and_what_to_do(
+    zot, host, cyclop, settings, root, state, why
+):
+    settings(REQUIRED)
+    if state:
+        zot("guard", **({"exec": 7} if state == "broken" else {}))
+    plugin = cyclop()
+    async with host(plugin, roots=(root,)) as h:
+        if state == "disabled":
+            h.catalog.approvals.enable(h.snapshot.plugin("guard").plugin, on=False)
+        error = (await h.call("hello")).error
+    assert (error.message, error.hint) == (f"the required guard 'guard' does not run: {why}", "decided by guard:guard")
+
+
+async def test_who_calls_is_told_that_a_guard_was_passed_over(zot, host, target):
+    guard = zot("guard", guarding("{'modified_args': 7}"))
+    async with host(guard, target) as h:
+        result = await h.call("run")
+        note = "the guard 'guard' gave no usable answer: modified_args is not an object; it was passed over"
+        assert (record(h).notes, result.metadata["warnings"]) == ((note,), [note])
+
+
+async def test_a_guard_whose_new_code_does_not_come_up_is_missed(zot, host, target, root):
+    zot("guard", guarding("{'block': True}"))
+    async with host(roots=(root,)) as h:
+        await approve(h, "guard", "target")
+        assert (await h.call("run")).error.code == "denied"
+    zot("guard", "raise SystemExit('a slip')")
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("guard").plugin)
+        result = await h.call("run", attachment=Attachment(yes=True))
+        assert "the guard 'guard' is down" in result.metadata["warnings"][0]
+
+
 # One of the same name that nobody approved
-
-
-async def approve(h, *names):
-    for entry in h.plugins:
-        if entry.name in names and entry.state == "new":
-            await h.approve(entry.plugin)
 
 
 @pytest.mark.parametrize("impostor", ["extension", "another format", "broken"])

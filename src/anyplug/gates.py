@@ -30,8 +30,10 @@ class Gates:
         if self._guards.watch("tool_call"):
             ruling = await self._guards.tool_call(call, trail.attachment.plugin)
             trail.record.notes = ruling.notes
+            trail.warnings += ruling.passed_over
             if ruling.blocked_by:
-                _keep(Verdict(allowed=False, by=f"guard:{ruling.blocked_by}", reason=ruling.reason), trail)
+                by = f"guard:{ruling.blocked_by}"
+                _keep(Verdict(allowed=False, by=by, reason=ruling.reason, hint=f"decided by {by}"), trail)
             if ruling.value is not call.arguments:
                 call = msgspec.structs.replace(call, arguments=ruling.value)
                 trail.record.arguments = audit.digest_of(ruling.value)

@@ -151,7 +151,7 @@ class Host:
             tasks=self._tasks,
             changed=self._loading.grow_stale,
             call=self._call_for,
-            full_name=lambda name: self.snapshot.aliases.get(name, name),
+            snapshot=lambda: self.snapshot,
             reload=self._loading.again,
             greeting=self._greeting,
         )

@@ -6,7 +6,7 @@ somebody marked as required is down, what it guards is refused, and all if nobod
 its way up is waited for.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -37,15 +37,18 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     value: Any  # the arguments, the text or the prompt, as the last of them left it
     blocked_by: str = ""
     reason: str = ""
-    notes: tuple[str, ...] = ()  # who rewrote or said what, for the record
+    notes: tuple[str, ...] = ()  # who rewrote, said or missed what, for the record
+    passed_over: tuple[str, ...] = ()  # of these, who was not heard although it should have been
 
 
 class Guards:
     """The interceptors of a host."""
 
-    def __init__(self, peers: Peers, settings: Settings) -> None:
+    def __init__(self, peers: Peers, settings: Settings, why_absent: Callable[[str], str]) -> None:
+        """`why_absent` says why nothing of that name runs."""
         self._peers = peers
         self._settings = settings
+        self._why_absent = why_absent
         self._required = {name for name, plugin in settings.plugins.items() if plugin.guard == "required"}
         closed = {name for name, plugin in settings.plugins.items() if plugin.on_silence == "closed"}
         self._relied_on = self._required | closed  # what they guard is refused while they cannot be asked
@@ -124,31 +127,32 @@ class Guards:
         chain: tuple[str, ...] = (),
         asker: str = "",
     ) -> Ruling:
-        if may_block and (absent := self._absent()):
-            reason = (
-                f"the required guard '{absent}' does not run: it is not installed, not approved or switched off "
-                "(`anyplug list` says which)"
-            )
-            return Ruling(value=value, blocked_by=absent, reason=reason)
-        notes: list[str] = []
-        until = anyio.current_time() + HEAR_S
+        if may_block and (refusal := self._without_required(value)):
+            return refusal
+        words: list[_Word] = []
+        patience_s = HEAR_S
         for key in self._peers.keys:
-            place = await self._hear_out(key, event, asker, until)
+            began = anyio.current_time()
+            place = await self._hear_out(key, event, asker, began + patience_s)
+            patience_s -= anyio.current_time() - began
             if place is None or place.plugin.path == asker:
                 continue
-            name, extension = place.plugin.name, place.on_duty
-            block = ""
+            extension = place.on_duty
             if isinstance(extension, Extension) and event in extension.intercepts:
                 frame = {"event": event, **fields, key_of_value: value}
-                asked = extension.intercept(frame, chain)
-                value, note, block = await self._ask(extension, asked, value, rewritten, may_block=may_block)
-                notes += [note] if note else []
+                word = await self._ask(extension, frame, chain, value, rewritten, may_block=may_block)
             elif missed := self._missed(place, event):
-                block = missed if may_block and name in self._relied_on else ""
-                notes += [] if block else [f"{missed}; it was passed over"]
-            if block:
-                return Ruling(value=value, blocked_by=name, reason=block, notes=tuple(notes))
-        return Ruling(value=value, notes=tuple(notes))
+                is_relied_on = may_block and place.plugin.name in self._relied_on
+                word = _Word(value, block=missed) if is_relied_on else _missing(value, missed)
+            else:
+                continue
+            words.append(word)
+            value = word.value
+            if word.block:
+                return _ruling(words, blocked_by=place.plugin.name, reason=word.block)
+        # One that was there may have gone while others were asked.
+        refusal = self._without_required(value) if may_block else None
+        return refusal or (_ruling(words) if words else Ruling(value=value))
 
     async def _hear_out(self, key: tuple[str, str], event: str, asker: str, until: float) -> Place | None:
         """Give what stands at a place once it is up and has said whether it guards an event, for a bounded time.
@@ -171,7 +175,7 @@ class Guards:
         extension = place.on_duty
         if extension is None:
             return place.is_coming_up and (event in place.guarded or _is_unheard(place))
-        if not isinstance(extension, Extension) or event in extension.intercepts or extension.offer.is_whole:
+        if not isinstance(extension, Extension) or event in extension.intercepts or extension.has_said_all:
             return False
         if place.plugin.name in self._relied_on or event in place.guarded:
             return True
@@ -191,46 +195,74 @@ class Guards:
     async def _ask(
         self,
         extension: Extension,
-        asked: Awaitable[frames.InterceptResponse],
+        frame: dict[str, Any],
+        chain: tuple[str, ...],
         value: Any,
         rewritten: Rewrite,
         *,
         may_block: bool,
-    ) -> tuple[Any, str, str]:
-        """Hear one guard; give what it made of the value, what to note, and why it may not be, if it may not."""
+    ) -> "_Word":
+        """Hear one guard about an event."""
         name = extension.plugin.name
         try:
-            answer = await asked
+            answer = await extension.intercept(frame, chain)
             said = _short(answer.reason)
             if answer.block and may_block:
-                return value, "", said or f"refused by extension {name}"
+                return _Word(value, block=said or f"refused by extension {name}")
             after = rewritten(answer, value)
         except (TimeoutError, PeerGone, BadAnswer) as error:
             why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
             is_down = isinstance(error, PeerGone) and name in self._required
             if may_block and isinstance(error, NotSent):  # it was not silent: nobody could ask it
-                return value, "", f"the guard '{name}' cannot be asked: {why}"
+                return _Word(value, block=f"the guard '{name}' cannot be asked: {why}")
+            unusable = f"the guard '{name}' gave no usable answer: {why}"
             if may_block and (is_down or self._settings.of(name).on_silence == "closed"):
-                return value, "", f"the guard '{name}' gave no usable answer: {why}"
-            return value, f"{name} gave no usable answer and was passed over: {why}", ""
+                return _Word(value, block=unusable)
+            return _missing(value, unusable)
         if not values.are_same(after, value):
-            return after, f"{name} rewrote it" + (f": {said}" if said else ""), ""
-        return value, f"{name} noted: {said}" if said else "", ""
+            return _Word(after, note=f"{name} rewrote it" + (f": {said}" if said else ""))
+        return _Word(value, note=f"{name} noted: {said}" if said else "")
 
     def _unready(self, asker: str) -> str:
         """Give who asks, if it has not said that it is ready; one that is can be asked about its own calls, too."""
         for key in self._peers.keys:
             place = self._peers.at(key)
             if place is not None and place.plugin.path == asker:
-                return "" if place.peer is not None and place.peer.offer.is_whole else asker
+                return "" if place.peer is not None and place.peer.has_said_all else asker
         return ""
 
-    def _absent(self) -> str:
-        """Name a required guard that nobody may start, whatever it would guard."""
+    def _without_required(self, value: Any) -> Ruling | None:
+        """Refuse everything while a required guard is not there, whatever it would guard."""
         if not self._required:
-            return ""
+            return None
         there = {place.plugin.name for place in self._peers.places}
-        return next(iter(sorted(self._required - there)), "")
+        absent = next(iter(sorted(self._required - there)), "")
+        reason = f"the required guard '{absent}' does not run: {self._why_absent(absent)}"
+        return Ruling(value=value, blocked_by=absent, reason=reason) if absent else None
+
+
+class _Word(msgspec.Struct, frozen=True):
+    """What came of one guard."""
+
+    value: Any  # as it left it
+    note: str = ""  # for the record
+    block: str = ""  # why it may not be, if it may not
+    is_missing: bool = False  # it should have been heard, and was not
+
+
+def _missing(value: Any, why: str) -> _Word:
+    return _Word(value, note=f"{why}; it was passed over", is_missing=True)
+
+
+def _ruling(words: list[_Word], blocked_by: str = "", reason: str = "") -> Ruling:
+    """Put together what came of all guards."""
+    return Ruling(
+        value=words[-1].value,
+        blocked_by=blocked_by,
+        reason=reason,
+        notes=tuple(word.note for word in words if word.note),
+        passed_over=tuple(word.note for word in words if word.is_missing),
+    )
 
 
 def _short(reason: str) -> str:
@@ -250,4 +282,4 @@ def _concerns(place: Place, event: str) -> bool:
         return True
     if not isinstance(extension, Extension):
         return place.is_coming_up and _is_unheard(place)
-    return event in extension.intercepts or not (extension.has_tools or place.has_said_all or extension.offer.is_whole)
+    return event in extension.intercepts or not (extension.has_tools or place.has_said_all or extension.has_said_all)

@@ -26,6 +26,7 @@ from anyplug.notices import (
 )
 from anyplug.panels import Panel, Panels
 from anyplug.peers import Peers
+from anyplug.registry import Snapshot
 from anyplug.secrecy import Secrecy
 from anyplug.settings import Home, Settings
 from anyplug.store import Store
@@ -53,18 +54,17 @@ class Live:
         tasks: anyio.abc.TaskGroup,
         changed: Callable[[], None],
         call: CallTool,
-        full_name: Callable[[str], str],
+        snapshot: Callable[[], Snapshot],
         reload: Callable[[], Awaitable[None]],
         greeting: Greeting,
     ) -> None:
-        """Start nothing yet. `changed` hears that there is something else to call.
+        """Start nothing yet. `changed` hears that there is something else to call; `snapshot` gives what there is.
 
-        For peers that ask, `call` runs a tool, of which `full_name` knows all names, and `reload` reads all plugins
-        again.
+        For peers that ask, `call` runs a tool, and `reload` reads all plugins again.
         """
         self._tasks = tasks
         self._call = call
-        self._full_name = full_name
+        self._snapshot = snapshot
         self._reload = reload
         self._asked: dict[tuple[Extension, str], anyio.CancelScope] = {}  # calls that extensions asked for
         self._listeners: list[Listener] = []
@@ -80,7 +80,7 @@ class Live:
             greeting=greeting,
         )
         self._hearers = Audience(self.peers, lambda peer, event: isinstance(peer, Extension) and event in peer.events)
-        self.guards = Guards(self.peers, settings)
+        self.guards = Guards(self.peers, settings, lambda name: snapshot().why_absent(name))
         self.panels = Panels(self._panel_changed)
 
     def is_heard(self, event: str) -> bool:
@@ -160,7 +160,7 @@ class Live:
         place = (extension, frame.id)
         if not frame.id or place in self._asked:
             return
-        name, parent = self._full_name(frame.name), extension.active.get(frame.parent_id)
+        name, parent = self._snapshot().full_name(frame.name), extension.active.get(frame.parent_id)
         question = extension.question(name) if parent is None else None
         chain = parent.chain if parent is not None else question.chain if question is not None else ()
         under_way = sum(owner is extension for owner, _ in self._asked)

@@ -21,7 +21,7 @@ from anyplug.approval import Rights
 from anyplug.errors import AnyplugError, CallError, NotEnforceable, Unavailable
 from anyplug.formats.contract import Greeting, Peer, Terms
 from anyplug.formats.standing import PEERS
-from anyplug.model import Plugin
+from anyplug.model import Offer, Plugin
 from anyplug.place import Place, Wanted
 from anyplug.runtime.session import PeerGone
 from anyplug.secrecy import Secrecy
@@ -118,6 +118,8 @@ class Peers:
                     del before[key]
                 else:
                     place = Place(one, process, known.get(process), place)
+                    if not place.guarded and not place.is_known:
+                        place.guarded = frozenset(self._last_offer(one.plugin, process).intercepts)
                     if one.at_once or self._must_run(place):
                         begun.append(place)
                 self._places[key] = place
@@ -235,7 +237,7 @@ class Peers:
         had_said_all = place.has_said_all
         place.take(self._secrecy(place.plugin).offer(peer.offer))
         self.roll += 1
-        is_news = peer.offer.is_whole or not had_said_all  # else what is kept says more
+        is_news = peer.has_said_all or not had_said_all  # else what is kept says more
         if is_news and not place.plugin.explicit and place in self.of(place.plugin):
             known = {other.process: other.offer for other in self.of(place.plugin) if other.offer and other.is_known}
             offers.save(self._store, place.plugin, place.digest, known)
@@ -244,6 +246,10 @@ class Peers:
     def heard(self, peer: Peer, frame: msgspec.Struct) -> None:
         """Pass on what a peer said on its own account."""
         self._said(peer, frame)
+
+    def _last_offer(self, plugin: Plugin, process: str) -> Offer:
+        """Give what it offered when it last ran, whatever its digest was then."""
+        return offers.stored(self._store, plugin, "").get(process, Offer())
 
     def _must_run(self, place: Place) -> bool:
         """Whether it has to be up although nobody needs its tools: it sees what happens, or may.

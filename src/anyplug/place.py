@@ -65,7 +65,7 @@ class Place:
     def may_offer_more(self) -> bool:
         """Whether it may yet register something that nobody knows of."""
         if self.peer is not None:
-            return not self.peer.offer.is_whole
+            return not self.peer.has_said_all
         is_new = self.offer is None or not self.offer.is_whole
         return is_new and self.health != "given_up" and not self.crashes
 

@@ -86,9 +86,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             name in self.owners or self.aliases.get(name, name) in self.owners or name in OURS or name in self.overruled
         )
 
+    def full_name(self, name: str) -> str:
+        """Give the full name of a tool by any of its names; one that leads nowhere is given as it is."""
+        return self.aliases.get(name, name)
+
     def tool(self, name: str) -> tuple[Tool, Entry]:
         """Find a tool by any of its names; raises ToolNotFound."""
-        full = self.aliases.get(name, name)
+        full = self.full_name(name)
         found = self.owners.get(name) or self.owners.get(full) or OURS.get(full) or self.overruled.get(name)
         if found is None:
             known = {**self.owners, **self.aliases}
@@ -111,6 +115,18 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             if name.rstrip("/") in {entry.plugin.path, entry.plugin.found_at}:
                 return entry
         raise PluginNotFound(name, _similar(name, [entry.plugin.name for entry in self.entries]))
+
+    def why_absent(self, name: str) -> str:
+        """Say why nothing runs under a plugin's name, and what to do."""
+        state = next((entry.state for entry in self.entries if entry.name == name), "")
+        return {
+            "": "it is not installed",
+            "new": f"it is not approved (`anyplug approve {name}`)",
+            "denied": f"it was denied (`anyplug approve {name}`)",
+            "changed": f"it was changed and has to be approved again (`anyplug approve {name}`)",
+            "disabled": f"it is switched off (`anyplug enable {name}`)",
+            "broken": f"it is broken (`anyplug show {name}`)",
+        }.get(state, f"it does not stay up (`anyplug show {name}`)")
 
     def compared_to(self, before: "Snapshot") -> str:
         """Say in a few lines what there is now, and what is another than it was."""

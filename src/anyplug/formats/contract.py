@@ -140,6 +140,11 @@ class Peer(Protocol):
         """What it has registered so far."""
         ...
 
+    @property
+    def has_said_all(self) -> bool:
+        """Whether that is most likely all."""
+        ...
+
     async def start(self) -> None:
         """Start it and wait until it is ready; raises Unavailable with the cure, and nothing is left then."""
         ...

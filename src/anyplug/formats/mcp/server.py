@@ -43,6 +43,7 @@ class Server:
     """One run of a server, from `start` on."""
 
     RESTARTS = True
+    has_said_all = True  # it is up when it has
 
     def __init__(self, plugin: Plugin, terms: Terms, listener: PeerListener) -> None:
         self.plugin = plugin

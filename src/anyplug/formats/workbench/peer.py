@@ -64,6 +64,7 @@ class NodePlugin:
     """One run of a Workbench plugin, from `start` on."""
 
     RESTARTS = False
+    has_said_all = True  # it is up when it has
 
     def __init__(self, plugin: Plugin, terms: Terms, listener: PeerListener) -> None:
         self.plugin = plugin

@@ -5,6 +5,7 @@ Knows the protocol and nothing of the host: what concerns others is handed to it
 
 import asyncio
 import itertools
+import math
 import os
 from typing import Any
 
@@ -62,7 +63,7 @@ class Extension:
         self._greeted: asyncio.Future[None] = self._loop.create_future()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._is_ready = False  # it said so
-        self._greeted_at = 0.0
+        self._greeted_at = math.inf
         self._heard = 0.0
         self.session: Session  # from `start` on
 
@@ -74,8 +75,12 @@ class Extension:
     @property
     def offer(self) -> Offer:
         """What it has registered so far."""
-        is_whole = self._is_ready or self._loop.time() > self._greeted_at + READY_S
-        return self._registered.offer(self.plugin.name, is_whole=is_whole)
+        return self._registered.offer(self.plugin.name, is_whole=self.has_said_all)
+
+    @property
+    def has_said_all(self) -> bool:
+        """Whether it said that it is ready, or has had the time for it."""
+        return self._is_ready or self._loop.time() > self._greeted_at + READY_S
 
     @property
     def has_tools(self) -> bool:
