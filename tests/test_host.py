@@ -186,6 +186,49 @@ async def test_always_that_cannot_be_kept_counts_for_now_and_says_so(host, cyclo
     assert len(questions) == 1
 
 
+@pytest.mark.parametrize("answer", [False, None, True, "", "n", "No", "yes", ["once"]])
+async def test_whatever_is_no_clear_yes_is_a_no(answer, host, cyclop, root):
+    cyclop(permissions=["network"])
+
+    async def ask(_):
+        return answer
+
+    async with host(roots=(root,), ask=ask) as h:
+        await h.approve(h.plugins[0].plugin)
+        assert (await h.call("hello")).error.code == "denied"
+
+
+async def test_an_ask_that_fails_is_a_no_and_on_record(host, cyclop, root):
+    cyclop(permissions=["network"])
+
+    async def ask(_):
+        raise ValueError("no window to ask in")
+
+    async with host(roots=(root,), ask=ask) as h:
+        await h.approve(h.plugins[0].plugin)
+        result = await h.call("hello")
+        assert result.error.message == "the person could not be asked: ValueError: no window to ask in"
+        assert h.audit.records()[-1].record.outcome == "denied"
+
+
+async def test_calls_at_once_ask_once_if_the_answer_is_for_all_of_them(host, cyclop, root):
+    cyclop(permissions=["network"])
+    asked = []
+
+    async def ask(question):
+        asked.append(question)
+        await anyio.sleep(0.1)
+        return "attachment" if len(asked) > 1 else "once"
+
+    async with host(roots=(root,), ask=ask) as h:
+        await h.approve(h.plugins[0].plugin)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(6):
+                tasks.start_soon(h.call, "hello")
+        assert len(asked) == 2
+        assert [kept.record.outcome for kept in h.audit.records()] == ["done"] * 6
+
+
 async def test_tier_1_never_asks(host, cyclop, root):
     cyclop(permissions=["filesystem:read"])
     async with host(roots=(root,)) as h:

@@ -12,14 +12,18 @@ import msgspec
 
 from anyplug import permissions
 from anyplug.approval import Approvals, Standing
-from anyplug.errors import Denied, StoreError
+from anyplug.errors import CallError, Denied, StoreError
 from anyplug.model import Plugin, Verdict
 from anyplug.views import View
 
 if TYPE_CHECKING:  # brings an event loop along, and clients of a host need none
+    import anyio
+
     from anyplug.surroundings import Users
 
 Answer = Literal["once", "attachment", "always", "no"]
+LASTING = frozenset({"attachment", "always"})
+YES = LASTING | {"once"}
 
 HARMLESS_TIER = 1
 
@@ -81,12 +85,39 @@ class Attachment:
         self.view = view
         self.allowed: set[str] = set()  # for this attachment: paths of plugins, and questions of policies
         self.plugin = ""  # the path of the plugin that calls, if it is one
+        self._turns: dict[str, anyio.Lock] = {}  # by what somebody is being asked about
 
     def asking(self, ask: Ask) -> "Attachment":
         """Give the same caller, who is asked another way: some can only be asked about one request at a time."""
         same = copy.copy(self)
         same.ask = ask
         return same
+
+    async def put(self, question: Question, about: str) -> Answer:
+        """Put a question to the person; `about` is what the answer counts for, if it counts for this attachment.
+
+        Of several about the same thing the others wait: the answer to the first may settle them. Whatever is no clear
+        yes is a no. Raises Denied or NeedsAnswer.
+        """
+        import anyio  # as above; whoever asks has one
+
+        assert self.ask is not None
+        turn = self._turns.setdefault(about, anyio.Lock())
+        try:
+            async with turn:
+                if about in self.allowed:
+                    return "attachment"
+                answer = await self.ask(question)
+                if answer in LASTING:
+                    self.allowed.add(about)
+        except CallError:
+            raise
+        except Exception as error:
+            raise Denied("host", f"the person could not be asked: {type(error).__name__}: {error}") from error
+        finally:
+            if not turn.statistics().tasks_waiting:
+                self._turns.pop(about, None)
+        return answer if answer in YES else "no"
 
 
 async def consent(
@@ -112,14 +143,12 @@ async def consent(
         chain=attachment.chain,
     )
     try:
-        answer = await attachment.ask(question)
+        answer = await attachment.put(question, plugin.path)
     except Denied as error:
         return refusal(error)
     if answer == "no":
         return Verdict(allowed=False, by="person", reason=f"the person refused to run '{name}'")
     warning = kept(lambda: approvals.always(plugin)) if answer == "always" else ""
-    if answer in {"attachment", "always"}:
-        attachment.allowed.add(plugin.path)
     return Verdict(allowed=True, by="person", reason=answer, warning=warning)
 
 

@@ -96,7 +96,7 @@ async def _asked(gate: PolicyGate, ruling: Ruling, call: Call, standing: Standin
         chain=attachment.chain,
     )
     try:
-        answer = await attachment.ask(question)
+        answer = await attachment.put(question, ruling.question)
     except Denied as error:
         return Policed(call=call, verdict=refusal(error))
     if answer == "no":
@@ -104,8 +104,6 @@ async def _asked(gate: PolicyGate, ruling: Ruling, call: Call, standing: Standin
             call=call, verdict=Verdict(allowed=False, by="person", reason=f"the person refused: {ruling.reason}")
         )
     warning = kept(lambda: gate.answer_always(ruling.question)) if answer == "always" else ""
-    if answer in {"attachment", "always"}:
-        attachment.allowed.add(ruling.question)
     verdict = Verdict(allowed=True, by="person", reason=f"{answer}: {ruling.reason}", warning=warning)
     return Policed(call=call, verdict=verdict, agreed=True)
 
