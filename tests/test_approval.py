@@ -290,3 +290,14 @@ async def test_what_changes_while_a_person_looks_at_it_is_not_approved(host, cyc
         with pytest.raises(NotApproved, match="while you were looking at it"):
             await h.approve(entry.plugin, seen=seen)
         assert h.catalog.standing(entry.plugin).state == "new"
+
+
+@pytest.mark.anyio
+async def test_a_decision_that_cannot_be_read_refuses_calls_with_the_reason(host, cyclop, root):
+    cyclop()
+    async with host(roots=(root,)) as h:
+        await h.approve(h.plugins[0].plugin)
+        with h.catalog.approvals._deciding() as transaction:
+            transaction.execute("INSERT INTO approvals VALUES ('/elsewhere', ?)", (b'{"name": 1}',))
+        error = (await h.call("hello")).error
+        assert (error.code, "a decision in" in error.message) == ("denied", True)

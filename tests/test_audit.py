@@ -165,9 +165,10 @@ def written(home):
 
 
 def abandon(home):
-    """Let all journals be those of a process that is gone."""
+    """Let all journals be those of a process that is gone, and so holds no lock on them."""
     for number, name in enumerate(journals(home)):
-        os.rename(home / "journal" / name, home / "journal" / f"{GONE}-{number}")
+        shutil.copyfile(home / "journal" / name, home / "journal" / f"{GONE}-{number}")
+        os.unlink(home / "journal" / name)
 
 
 def spoil(path, *statements):
@@ -656,3 +657,19 @@ def test_only_the_user_may_read_the_database(trail, path):
     write(trail, 1)
     assert os.stat(path).st_mode & 0o777 == 0o600
     assert json.loads(trail._store.rows("SELECT record FROM audit")[0][0])["tool"] == "t0"
+
+
+def test_a_journal_that_is_held_is_not_taken_over_by_those_who_do_not_see_its_process(trail, home):
+    trail.gather(never)
+    trail.begin(begun("long"))
+    (name,) = journals(home)
+    os.rename(home / "journal" / name, home / "journal" / f"{GONE}-0")  # as it looks in another container
+    trail.recover()
+    assert (journals(home), outcomes(trail)) == ([f"{GONE}-0"], [])
+
+
+def test_the_newest_records_are_read_without_the_others(trail, path):
+    for number in range(20):
+        trail.end(begun(str(number), outcome="done"))
+    spoil(path, "UPDATE audit SET record = 7 WHERE number < 15")  # reading one of these would raise
+    assert [kept.number for kept in trail.records(limit=3)] == [18, 19, 20]

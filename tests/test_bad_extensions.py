@@ -31,7 +31,7 @@ EXPECTED: dict[str, misbehaving.Expected] = {
     "hello-twice": ("", "^done$", ""),
     "no-ready": ("", "^done$", ""),
     "registers-after-ready": ("", "^done$", ""),
-    "registers-badly": ("", "^done$", "a tool without a usable name was skipped"),
+    "registers-badly": ("", "^done$", "a tool was skipped: '' is no usable name"),
     "answers-twice": ("", "^first$", ""),
     "answers-late": ("timed_out", r"timeout waiting for answers-late/answers_late after 0\.3s", ""),
     "answers-unknown-id": ("", r"^\d+$", ""),
@@ -108,10 +108,14 @@ async def test_bad_registrations_are_said_once_and_the_first_of_a_name_counts(ha
         assert tools["registers_badly"].description == "the first"
         assert tools["registers_badly"].input_schema == {"type": "object"}
         assert h.commands == []
-        assert sorted(problem.message for problem in h.problems) == [
-            "registers-badly: a command without a usable name was skipped",
-            "registers-badly: a tool without a usable name was skipped",
-            "registers-badly: it registered the tool 'registers_badly' twice; the first counts",
+        assert sorted(problem.message.removeprefix("registers-badly: ") for problem in h.problems) == [
+            "a command was skipped: '' is no usable name",
+            "a command was skipped: 'two words' is no usable name",
+            "a tool was skipped: '' is no usable name",
+            r"a tool was skipped: '\x07bell' is no usable name",
+            'callers cannot rely on the schema of the tool \'broken_schema\': its "type" must be "object", not 7',
+            "callers cannot rely on the schema of the tool 'registers_badly': it must be an object, not str",
+            "it registered the tool 'registers_badly' twice; the first counts",
         ]
         assert h.peers.up[0].session.counts.malformed == 2  # no name at all, and one that is a number
         assert (await h.call("broken_schema", {"any": 1})).text == "done"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from anyplug.digest import Digest
+from anyplug.errors import StoreError
 from anyplug.mark import Mark
 from anyplug.model import Plugin, State
 from anyplug.store import Store
@@ -180,7 +181,13 @@ class Approvals:
         counted = self._store.rows("SELECT count FROM decisions")  # before the others: what comes later is read again
         decoder = msgspec.json.Decoder(Approval)
         rows = self._store.rows("SELECT path, record FROM approvals")
-        decisions = {path: decoder.decode(record) for path, record in rows}
+        try:
+            decisions = {path: decoder.decode(record) for path, record in rows}
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise StoreError(
+                f"a decision in {self._store.path} cannot be read: {error}",
+                "something else than anyplug changed it; move the file away and approve anew",
+            ) from error
         # An equal decision stays the same object: what was concluded from it stays true.
         before, disabled = self._decisions, self._disabled
         self._decisions = {

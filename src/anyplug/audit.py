@@ -142,7 +142,7 @@ class Audit:
         self.commit()
         wanted = []
         decoder = msgspec.json.Decoder(Record)
-        for number, raw in self._store.rows("SELECT number, record FROM audit ORDER BY number DESC"):
+        for number, raw in self._store.each("SELECT number, record FROM audit ORDER BY number DESC"):
             try:
                 record = decoder.decode(raw)
             except (msgspec.DecodeError, UnicodeDecodeError):

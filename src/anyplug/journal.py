@@ -15,7 +15,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from anyplug import liveness
 from anyplug.errors import StoreError
@@ -113,6 +113,8 @@ class _Sheet:
         self.path = os.path.join(folder, f"{liveness.this_process()}-{os.urandom(4).hex()}")
         self.size = 0  # of the lines
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        with suppress(OSError):  # for those who do not see this process: they may be in another container
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._map: mmap.mmap | None = None
         self._room = 0  # bytes that the disk keeps for it
 

@@ -15,6 +15,8 @@ from anyplug.peers import Peers
 from anyplug.place import Wanted
 from anyplug.registry import Entry, Snapshot
 
+RETRY_S = 0.5  # before the next attempt to make a snapshot, if the store failed
+
 NOTHING = Snapshot(entries=(), owners={}, aliases={}, model_names={})
 
 Renew = Callable[[Plugin], bool]
@@ -92,7 +94,7 @@ class Loading:
         """Make a new snapshot soon: an extension registers many things in one go."""
         if not self._is_stale:
             self._is_stale = True
-            asyncio.get_running_loop().call_soon(self._refresh)
+            asyncio.get_running_loop().call_soon(self._refresh_in_time)
 
     def _take_over(self, found: list[Plugin], renew: Renew) -> Callable[[], Awaitable[None]]:
         """Take over what was found: begin to start, renew and retire what stays up. Gives what waits for it."""
@@ -118,10 +120,16 @@ class Loading:
         known = [place.offer_now for place in places]
         return merged(offer for offer in known if offer) if any(known) else None
 
+    def _refresh_in_time(self) -> None:
+        try:
+            self._refresh()
+        except StoreError:  # calls say what is wrong with it
+            asyncio.get_running_loop().call_later(RETRY_S, self._refresh_in_time)
+
     def _refresh(self) -> None:
         """Swap the snapshot for one that has what extensions offer now."""
-        self._is_stale = False
         self.snapshot = self._catalog.snapshot(self._found, self._offer)
+        self._is_stale = False
         self._swapped()
 
 

@@ -7,6 +7,9 @@ import msgspec
 _PREPARED_LIMIT = 4096
 _BACKTRACKING = 100_000  # steps a stranger's pattern may take
 
+# What a schema of arguments has at least one of, unless it takes anything.
+KEYWORDS = frozenset({"type", "properties", "required", "additionalProperties", "$ref", "allOf", "anyOf", "oneOf"})
+
 _prepared: dict[int, tuple[dict[str, Any], Any]] = {}  # by identity; holding the schema keeps its id its own
 
 
@@ -32,6 +35,25 @@ def fault(schema: dict[str, Any]) -> str:
         _compile(schema)
     except ValueError as error:
         return str(error).partition("\n")[0]
+    return ""
+
+
+def slip(schema: Any) -> str:
+    """Say what is wrong at first sight with a schema of arguments; empty if nothing is."""
+    if not isinstance(schema, dict):
+        return f"it must be an object, not {type(schema).__name__}"
+    kind, properties, required = (schema.get(key) for key in ("type", "properties", "required"))
+    if kind is not None and kind != "object":
+        return f'its "type" must be "object", not {kind!r}'
+    if properties is not None and not isinstance(properties, dict):
+        return f'its "properties" must be an object, not {type(properties).__name__}'
+    for name, about in (properties or {}).items():
+        if not isinstance(about, dict | bool):
+            return f'what it says of \'{name}\' must be an object like {{"type": "string"}}'
+    if required is not None and not isinstance(required, list):
+        return f'its "required" must be a list of names, not {type(required).__name__}'
+    if schema and not KEYWORDS.intersection(schema):
+        return 'it has no "properties"; arguments are named there'
     return ""
 
 

@@ -68,6 +68,19 @@ class Store:
             except self._failures as error:
                 raise self._failed(error) from error
 
+    def each(self, query: str, *values: Any) -> "Iterator[Any]":
+        """Read rows one by one, for who may not want them all; else as `rows`."""
+        if self._connection is None and not os.path.exists(self.path):
+            return
+        with self._lock:
+            cursor = (self._connection or self._open()).cursor()
+            try:
+                yield from cursor.execute(query, values)
+            except self._failures as error:
+                raise self._failed(error) from error
+            finally:
+                cursor.close()
+
     def run(self, statement: str, *values: Any) -> int:
         """Run one statement that writes, in a transaction of its own; give the rows touched. Raises StoreError."""
         with self._lock:

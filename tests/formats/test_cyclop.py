@@ -561,3 +561,11 @@ def test_a_call_has_30_seconds(root):
     assert load(making.cyclop(root)).tools[0].timeout_s == 30
     assert format.WORDS.timed_out.format(seconds=30.0) == "Plugin timed out after 30s"
     assert (format.MAX_STDOUT, format.MAX_STDERR) == (1 << 20, 64 << 10)
+
+
+def test_a_schema_that_nobody_could_pass_on_is_an_error(root):
+    deep = {"type": "object"}
+    for _ in range(100):
+        deep = {"type": "object", "properties": {"a": deep}}
+    plugin = load(making.cyclop(root, tools=[TOOL | {"input_schema": deep}]))
+    assert errors(plugin) == ["Tool 'hello' has an unusable input_schema: it is nested more than 128 levels deep"]

@@ -1117,3 +1117,27 @@ async def test_who_attaches_with_yes_is_not_asked(zot, host, root):
         assert (await h.call("echo")).error.code == "denied"
         assert (await h.call("echo", attachment=Attachment(yes=True))).text == "{}"
         assert (await h.run_command("/echo", attachment=Attachment(yes=True))).error.code == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("schema", "slip"),
+    [
+        ("'{}'", "it must be an object, not str"),
+        ("{'type': 'objekt'}", 'its "type" must be "object", not \'objekt\''),
+        ("{'properties': ['a']}", 'its "properties" must be an object, not list'),
+        ("{'properties': {'a': 'string'}}", "what it says of 'a' must be an object like"),
+        ("{'type': 'object', 'required': 'a'}", 'its "required" must be a list of names, not str'),
+        ("{'a': {'type': 'string'}}", 'it has no "properties"'),
+    ],
+)
+async def test_a_schema_that_is_none_is_named_and_the_tool_works(zot, host, schema, slip):
+    async with host(zot("typed", extending.ECHO.replace("tool(NAME", f"tool(schema={schema}, name=NAME"))) as h:
+        (problem,) = h.problems
+        assert problem.message.startswith(f"typed: callers cannot rely on the schema of the tool 'typed': {slip}")
+        assert (await h.call("typed", {"a": 1})).text == '{"a": 1}'
+
+
+async def test_a_schema_under_the_name_that_mcp_has_for_it_is_named(zot, host):
+    script = extending.ECHO.replace("tool(NAME", "tool(schema=None, input_schema={'type': 'object'}, name=NAME")
+    async with host(zot("typed", script)) as h:
+        assert 'its "input_schema" should be named "schema"' in h.problems[0].message

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from anyplug import permissions, schema
+from anyplug import permissions, schema, values
 from anyplug.errors import BadOutput
 from anyplug.formats import manifest, oneshot
 from anyplug.formats.contract import Folder, Surroundings
@@ -219,6 +219,9 @@ def _input_schema(item: dict[str, Any], name: str, report: manifest.Report) -> d
         return {}
     if given.get("type") != "object":
         report.error(f'Tool \'{name}\' input_schema must have "type": "object"', 'add "type": "object"')
+    if values.is_too_deep(given):
+        report.error(f"Tool '{name}' has an unusable input_schema: {values.TOO_DEEP}", "make it flatter")
+        return {}
     return given
 
 

@@ -51,11 +51,11 @@ class Guard:
             _marking.acquire()
             try:
                 self._ensure()
+                self._limits = resource.getrlimit(RLIMIT_LOCKS)
+                resource.setrlimit(RLIMIT_LOCKS, (self._tag, self._limits[1]))
             except BaseException:
                 _marking.release()
                 raise
-            self._limits = resource.getrlimit(RLIMIT_LOCKS)
-            resource.setrlimit(RLIMIT_LOCKS, (self._tag, self._limits[1]))
 
     def __exit__(self, *_: object) -> None:
         """Take the mark off again."""

@@ -56,12 +56,13 @@ def sweep(spared: set[int], tag: int, token: bytes, host_group: int) -> int:
         if pid in spared:
             continue
         try:
-            pidfd = os.pidfd_open(pid)  # pins the number while we look
+            pidfd = os.pidfd_open(pid)
         except OSError:
             continue
         try:
             if is_marked(pid, tag, token) and not is_dead(pid):
                 group = os.getpgid(pid)
+                signal.pidfd_send_signal(pidfd, 0)  # else the number may be another's by now, and so the group
                 if group not in safe_groups:
                     os.killpg(group, signal.SIGKILL)
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)

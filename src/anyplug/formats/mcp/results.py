@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from anyplug import schema
+from anyplug import schema, values
 from anyplug.model import Audio, Block, Failure, Image, Resource, Result, Text, Tool
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class Listing:
             self.warn("a tool without a usable name was skipped")
         elif not isinstance(tool.get("inputSchema"), dict):
             self.warn(f"the tool '{name}' was skipped: its inputSchema is not an object")
+        elif values.is_too_deep(tool):
+            self.warn(f"the tool '{name}' was skipped: its schema is unusable, {values.TOO_DEEP}")
         elif _is_only_a_task(tool):
             self.warn(f"the tool '{name}' was skipped: it runs only as a task, and this host starts none")
         elif name in self.tools:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from anyio import CancelScope
 
+from anyplug import values
 from anyplug.errors import CallError, TimedOut, Unavailable
 from anyplug.formats import staying
 from anyplug.formats.contract import PeerListener, Terms
@@ -23,6 +24,7 @@ from anyplug.runtime.session import LONGEST_LINE, PeerGone, Session
 HELLO_S = 10.0  # for loading the plugin and for its `register`
 BLOCKED_S = 2.0  # a process that does not answer for so long, on a busy machine, does not let go of its event loop
 MOST_REGISTERED = 1_000  # tools
+LARGEST_REGISTERED = 16 << 20  # bytes of all of them
 MOST_WARNINGS = 100  # that a person is shown
 LONGEST_WARNING = 1_000  # characters
 LONGEST_CHAR = 6  # bytes: \\u0001
@@ -69,6 +71,7 @@ class NodePlugin:
     def __init__(self, plugin: Plugin, terms: Terms, listener: PeerListener) -> None:
         self.plugin = plugin
         self.tools: dict[str, Registered] = {}
+        self._registered_bytes = 0
         self.warnings: list[str] = []
         self.active: dict[str, Call] = {}
         self._reload_wanted: ReloadWanted | None = None  # what the host has not begun with
@@ -242,12 +245,13 @@ class NodePlugin:
         self._loop.call_later(BLOCKED_S, look)
 
     def _ping(self) -> "asyncio.Future[Any]":
-        """Ask for a sign of life; whatever has ended gives one, too."""
+        """Ask for a sign of life; whatever has ended, or cannot be asked just now, is taken to give one."""
         number = f"ping {next(_numbers)}"
         try:
             answered = self.session.expect(number)
             self.session.send({"type": "ping", "id": number})
         except PeerGone:
+            self.session.forget(number)
             answered = self._loop.create_future()
             answered.set_result(None)
         return answered
@@ -294,6 +298,13 @@ class NodePlugin:
     def _register(self, tool: Registered) -> None:
         if len(self.tools) >= MOST_REGISTERED:
             self._warn(f"it registered more than {MOST_REGISTERED} tools; the others do not count")
+            return
+        if values.is_too_deep(tool.schema):
+            self._warn(f"the tool '{tool.name}' was skipped: its schema is unusable, {values.TOO_DEEP}")
+            return
+        self._registered_bytes += len(msgspec.json.encode(tool))
+        if self._registered_bytes > LARGEST_REGISTERED:
+            self._warn(f"it registered more than {LARGEST_REGISTERED >> 20} MiB; the rest does not count")
             return
         self.tools[tool.name] = tool
         self._listener.registered(self)

@@ -51,6 +51,7 @@ class RegisterTool(msgspec.Struct, frozen=True):
     description: str = ""
     schema: Any = None
     interactive: bool = False  # it may wait for a person, so it has no time limit
+    input_schema: Any = None  # what MCP calls it, and zot does not
 
 
 class Subscribe(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from anyplug import values
+from anyplug import schema, values
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.format import tools
 from anyplug.model import Command, Offer
@@ -76,18 +76,22 @@ class Registrations:
 
     def _add_tool(self, frame: frames.RegisterTool) -> None:
         if not frame.name or not frame.name.isprintable():
-            self.warn("a tool without a usable name was skipped")
+            self.warn(f"a tool was skipped: {frame.name!r} is no usable name")
         elif frame.name in self.tools:
             self.warn(f"it registered the tool '{frame.name}' twice; the first counts")
         elif values.is_too_deep(frame.schema):
             self.warn(f"the tool '{frame.name}' was skipped: its schema is unusable, {values.TOO_DEEP}")
         elif self._has_room_for(frame, among=self.tools, what="tools"):
             self.tools[frame.name] = frame
+            if frame.schema is None and frame.input_schema is not None:
+                self.warn(f'the tool \'{frame.name}\' takes any object: its "input_schema" should be named "schema"')
+            elif frame.schema is not None and (slip := schema.slip(frame.schema)):
+                self.warn(f"callers cannot rely on the schema of the tool '{frame.name}': {slip}")
 
     def _add_command(self, frame: frames.RegisterCommand) -> None:
         name = frame.name.removeprefix("/")
         if not name or not name.isprintable() or " " in name:
-            self.warn("a command without a usable name was skipped")
+            self.warn(f"a command was skipped: {frame.name!r} is no usable name")
         elif name.lower() in self._folded:
             self.warn(f"it registered the command '/{name}' twice; the first counts")
         elif self._has_room_for(frame, among=self.commands, what="commands"):

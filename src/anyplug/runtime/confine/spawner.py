@@ -108,7 +108,7 @@ class ConfinedThread:
                 self._outcome.append(self._spawn())
             except OSError as error:
                 self._outcome.append(error)
-            except (ValueError, TypeError, MemoryError) as error:  # a zero byte in an argument, say
+            except Exception as error:  # noqa: BLE001 - a zero byte in an argument, say; whoever waits must hear of it
                 self._outcome.append(OSError(errno.EINVAL, str(error)))
             finally:
                 self._answered.release()
@@ -144,7 +144,7 @@ class Spawner:
         self._requests = requests
         self._confinement = confinement
         self._running: dict[int, Started] = {}
-        self._reason = ""  # why all of them are being killed
+        self._reasons: dict[int, str] = {}  # by process, why it was killed
         self._marks = "limits" in confinement.held
         self._is_init = "pids" in confinement.held
         self._watch = Watch(confinement.order.limits, confinement.order.measured) if self._marks else None
@@ -181,9 +181,8 @@ class Spawner:
         if not packet:
             return False
         request = packets.decode(packet)
-        if (
-            "signal" in request or len(fds) != PASSED
-        ):  # of a start: we have too many open; the host sees its pipe closed
+        # Of a start with fewer: we have too many open, and the host sees its pipe closed.
+        if "signal" in request or len(fds) != PASSED:
             for fd in fds:
                 os.close(fd)
             if "signal" in request:
@@ -271,9 +270,8 @@ class Spawner:
                 for folder in started.folders:
                     assert self._watch is not None
                     self._watch.end(folder)
-                say(started.pipe, f"exit {os.waitstatus_to_exitcode(status)} {self._reason}".rstrip())
-        if not self._running:
-            self._reason = ""
+                reason = self._reasons.pop(ended, "")
+                say(started.pipe, f"exit {os.waitstatus_to_exitcode(status)} {reason}".rstrip())
 
     def look(self) -> None:
         """Kill everything if it uses more than it may."""
@@ -282,7 +280,7 @@ class Spawner:
         marks = {started.mark for started in self._running.values()}
         mine = other_processes() if self._is_init else [pid for pid in other_processes() if wears(pid, marks)]
         if reason := self._watch.excess(mine):
-            self._reason = reason
+            self._reasons = dict.fromkeys(self._running, reason)
             self.sweep(marks)
 
     def sweep(self, marks: set[int]) -> None:

@@ -81,10 +81,12 @@ class Watch:
         return self._disk_excess(pids)
 
     def _disk_excess(self, pids: list[int]) -> str:
-        grown = [folder for folder, before in self._free.items() if _free(folder) < before - NOTABLE]
+        free = {folder: _free(folder) for folder in self._free}
+        grown = [folder for folder, before in self._free.items() if free[folder] < before - NOTABLE]
+        # What others give back must not hide what it takes.
+        self._free = {folder: now if folder in grown else max(now, self._free[folder]) for folder, now in free.items()}
         if not grown:
             return ""
-        self._free |= {folder: _free(folder) for folder in grown}
         deleted = measure_deleted(pids)
         for folder in grown:
             is_own = folder in self._folders
