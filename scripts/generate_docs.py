@@ -280,6 +280,10 @@ def settings_page() -> str:
                     ("`XDG_DATA_HOME`", "Where the home folder is by default, on Linux."),
                     ("`ZOT_HOME`, `XDG_STATE_HOME`", "Where zot's extensions are looked for."),
                     ("`ANYPLUG_CONFINEMENT`", "`off` or `on`, whatever `confinement` in the settings says."),
+                    (
+                        "`ANYPLUG_RESIDENT`",
+                        "`off`: commands work by themselves, also while [a host is up](../how-to/resident.md).",
+                    ),
                     ("`NO_COLOR`", "No colours, whatever the terminal can do."),
                 ],
             ),
