@@ -6,6 +6,7 @@ In README.md and docs/, from the top of a file to its end, sharing one user's fo
                               A line that ends in a backslash goes on in the next one, after `> `.
     ```python                 runs as a script; an ```output block after it is what it must print.
     <!-- file: PATH -->       the block after it is a file that the reader writes.
+    <!-- more: PATH -->       the block after it goes to the end of that file.
     <!-- setup: COMMANDS -->  shell commands that the reader does not see; they must succeed.
 
 `…` in expected output stands for anything; alone on its line for any number of lines. An answer is typed where the
@@ -29,6 +30,7 @@ from typing import NamedTuple
 import pytest
 
 from anyplug.errors import CODES
+from anyplug.formats.zot import frames
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.parsing import command_parser, program_parser
 from anyplug.permissions import KINDS
@@ -41,10 +43,11 @@ REWRITE = bool(os.environ.get("REWRITE_DOCS"))
 USER = "/home/ada"
 COLUMNS = 110  # the width of the reader's terminal
 PATIENCE_S = 60.0  # for one command
+PROGRAMS = {"git": "git init", "jq": "jq -"}  # that a machine may lack, and how a page shows that it needs one
 SECRET = "correct-horse"  # what is typed where nothing is shown
 
 ITEM = re.compile(
-    r"^<!-- (?P<comment>setup|file):\s*(?P<value>.*?)\s*-->$|^```(?P<language>\w*)\n(?P<content>.*?)^```$",
+    r"^<!-- (?P<comment>setup|file|more):\s*(?P<value>.*?)\s*-->$|^```(?P<language>\w*)\n(?P<content>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 QUESTION = re.compile(r"^.*(?:\[y/N\]|\[N\]o:|\(not shown\):)(?: (\S*))?$", re.MULTILINE)
@@ -61,7 +64,7 @@ VARYING = (
 
 class Step(NamedTuple):
     line: int
-    kind: str  # setup, file, console or python
+    kind: str  # setup, file, more, console or python
     text: str
     expected: str | None = None
     shown: slice = slice(0)  # the lines of the page that are the expected output
@@ -70,8 +73,9 @@ class Step(NamedTuple):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_every_example_gives_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.read_text()
-    if "git init" in text and shutil.which("git") is None:
-        pytest.skip("there is no git")
+    for program, used in PROGRAMS.items():
+        if used in text and shutil.which(program) is None:
+            pytest.skip(f"there is no {program}")
     user = Reader(tmp_path / "ada", monkeypatch)
     wrong = [
         (step, said)
@@ -139,6 +143,13 @@ def test_every_permission_is_documented() -> None:
     assert [kind for kind in KINDS if f"`{kind}" not in text] == []
 
 
+def test_every_frame_is_documented_with_its_fields() -> None:
+    rows = [line for line in (REFERENCE / "zot.md").read_text().splitlines() if line.startswith("| `")]
+    for kind, shape in frames.INCOMING.items():
+        fields = [f"`{name}`" for name in shape.__struct_fields__]
+        assert [row for row in rows if f"`{kind}`" in row.split("|")[1] and all(name in row for name in fields)], kind
+
+
 class Reader:
     """Somebody who follows a page, with a folder and a terminal of their own."""
 
@@ -150,6 +161,7 @@ class Reader:
         self._here.mkdir()
         (programs / "anyplug").symlink_to(Path(sys.executable).parent / "anyplug")
         monkeypatch.delenv("ANYPLUG_HOME")
+        monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with which a missing flush would not be noticed
         monkeypatch.setenv("HOME", str(folder))
         monkeypatch.setenv("PATH", str(programs), prepend=":")
         for name, value in {
@@ -168,11 +180,12 @@ class Reader:
     def follow(self, step: Step) -> str:
         """Do what a step says; give what was printed."""
         text = step.text.replace(USER, str(self._home))
-        if step.kind == "file":
+        if step.kind in ("file", "more"):
             name, _, content = text.partition("\n")
             path = self._here / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content)
+            with path.open("w" if step.kind == "file" else "a") as file:
+                file.write(content)
             return ""
         if step.kind == "console":
             return self._in_a_terminal(text, step.expected or "")
@@ -218,17 +231,17 @@ class Reader:
 
 def read(text: str) -> Iterator[Step]:
     """Find what is to be done in a page, in order."""
-    file = ""
+    kind = file = ""
     items = list(ITEM.finditer(text))
     for at, item in enumerate(items):
         line = text.count("\n", 0, item.start()) + 1  # of the fence, and so the index of what is inside
         content = item["content"] or ""
         if item["comment"] == "setup":
             yield Step(line, "setup", item["value"])
-        elif item["comment"] == "file":
-            file = item["value"]
+        elif item["comment"]:
+            kind, file = item["comment"], item["value"]
         elif file:
-            yield Step(line, "file", f"{file}\n{content}")
+            yield Step(line, kind, f"{file}\n{content}")
             file = ""
         elif item["language"] == "console":
             yield from _commands(line, content.splitlines())
