@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -538,6 +539,34 @@ def test_the_schema_knows_unions_with_a_bar(head: str) -> None:
 def test_a_hint_that_cannot_be_said_is_refused_at_once_with_the_cure(parameters: str) -> None:
     with pytest.raises(TypeError, match=r"tool f: .*(schema=|take|at the top of the file)"):
         derive(parameters)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("@ext.tool\ndef f(x: bytes): pass", "TypeError: tool f: x: <class 'bytes'> cannot be said"),
+        ("@ext.tool\ndef f(x: 'Lost'): pass", "TypeError: tool f: a hint cannot be read (name 'Lost' is not defined)"),
+        ("@ext.tool\ndef f(*args): pass", "TypeError: tool f: *args cannot be given by name"),
+        ("@ext.tool\ndef f(x: int = object()): pass", "TypeError: tool f: x: the default is no JSON"),
+        ("@ext.tool(name='my tool')\ndef f(): pass", 'ValueError: "my tool" is no name'),
+        ("@ext.command('my cmd')\ndef f(): pass", 'ValueError: "my cmd" is no name'),
+        ("ext.command(lambda: 1)", 'ValueError: "<lambda>" is no name'),
+        ("ext.on('turn_end')(7)", "TypeError: 7 is no function"),
+        ("ext.on_start(7)", "TypeError: 7 is no function"),
+        ("ext.intercept_tool_call(7)", "TypeError: 7 is no function"),
+        ("ext.panel('p').on_key(7)", "TypeError: 7 is no function"),
+    ],
+)
+def test_a_refused_registration_shows_the_authors_line_at_the_end_of_the_log(
+    extension: Callable[..., Peer], line: str, complaint: str
+) -> None:
+    peer = extension(line, greeted=False)
+    assert peer.process.wait(PATIENCE_S) == 1
+    assert peer.logged().count("Traceback") == 1
+    frames = re.findall(r'File ".*?(\w+\.py)", line (\d+)', peer.logged())
+    assert [name for name, _ in frames] == ["main.py", "anyplug_ext.py"]
+    assert frames[0][1] == "4"
+    assert peer.logged().splitlines()[-1].startswith(complaint)
 
 
 DOCS = {

@@ -142,6 +142,22 @@ def rewrite(value: Frame | str, reason: str = "") -> Verdict:
     return Verdict(blocked=False, reason=reason, value=value)
 
 
+def _registration(method: F) -> F:
+    """Cut what lies below a method off the tracebacks of its complaints.
+
+    Hosts show the end of stderr, and there the author's line has to stand.
+    """
+
+    @functools.wraps(method)
+    def register(*args: Any, **named: Any) -> Any:
+        try:
+            return method(*args, **named)
+        except (TypeError, ValueError) as error:
+            raise error.with_traceback(None) from None  # the line to mend is the one above
+
+    return typing.cast("F", register)
+
+
 class Panel:
     """A panel that the extension draws: change `title`, `lines` or `footer`, then `render`.
 
@@ -158,11 +174,13 @@ class Panel:
         self._send = send
         self._lock = threading.RLock()  # so that what is sent last is what was drawn last
 
+    @_registration
     def on_key(self, function: F) -> F:
         """Call the function with `(key, text)` for each key; `text` is the character if the key is "rune"."""
         self.key = _usable(function)
         return function
 
+    @_registration
     def on_close(self, function: F) -> F:
         """Call the function when the person closes the panel."""
         self.closed = _usable(function)
@@ -235,6 +253,7 @@ class Extension:
 
     # What it offers.
 
+    @_registration
     def tool(
         self,
         function: Any = None,
@@ -251,8 +270,8 @@ class Extension:
         TypeError for a hint that JSON Schema cannot say, and ValueError for a name that is unusable or taken.
         """
         if function is None:
-            return lambda function: self.tool(
-                function, name=name, description=description, schema=schema, interactive=interactive
+            return functools.partial(
+                self.tool, name=name, description=description, schema=schema, interactive=interactive
             )
         if isinstance(function, str):
             raise TypeError(f'to name a tool, write @ext.tool(name="{function}")')
@@ -262,6 +281,7 @@ class Extension:
         self._send({**frame, "interactive": True} if interactive else frame)
         return function
 
+    @_registration
     def command(self, name: Any = "", description: str = "") -> Any:
         """Offer a slash command; the function gets what was typed after it. Without a name it has the function's.
 
@@ -271,6 +291,7 @@ class Extension:
         if callable(name):
             return self.command()(name)
 
+        @_registration
         def register(function: F) -> F:
             known = _checked(name.lstrip("/") or _named(_usable(function)), self._commands)
             self._commands[known] = function
@@ -280,6 +301,7 @@ class Extension:
 
         return register
 
+    @_registration
     def on(self, *events: str) -> Callable[[F], F]:
         """Hear of events such as "turn_end"; the function gets the fields in a dict, less zeros.
 
@@ -290,6 +312,7 @@ class Extension:
         for event in set(events).difference(_EVENTS):
             print(f'zot has no event "{event}"; it has {", ".join(_EVENTS)}', file=sys.stderr)
 
+        @_registration
         def register(function: F) -> F:
             for event in events:
                 self._events.setdefault(event, []).append(_usable(function))
@@ -298,6 +321,7 @@ class Extension:
 
         return register
 
+    @_registration
     def on_start(self, function: F) -> F:
         """Call the function when the host is known, before anything is asked of the extension.
 
@@ -306,6 +330,7 @@ class Extension:
         self._starts.append(_usable(function))
         return function
 
+    @_registration
     def intercept_tool_call(self, function: F) -> F:
         """Guard every tool call: `function(name, args)` returns None, `block(reason)` or `rewrite(args)`.
 
@@ -314,14 +339,17 @@ class Extension:
         """
         return self._guard("tool_call", function)
 
+    @_registration
     def intercept_turn_start(self, function: F) -> F:
         """Guard each question to the model: `function(step)` returns None or `block(reason)`."""
         return self._guard("turn_start", function)
 
+    @_registration
     def intercept_assistant_message(self, function: F) -> F:
         """Guard what the person sees: `function(text)` returns None, `block(reason)` or `rewrite(text)`."""
         return self._guard("assistant_message", function)
 
+    @_registration
     def intercept_agent_start(self, function: F) -> F:
         """Change the system prompt: `function(prompt)` returns None or `rewrite(prompt)`.
 
