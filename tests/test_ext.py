@@ -797,12 +797,12 @@ def test_what_a_tool_returns_becomes_blocks(
 @pytest.mark.parametrize(
     ("body", "text", "logs"),
     [
-        ("raise ValueError('it broke')", "ValueError: it broke", True),
+        ("raise ValueError('it broke')", "ValueError: it broke (main.py, line 6)", True),
         ("raise Failed('as expected')", "as expected", False),
         ("raise Failed", "it failed, without a reason", False),
         ("return Host", "TypeError: the class Host is no JSON", True),
         ("return Result([], structured=[0] * 2_500_000)", "ValueError: 5,000,", True),
-        ("sys.exit(3)", "SystemExit: 3", True),
+        ("sys.exit(3)", "SystemExit: 3 (main.py, line 6)", True),
         ("return object()", "TypeError: object is no JSON", True),
         ("return float('nan')", "ValueError: Out of range float values are not JSON compliant", True),
         ("return 'x' * 5_000_000", "ValueError: 5,000,", True),
@@ -819,6 +819,34 @@ def test_what_a_tool_raises_is_a_short_error(extension: Callable[..., Peer], bod
     assert peer.leave() == 0
 
 
+def test_an_error_names_the_authors_line_whoever_else_was_called_from_there(
+    extension: Callable[..., Peer], tmp_path: Path
+) -> None:
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "parcel.py").write_text("def open(): raise ValueError('empty')\n")
+    (tmp_path / "own.py").write_text("import json\n\ndef parse(): return json.loads('{')\n")
+    peer = extension("""
+        sys.path.append("site-packages")
+        import own, parcel
+        from dataclasses import dataclass
+        @dataclass
+        class Point: x: int
+        ext.tool(own.parse)
+        ext.tool(parcel.open, name="installed")
+        @ext.tool
+        def packaged(): parcel.open()
+        @ext.tool
+        def generated(): Point()
+        @ext.tool
+        async def later(): await asyncio.to_thread(int, "x")
+    """)
+    assert texts(peer.call("parse")).endswith("(char 1) (own.py, line 3)")
+    assert texts(peer.call("packaged")) == "ValueError: empty (main.py, line 13)"
+    assert texts(peer.call("installed")) == "ValueError: empty"
+    assert texts(peer.call("generated")).endswith("'x' (main.py, line 15)")
+    assert texts(peer.call("later")).endswith("'x' (main.py, line 17)")
+
+
 def test_a_long_text_of_failed_is_kept_and_what_is_cut_is_marked(extension: Callable[..., Peer]) -> None:
     peer = extension("""
         @ext.tool
@@ -828,7 +856,7 @@ def test_a_long_text_of_failed_is_kept_and_what_is_cut_is_marked(extension: Call
     """)
     assert texts(peer.call("meant", count=50_000)) == "x" * 50_000
     assert texts(peer.call("meant", count=5_000_000)) == "x" * 99_999 + "…"
-    assert texts(peer.call("unexpected"))[-3:] == "xx…"
+    assert texts(peer.call("unexpected")).endswith("xx… (main.py, line 8)")
 
 
 def test_calls_run_at_the_same_time_and_are_answered_in_any_order(extension: Callable[..., Peer]) -> None:
@@ -877,7 +905,7 @@ def test_async_tools_share_one_loop_and_run_at_the_same_time(extension: Callable
     peer.send("tool_call", id="a", name="meet", args={})
     peer.send("tool_call", id="b", name="meet", args={})
     assert {texts(peer.until(id="a")), texts(peer.until(id="b"))} == {"1"}
-    assert texts(peer.call("bad")) == "ValueError: async"
+    assert texts(peer.call("bad")) == "ValueError: async (main.py, line 14)"
     assert peer.leave() == 0
 
 
@@ -1187,7 +1215,7 @@ def test_without_the_right_no_host_tool_is_called(
         ),
         ("lambda: None", {"action": "noop"}),
         ("lambda args: ext.noop()", {"action": "noop"}),
-        ("lambda args: 1 / 0", {"action": "noop", "error": "ZeroDivisionError: division by zero"}),
+        ("lambda args: 1 / 0", {"action": "noop", "error": "ZeroDivisionError: division by zero (main.py, line 5)"}),
         (
             "lambda args: ext.panel('p', 'T', ['one', 2], 'F')",
             {"action": "open_panel", "open_panel": {"id": "p", "title": "T", "lines": ["one", "2"], "footer": "F"}},
@@ -1474,10 +1502,12 @@ ERROR = "intercept error: "
         ("tool_call", {"tool_args": {"command": "ls /"}}, {"block": True, "reason": "seen rewritten"}),
         ("tool_call", {"tool_args": {"command": "ls ~"}},
          {"modified_args": {"command": "ls ~ -l"}, "reason": "longer"}),
-        ("tool_call", {"tool_args": {"command": "raise"}}, {"block": True, "reason": ERROR + "ValueError: oops"}),
-        ("tool_call", {"tool_args": {"command": "exit"}}, {"block": True, "reason": ERROR + "SystemExit"}),
+        ("tool_call", {"tool_args": {"command": "raise"}},
+         {"block": True, "reason": ERROR + "ValueError: oops (main.py, line 10)"}),
+        ("tool_call", {"tool_args": {"command": "exit"}},
+         {"block": True, "reason": ERROR + "SystemExit (main.py, line 11)"}),
         ("tool_call", {"tool_args": [1]},
-         {"block": True, "reason": ERROR + "AttributeError: 'list' object has no attribute 'get'"}),
+         {"block": True, "reason": ERROR + "AttributeError: 'list' object has no attribute 'get' (main.py, line 7)"}),
         ("tool_call", {"tool_args": {"command": "number"}}, {"block": True, "reason": "403"}),
         ("tool_call", {"tool_args": {"command": "failed"}}, {"block": True, "reason": "not today"}),
         ("tool_call", {"tool_args": {"command": "why"}}, {"modified_args": {"x": 1}, "reason": "5"}),
@@ -1487,7 +1517,8 @@ ERROR = "intercept error: "
         ("assistant_message", {"text": "hi"}, {}),
         ("assistant_message", {"text": "a SECRET"}, {"replace_text": "a [redacted]", "reason": ""}),
         ("before_agent_start", {"system_prompt": "Work."}, {"system_prompt": "Work. Be kind.", "reason": ""}),
-        ("before_agent_start", {"system_prompt": "raise"}, {"reason": ERROR + "ValueError: oops"}),
+        ("before_agent_start", {"system_prompt": "raise"},
+         {"reason": ERROR + "ValueError: oops (main.py, line 33)"}),
         ("before_agent_start", {"system_prompt": "block"},
          {"reason": ERROR + "TypeError: start cannot block a before_agent_start: return None or rewrite(prompt)"}),
         ("unheard_of", {"text": "SECRET"}, {}),

@@ -59,6 +59,8 @@ ERROR_CHARS = 500  # of an exception: the model needs the point, the log has the
 FAILED_CHARS = 100_000  # of a `Failed`: its author meant it to be read
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what zot can dispatch as a command, and models accept as a tool
+# Code that is not the author's: frozen or generated, Python's own, or installed.
+_FOREIGN = re.compile(rf"<|{re.escape(os.path.dirname(os.__file__))}[\\/]|.*(site|dist)-packages[\\/]")
 _EVENTS = (
     "session_start", "session_end", "user_prompt_submit", "turn_start", "turn_end", "tool_call", "tool_result",
     "tool_confirmation_requested", "permission_decision", "assistant_message", "pre_compact", "post_compact",
@@ -1310,7 +1312,19 @@ def _told(error: BaseException) -> str:
     if isinstance(error, Failed):
         return _cut(str(error) or "it failed, without a reason", FAILED_CHARS)
     traceback.print_exception(type(error), error, error.__traceback__)
-    return _cut("".join(traceback.format_exception_only(type(error), error)).strip(), ERROR_CHARS)
+    places = [place for _, place in _authored(traceback.walk_tb(error.__traceback__))]
+    place = f" ({places[-1]})" if places else ""
+    why = "".join(traceback.format_exception_only(type(error), error)).strip()
+    return _cut(why, ERROR_CHARS - len(place)) + place
+
+
+def _authored(frames: typing.Iterable[tuple[types.FrameType, int]]) -> list[tuple[str, str]]:
+    """Give names and places of the functions that are the author's."""
+    return [
+        (frame.f_code.co_name, f"{os.path.basename(frame.f_code.co_filename)}, line {line}")
+        for frame, line in frames
+        if frame.f_globals is not globals() and not _FOREIGN.match(frame.f_code.co_filename)
+    ]
 
 
 def _cut(text: str, most: int) -> str:
