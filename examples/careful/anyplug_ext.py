@@ -1274,7 +1274,9 @@ def _simpler(value: Any) -> Any:
         return list(value)
     if type(value).__module__ == "datetime" and hasattr(value, "isoformat"):
         return value.isoformat()
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    is_bytes = isinstance(value, (bytes, bytearray, memoryview))
+    cure = "Image(...) for a picture, .decode() for a text" if is_bytes else "a text, a number, a list or a dict"
+    raise TypeError(f"{type(value).__name__} is no JSON: make it {cure}")
 
 
 def _line(frame: Frame) -> bytes:
