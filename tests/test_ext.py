@@ -120,7 +120,9 @@ class Peer:
         return self.process.wait(PATIENCE_S)
 
     def logged(self) -> str:
-        return self.log.read_text(errors="replace")
+        """Give its log, less the advice to describe tools, as few do here."""
+        lines = self.log.read_text(errors="replace").splitlines(keepends=True)
+        return "".join(line for line in lines if "has no description" not in line)
 
     def end(self) -> None:
         self.process.kill()
@@ -470,7 +472,7 @@ HINTS = [
 ]  # fmt: skip
 
 
-def program(parameters: str, head: str = "", doc: str = "") -> str:
+def program(parameters: str, head: str = "", doc: str = "Try it.") -> str:
     """Write a program that registers a function as a tool, with what its hints may name."""
     classes = """
         class Colour(enum.Enum):
@@ -1037,6 +1039,14 @@ def test_a_mistake_in_what_it_offers_ends_it_before_the_hello(extension: Callabl
     assert '"<lambda>" is no name' in peer.logged()
 
 
+def test_a_tool_without_a_description_is_doubted(extension: Callable[..., Peer]) -> None:
+    peer = extension("""
+        ext.tool(lambda: None, name="mute")
+        ext.tool(lambda: None, name="told", description="Does nothing.")
+    """)
+    assert peer.log.read_text() == "tool mute has no description, by which models choose: write a docstring\n"
+
+
 # The host's tools.
 
 
@@ -1243,9 +1253,7 @@ def test_a_command_may_be_async_and_is_described_by_its_docstring(extension: Cal
     assert peer.command("later", "x")["prompt"] == "x"
 
 
-def test_decorators_work_without_brackets_or_say_what_they_need(
-    extension: Callable[..., Peer], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_decorators_work_without_brackets_or_say_what_they_need(extension: Callable[..., Peer]) -> None:
     peer = extension("""
         @ext.command
         def hail(args):
@@ -1268,8 +1276,6 @@ def test_decorators_work_without_brackets_or_say_what_they_need(
         ext.tool("forecast")
     with pytest.raises(TypeError, match="is no function"):
         ext.intercept_tool_call(None)  # type: ignore[type-var]
-    ext.on("turn_ends")
-    assert 'zot has no event "turn_ends"; it has session_start, ' in capfd.readouterr().err
 
 
 def test_a_method_is_registered_bound(capfd: pytest.CaptureFixture[str]) -> None:
@@ -1449,6 +1455,24 @@ def test_events_come_in_order_and_a_slow_one_delays_no_call(extension: Callable[
     peer.call("open_gate")
     assert peer.until(type="notify")["message"] == "[1, 4, 5, 'end']"
     assert "ValueError: in an event\nmeant, in an event\n" in peer.logged()
+
+
+@pytest.mark.parametrize(
+    ("event", "advice"),
+    [
+        ("turn_stat", 'did you mean "turn_start"?'),
+        ("turnEnd", 'did you mean "turn_end"?'),
+        ("before_agent_start", "it has session_start, session_end, "),
+    ],
+)
+def test_an_event_that_zot_does_not_have_is_doubted_and_heard_of(
+    extension: Callable[..., Peer], event: str, advice: str
+) -> None:
+    peer = extension(f"ext.on('turn_start', '{event}')(lambda event: ext.notify(event['event']))")
+    assert peer.logged().startswith(f'zot has no event "{event}"; {advice}')
+    assert peer.logged().count("\n") == 1
+    peer.send("event", event=event)
+    assert peer.until(type="notify")["message"] == event
 
 
 def test_an_event_just_before_the_shutdown_is_still_heard(extension: Callable[..., Peer], tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ WAKE_S = 2.0  # between looks: a Ctrl-C that comes just before a wait does not e
 IDLE_S = 60.0  # until threads that a burst of calls needed are given back
 ERROR_CHARS = 500  # of an exception: the model needs the point, the log has the rest
 FAILED_CHARS = 100_000  # of a `Failed`: its author meant it to be read
+NEAR = 0.8  # of 1, for an event to be meant: "turnEnd" is "turn_end", "before_agent_start" is not "subagent_start"
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what zot can dispatch as a command, and models accept as a tool
 # Code that is not the author's: frozen or generated, Python's own, or installed.
@@ -279,6 +280,8 @@ class Extension:
             raise TypeError(f'to name a tool, write @ext.tool(name="{function}")')
         tool = _Tool(function, _checked(name or _named(_usable(function)), self._tools), description, schema)
         self._tools[tool.name] = tool
+        if not tool.description:
+            print(f"tool {tool.name} has no description, by which models choose: write a docstring", file=sys.stderr)
         frame = {"type": "register_tool", "name": tool.name, "description": tool.description, "schema": tool.schema}
         self._send({**frame, "interactive": True} if interactive else frame)
         return function
@@ -311,8 +314,12 @@ class Extension:
         """
         if not events or not all(isinstance(event, str) for event in events):
             raise TypeError('say which events to hear of: @ext.on("turn_end")')
-        for event in set(events).difference(_EVENTS):
-            print(f'zot has no event "{event}"; it has {", ".join(_EVENTS)}', file=sys.stderr)
+        for event in set(events).difference(_EVENTS):  # hosts may know more
+            import difflib  # only slips need it
+
+            near = difflib.get_close_matches(event, _EVENTS, n=1, cutoff=NEAR)
+            known = f'did you mean "{near[0]}"?' if near else f"it has {', '.join(_EVENTS)}"
+            print(f'zot has no event "{event}"; {known}', file=sys.stderr)
 
         @_registration
         def register(function: F) -> F:
