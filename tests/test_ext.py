@@ -912,6 +912,30 @@ def test_async_tools_share_one_loop_and_run_at_the_same_time(extension: Callable
     assert peer.leave() == 0
 
 
+def test_an_async_function_that_holds_up_the_loop_is_named_once(extension: Callable[..., Peer]) -> None:
+    peer = extension("""
+        import anyplug_ext
+        anyplug_ext.WAKE_S = 0.02
+        def fetch(): time.sleep(0.5)
+        @ext.tool
+        async def greedy(): fetch()
+        @ext.tool
+        async def within(): await asyncio.gather(greedy_too())
+        async def greedy_too(): time.sleep(0.5)
+        @ext.tool
+        async def patient(): await asyncio.sleep(0.5)
+        @ext.tool
+        def plain(): time.sleep(0.5)
+    """)
+    for name in ("patient", "plain", "greedy", "greedy", "within", "patient"):
+        assert texts(peer.call(name)) == "done"
+    cure = "make it a plain def, or await asyncio.to_thread(...) what takes long"
+    assert peer.logged().splitlines() == [
+        f"greedy holds up all async functions, guards too (main.py, line 7): {cure}",
+        f"greedy_too holds up all async functions, guards too (main.py, line 12): {cure}",
+    ]
+
+
 @pytest.mark.parametrize("body", ["sys.exit(3)", "raise KeyboardInterrupt", "asyncio.get_running_loop().stop()"])
 def test_an_async_function_that_exits_leaves_the_others_their_loop(extension: Callable[..., Peer], body: str) -> None:
     peer = extension(f"""

@@ -53,7 +53,7 @@ HEAD_BYTES = 1024  # of a frame: more than its type and the host's id take
 CALL_TOOL_S = 60.0  # how long zot lets a tool run that an extension asked for
 LEAVE_S = 0.5  # for handlers to end after a shutdown; zot sends SIGTERM 2 s after it
 LINGER_S = 2.0  # for answers to go out when only stdin has ended, as in `./main.py < frames`
-WAKE_S = 2.0  # between looks: a Ctrl-C that comes just before a wait does not end it
+WAKE_S = 0.5  # between looks at the event loop, and for Ctrl-C: one that comes just before a wait does not end it
 IDLE_S = 60.0  # until threads that a burst of calls needed are given back
 ERROR_CHARS = 500  # of an exception: the model needs the point, the log has the rest
 FAILED_CHARS = 100_000  # of a `Failed`: its author meant it to be read
@@ -249,7 +249,9 @@ class Extension:
         self._workers, self._deciders = _Workers(self._started), _Workers(self._started)
         self._event_lane, self._panel_lane = _Workers(self._started, most=1), _Workers(self._started, most=1)
         self._loop: Any = None  # of the async functions, once there is one
-        self._loop_thread: int | None = None
+        self._loop_thread = 0
+        self._waits = threading.Event()  # the loop was asked for a turn at the last look, and has not had one
+        self._holders: set[str] = set()  # async functions that were seen to hold up the loop
         self._writing = threading.RLock()
         self._out: int | None = None
         self._early: list[bytes] | None = []  # said before `run`: nothing may precede the hello
@@ -481,7 +483,7 @@ class Extension:
                     workers.open()
             threading.Thread(target=self._read, args=(frames,), daemon=True).start()
             while not self._over.wait(WAKE_S):
-                pass
+                self._look_at_loop()
             latest = time.monotonic() + self._patience
             self._started.wait(self._patience)
             for workers, _ in self._pools():
@@ -691,13 +693,31 @@ class Extension:
                 loop = asyncio.new_event_loop()
                 thread = threading.Thread(target=_turn, args=(loop,), daemon=True)
                 thread.start()
-                self._loop, self._loop_thread = loop, thread.ident
+                self._loop, self._loop_thread = loop, thread.ident or 0
         task, call = asyncio.run_coroutine_threadsafe(value, self._loop), _current.get()
         if call is not None:
             call.task = task
             if call.cancelled.is_set():
                 task.cancel()
         return task.result()
+
+    def _look_at_loop(self) -> None:
+        """Say, once for each, which async function has held up the event loop since the last look."""
+        if self._loop is None or self._loop.is_closed():
+            return
+        if not self._waits.is_set():
+            self._waits.set()
+            self._loop.call_soon_threadsafe(self._waits.clear)
+            return
+        under_way = _authored(traceback.walk_stack(sys._current_frames().get(self._loop_thread)))  # noqa: SLF001
+        if under_way and under_way[-1][0] not in self._holders:
+            (name, _), (_, place) = under_way[-1], under_way[0]
+            self._holders.add(name)
+            print(
+                f"{name} holds up all async functions, guards too ({place}): make it a plain def,"
+                " or await asyncio.to_thread(...) what takes long",
+                file=sys.stderr,
+            )
 
     def _keep_loop_free(self, cure: str) -> None:
         if threading.get_ident() == self._loop_thread:
