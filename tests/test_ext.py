@@ -412,6 +412,32 @@ def test_a_malformed_frame_is_survived(extension: Callable[..., Peer], line: byt
     assert peer.leave() == 0
 
 
+@pytest.mark.parametrize(
+    ("how", "body", "is_missed"),
+    [
+        (["main.py"], "ext.tool(len, schema={})", True),
+        (["main.py"], "ext.on('turn_end')(print)", True),
+        (["main.py"], "ext.intercept_tool_call(print)", True),
+        (["main.py"], "ext.on_start(print)", True),
+        (["main.py"], "", False),
+        (["main.py"], "ext.on_start(print); ext.run()", False),
+        (["main.py"], "ext.on_start(print); 1 / 0", False),
+        (["-c", "import main"], "ext.on_start(print)", False),
+        (["-c", "import runpy; runpy.run_path('main.py')"], "ext.on_start(print)", False),
+    ],
+)
+def test_a_program_that_forgets_to_run_says_so_at_its_end(
+    tmp_path: Path, how: list[str], body: str, is_missed: bool
+) -> None:
+    shutil.copy(SDK, tmp_path / "anyplug_ext.py")
+    (tmp_path / "main.py").write_text(f"from anyplug_ext import *\next = Extension('tea')\n{body}\n")
+    done = subprocess.run(
+        [sys.executable, *how], cwd=tmp_path, input="", capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert done.returncode == (1 if "1 / 0" in body else 0)
+    assert ("tea left without ext.run()" in done.stderr) is is_missed
+
+
 # Tools.
 
 HINTS = [

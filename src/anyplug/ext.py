@@ -26,6 +26,7 @@ What is printed goes to the log, so make the `Extension` first; from `run` on, s
 
 from __future__ import annotations
 
+import atexit
 import binascii
 import contextvars
 import dataclasses
@@ -255,6 +256,8 @@ class Extension:
         self._writing = threading.RLock()
         self._out: int | None = None
         self._early: list[bytes] | None = []  # said before `run`: nothing may precede the hello
+        if sys._getframe(1).f_globals.get("__name__") == "__main__":  # noqa: SLF001 - tests may import it and leave
+            atexit.register(self._miss_run)
 
     # What it offers.
 
@@ -493,6 +496,12 @@ class Extension:
         self._cancel_all()
         if self._failure is not None:
             raise self._failure
+
+    def _miss_run(self) -> None:
+        """Say at the end of the program that it never ran, unless it failed or a person typed it."""
+        offered = self._early or self._events or self._guards or self._starts
+        if self._early is not None and offered and not hasattr(sys, "last_type") and not hasattr(sys, "ps1"):
+            print(f"{self.name} left without ext.run(): end your program with it", file=sys.stderr)
 
     def _pools(self) -> list[tuple[_Workers, Any]]:
         """Give the threads, and what they are for."""
