@@ -20,7 +20,7 @@ INIT_TIMEOUT_S = 300.0  # its own host gives a synchronous one 30 s, which no `n
 INSTRUCTIONS_SHOWN = 5_000  # characters
 ASKED = ("network",)  # what a plugin that declares nothing is taken to need
 
-_PLUGIN_NAME = re.compile(r"[a-z0-9-]+")
+PLUGIN_NAME = re.compile(r"[a-z0-9-]+")
 _TYPES = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
 _KEPT_KEYS = ("enum", "default", "items", "properties")
 
@@ -74,7 +74,7 @@ def _check_fields(raw: dict[str, Any], folder: Folder, report: manifest.Report, 
     name = _text(raw, "name")
     if not name:
         report.error(f"manifest.json missing required field 'name' at {where}", 'add "name": "..." (a string)')
-    elif not _PLUGIN_NAME.fullmatch(name):
+    elif not PLUGIN_NAME.fullmatch(name):
         report.error(
             f'Invalid plugin name "{name}": only lowercase letters, digits, and hyphens are allowed',
             f'change "name" in {where}',

@@ -40,7 +40,7 @@ WORDS = oneshot.Words(
     not_started="Failed to launch plugin process",
 )
 
-_PLUGIN_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+PLUGIN_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SEMVER = re.compile(r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
 
 
@@ -57,7 +57,7 @@ def load(folder: Folder) -> Plugin:
     tools = _tools(raw, folder.path, report) if raw else ()
     name = raw.get("name")
     return Plugin(
-        name=name if isinstance(name, str) and _PLUGIN_NAME.fullmatch(name) else os.path.basename(folder.found_at),
+        name=name if isinstance(name, str) and PLUGIN_NAME.fullmatch(name) else os.path.basename(folder.found_at),
         format=NAME,
         path=folder.path,
         found_at=folder.found_at,
@@ -131,7 +131,7 @@ def _check_fields(raw: dict[str, Any], folder: Folder, report: manifest.Report, 
             'add "entrypoint" with the path of the program, relative to the plugin\'s folder',
         )
     name = _text(raw, "name")
-    if name and not _PLUGIN_NAME.fullmatch(name):
+    if name and not PLUGIN_NAME.fullmatch(name):
         report.error(
             f"plugin name '{name}' at {where} is not allowed",
             "use lowercase letters, digits and hyphens, and begin with a letter or digit",
