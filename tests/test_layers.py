@@ -23,7 +23,7 @@ LAYERS = {
         "discovery registry approval gate watch jobs audit catalog shapes install sources checkup trail offers "
         "peers place allowances confinement interception learning protection doctor panels notices commands chains "
         "gates trust recording live surroundings job_runs loading looks audience tally connect export views surface "
-        "search policing refusals"
+        "search policing refusals scaffold"
     ),
     "host": "host",
     "frontends": "frontends __main__ ext",  # ext is for authors of extensions, and imports nothing of ours
@@ -35,7 +35,8 @@ EXEMPT = {PACKAGE}  # its names are imported on first use, for those who use the
 def files() -> dict[str, str]:
     """Every module's name and its file."""
     found = {}
-    for folder, _, names in os.walk(SOURCE):
+    for folder, folders, names in os.walk(SOURCE):
+        folders[:] = [name for name in folders if name.isidentifier()]  # the others hold plugins for `anyplug new`
         for name in names:
             if name.endswith(".py"):
                 path = os.path.join(folder, name)

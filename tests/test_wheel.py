@@ -7,6 +7,7 @@ import venv
 from pathlib import Path
 from zipfile import ZipFile
 
+from anyplug import scaffold
 from anyplug.policy.builtins import TABLE
 
 CHECKOUT = Path(__file__).parent.parent
@@ -44,3 +45,10 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "its chain is intact" in shown.stdout
     assert os.listdir(os.environ["ANYPLUG_HOME"]) == []
+
+    for format, kind in scaffold.KINDS.items():
+        for language in kind.languages:
+            options = ["--format", format, "--lang", language, "--into", str(tmp_path / language)]
+            subprocess.run([program, "new", format, *options], cwd=tmp_path, check=True, capture_output=True)
+            written = {path.name for path in (tmp_path / language / format).rglob("*") if path.is_file()}
+            assert written == {os.path.basename(name) for name in scaffold.draft(format, format, language).files}

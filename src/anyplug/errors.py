@@ -23,6 +23,7 @@ AnyplugError
 ├── ManifestError            bad_manifest
 ├── InstallError             install_failed
 ├── ExportError              export_failed
+├── ScaffoldError            scaffold_failed
 ├── ConfigError              bad_config
 └── StoreError               store_failed
 """
@@ -56,6 +57,7 @@ CODES: dict[str, Code] = {
     "bad_config": Code(FAILED, "A configuration file or value cannot be used."),
     "install_failed": Code(FAILED, "Installing or updating failed; nothing was changed."),
     "export_failed": Code(FAILED, "The plugin could not be written as a bundle; nothing was written."),
+    "scaffold_failed": Code(FAILED, "A new plugin could not be written; nothing of it is left."),
     "store_failed": Code(FAILED, "The host's own database could not be read or written."),
     "usage": Code(USAGE, "The command was not understood."),
     "invalid_arguments": Code(USAGE, "The arguments do not fit the tool."),
@@ -293,6 +295,12 @@ class ExportError(AnyplugError):
     """A plugin could not be written as a bundle."""
 
     code = "export_failed"
+
+
+class ScaffoldError(AnyplugError):
+    """A new plugin could not be written."""
+
+    code = "scaffold_failed"
 
 
 class ConfigError(AnyplugError):

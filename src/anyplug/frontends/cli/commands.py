@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "jobs": ("jobs", "list the runs of asynchronous tools, or look at one"),
     "connect": ("connect", "let another agent use the plugins: put the server into its configuration"),
     "export": ("export", "write a plugin as a bundle that other programs install"),
+    "new": ("new", "write a small plugin that works at once, to go on from"),
     "check": ("check", "say everything that is wrong with a plugin's folder"),
     "doctor": ("doctor", "say what this machine holds plugins to, by trying to escape"),
     "audit": ("audit", "show the record of all calls, or verify it"),

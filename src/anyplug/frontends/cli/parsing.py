@@ -87,12 +87,12 @@ def program_parser() -> Parser:
         "-e",
         action="append",
         default=[],
-        type=_folder,
+        type=folder,
         metavar="DIR",
         help="use the plugin in this folder, which counts as approved for this run; may be repeated",
     )
     parser.add_argument(
-        "--home", type=_folder, metavar="DIR", help="keep plugins, decisions and data here (else $ANYPLUG_HOME)"
+        "--home", type=folder, metavar="DIR", help="keep plugins, decisions and data here (else $ANYPLUG_HOME)"
     )
     parser.add_argument("--no-discover", action="store_true", help="use only what --plugin names")
     parser.add_argument("--quiet", action="store_true", help="no notes and warnings on stderr, only errors")
@@ -116,7 +116,7 @@ def command_parser(name: str) -> tuple[Parser, Command]:
     return parser, run
 
 
-def _folder(given: str) -> str:
+def folder(given: str) -> str:
     """Refuse an empty word: it is a variable that somebody forgot to set, and would mean the working folder."""
     if not given:
         raise argparse.ArgumentTypeError("it is empty")

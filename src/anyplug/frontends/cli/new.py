@@ -1,0 +1,78 @@
+"""`new`: a small plugin that works at once, to go on from."""
+
+import os
+import shlex
+
+from anyplug import scaffold
+from anyplug.frontends.cli.parsing import Command, Parser, folder
+from anyplug.frontends.cli.session import Session
+from anyplug.runtime.toolchain import find_node
+from anyplug.settings import find_home, standard_roots
+
+FORMATS = tuple(scaffold.KINDS)
+LANGUAGES = tuple(dict.fromkeys(language for kind in scaffold.KINDS.values() for language in kind.languages))
+NO_NODE = "It needs Node, and there is none here: `pip install 'anyplug[node]'` brings one. Then:"
+
+
+def _new(parser: Parser) -> Command:
+    parser.add_argument("name", metavar="NAME", help="the plugin's name; its folder gets the same")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default=FORMATS[0],
+        metavar="FORMAT",
+        help=f"{', '.join(FORMATS)}; {FORMATS[0]} if left out",
+    )
+    parser.add_argument(
+        "--lang",
+        choices=LANGUAGES,
+        default="",
+        metavar="LANGUAGE",
+        help=f"{', '.join(LANGUAGES)}; if left out, the first that there is for the format",
+    )
+    parser.add_argument(
+        "--into", type=folder, default=".", metavar="FOLDER", help="where the plugin's folder goes (here)"
+    )
+    return new
+
+
+COMMANDS = {"new": _new}
+
+
+def new(session: Session) -> int:
+    """Write a plugin, and say how to go on."""
+    options = session.options
+    made = scaffold.draft(options.name, options.format, options.lang)
+    path = os.path.normpath(os.path.join(os.path.expanduser(options.into), made.name))
+    scaffold.write(made, path)
+    if options.json:
+        session.print_json(
+            {
+                "name": made.name,
+                "format": made.format,
+                "language": made.language,
+                "path": os.path.abspath(path),
+                "tool": made.tool,
+                "files": list(made.files),
+            }
+        )
+        return 0
+    for file in made.files:
+        print(os.path.join(path, file), flush=True)
+    has_all = made.language != "node" or find_node() is not None
+    session.note(f"\n{'It works already. Next:' if has_all else NO_NODE}")
+    session.note("\n".join(f"  {command}" for command in _next(session, made, path)))
+    return 0
+
+
+def _next(session: Session, made: scaffold.Draft, path: str) -> list[str]:
+    """Give what one types now; what lies where plugins are found needs no second copy."""
+    arguments = " ".join(f"{name}={shlex.quote(value)}" for name, value in scaffold.EXAMPLE.items())
+    here = shlex.quote(path)
+    roots = standard_roots(find_home(session.options.home), os.getcwd())
+    is_found = os.path.dirname(os.path.abspath(path)) in roots
+    return [
+        f"anyplug check {here}",
+        f"anyplug -e {here} call {made.tool} {arguments}",
+        f"anyplug approve {made.name}" if is_found else f"anyplug install {here}",
+    ]
