@@ -33,6 +33,8 @@ ALWAYS = Verdict(allowed=True, by="approval", reason="always")
 SAID_YES = Verdict(allowed=True, by="person", reason="--yes")
 SAID_BEFORE = Verdict(allowed=True, by="person", reason="for this attachment")
 
+WITHOUT_PANELS = frozenset({"cli", "mcp"})  # ways in that show a person nothing that plugins draw
+
 LONGEST_GIVEN = 600  # characters of arguments that a person is shown
 
 
@@ -78,6 +80,7 @@ class Attachment:
         the caller's own environment, if it is another than the host's. What a `view` does not show is not there.
         """
         self.id = f"{kind}-{secrets.token_hex(4)}"
+        self.shows_panels = kind not in WITHOUT_PANELS
         self.ask = ask
         self.yes = yes
         self.chain = chain

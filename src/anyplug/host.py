@@ -465,6 +465,7 @@ class Host:
             attachment=trail.attachment.id,
             chain=(*trail.attachment.chain, tool.name),
             progress=progress,
+            shows_panels=trail.attachment.shows_panels,
         )
 
     async def _run(self, call: Call, standing: Standing, trail: Trail, warnings: list[str]) -> Result:

@@ -90,9 +90,10 @@ class Live:
     def emit(self, event: str, **fields: Any) -> None:
         """Tell all who subscribed to an event, in load order. Each hears events in the order in which they happen."""
         if hearers := self._hearers.of(event):
-            given = {key: value for key, value in fields.items() if value is not None}
+            ours = {"type": "event", "event": event}
+            frame = ours | {key: value for key, value in fields.items() if value is not None} | ours
             for extension in hearers:
-                extension.tell({"type": "event", "event": event, **given})
+                extension.tell(frame)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Hear all notices from now on; call what this gives to stop."""

@@ -218,6 +218,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     attachment: str  # who asks
     chain: tuple[str, ...] = ()  # the tools that led to this call, and itself
     progress: Progress | None = None  # who wants to hear how far it is
+    shows_panels: bool = True  # who asks can show a person what plugins draw
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

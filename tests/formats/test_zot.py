@@ -353,7 +353,7 @@ async def test_a_timeout_says_that_the_answer_may_have_been_no_frame(zot, host, 
     pretty = "print(json.dumps({'type': 'tool_result', 'id': frame['id'], 'content': []}, indent=1), flush=True)"
     async with host(zot("pretty", answering(pretty))) as h:
         error = (await h.call("act")).error
-    assert (error.code, ", but 5 lines that are no frames" in error.message) == ("timed_out", True)
+    assert (error.code, "; it wrote 5 lines that are no frames" in error.message) == ("timed_out", True)
     assert error.hint.startswith("its answer may be among them: `anyplug logs pretty`")
 
 
@@ -1141,3 +1141,90 @@ async def test_a_schema_under_the_name_that_mcp_has_for_it_is_named(zot, host):
     script = extending.ECHO.replace("tool(NAME", "tool(schema=None, input_schema={'type': 'object'}, name=NAME")
     async with host(zot("typed", script)) as h:
         assert 'its "input_schema" should be named "schema"' in h.problems[0].message
+
+
+# Answers that are no frames
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        """'{"type":"tool_result","id":"' + frame["id"] + '","content":[{"type":"text","text":"say "hi""}]}'""",
+        "str({'type': 'tool_result', 'id': frame['id'], 'content': []})",
+        "json.dumps({'type': 'tool_result', 'id': frame['id'], 'content': [], 'structured_content': float('nan')})",
+        "json.dumps({'type': 'tool_result', 'id': frame['id'], 'text': 'x' * 5_000_000})",
+        "json.dumps({'type': 'tool_result', 'content': []})",
+        "json.dumps({'type': 'tool_result', 'id': int(frame['id']), 'content': []})",
+        "json.dumps({'type': 'tool_result', 'id': frame['id'], 'content': [{'type': 'text', 'text': 42}]})",
+    ],
+)
+@pytest.mark.parametrize("interactive", [False, True])
+async def test_a_call_whose_answer_is_no_frame_fails_soon_with_what_is_wrong(zot, host, line, interactive):
+    script = answering(f"print({line}, flush=True)").replace('tool("act"', f'tool("act", interactive={interactive}')
+    async with host(zot("slip", script)) as h:
+        with anyio.fail_after(PATIENCE_S):
+            assert (await h.call("act")).error.code == "bad_output"
+
+
+async def test_who_prints_an_answer_before_it_is_sent_is_heard(zot, host):
+    answer = "{'type': 'tool_result', 'id': frame['id'], 'content': [{'type': 'text', 'text': 'right'}]}"
+    script = answering(f"print({answer}, flush=True)", "time.sleep(0.2)", "say(frame, 'right')")
+    async with host(zot("chatty", script)) as h:
+        assert (await h.call("act")).text == "right"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("time.sleep(600)", "it wrote nothing to stdout, or has not flushed it, or waits for input itself"),
+        ("print('{\"type\":\"hello\"', end='', flush=True); time.sleep(600)", "without a line break"),
+        ("print('Loading', flush=True); time.sleep(600)", "it wrote 1 line that is no frame"),
+    ],
+)
+async def test_what_came_in_place_of_a_hello_is_said(zot, host, settings, script, said):
+    settings("[plugins.quiet]\nhello_s = 0.5\n")
+    async with host(zot("quiet", script)) as h:
+        assert said in problems(h)[0]
+
+
+async def test_a_byte_order_mark_before_the_hello_does_no_harm(zot, host):
+    script = extending.ECHO.replace("hello()", "sys.stdout.write('\\ufeff')\nhello()", 1)
+    async with host(zot("marked", script)) as h:
+        assert (await h.call("marked")).text == "{}"
+
+
+async def test_keys_of_a_block_have_any_case(zot, host):
+    block = {"type": "text", "Text": "found"}
+    script = answering(f"emit('tool_result', id=frame['id'], content=[{block}])")
+    async with host(zot("cased", script)) as h:
+        assert (await h.call("act")).text == "found"
+
+
+async def test_an_interactive_tool_ends_where_nobody_can_answer_it(zot, host, settings):
+    settings("[plugins.asks]\ntimeout_s = 0.3\n")
+    script = answering("emit('open_panel', panel={'id': 'p', 'title': 'Well?'})").replace(
+        'tool("act"', 'tool("act", interactive=True'
+    )
+    async with host(zot("asks", script)) as h:
+        error = (await h.call("act", attachment=Attachment("mcp", yes=True))).error
+        assert (error.code, error.hint) == (
+            "timed_out",
+            "it may wait for a person, and nothing here shows what it draws",
+        )
+        with anyio.move_on_after(1) as scope:
+            await h.call("act", attachment=Attachment(yes=True))
+        assert scope.cancelled_caught
+
+
+async def test_what_is_sent_has_no_character_that_anybody_takes_for_a_line_break(zot, host):
+    script = answering("say(frame, str(len(open('heard.jsonl').read().splitlines())))")
+    async with host(zot("split", script)) as h:
+        assert (await h.call("act", {"text": "a\u2028b\u2029c"})).text == "2"  # hello_ack and this call
+
+
+async def test_an_event_is_an_event_whatever_its_fields_are_named(zot, host):
+    folder = zot("hears", "hello()\nemit('subscribe', events=['odd'])\nemit('ready')\nfor frame in heard(): pass\n")
+    async with host(folder) as h:
+        h.emit("odd", type="shutdown", more=1)
+        await until(lambda: heard(folder, "event"))
+    assert heard(folder, "event") == [{"type": "event", "event": "odd", "more": 1}]

@@ -563,7 +563,7 @@ async def test_frames_that_take_long_hold_up_others_for_a_few_at_a_time():
 
     os.write(writing, b'{"some": "frame"}\n' * 3_000)  # all of it fits into the pipe
     lines = incoming.Incoming(
-        reading, loop, receive=slow, closed=lambda: None, log=print, longest_line=4_096, skipped=lambda: None
+        reading, loop, receive=slow, closed=lambda: None, log=print, longest_line=4_096, missed=print
     )
     others = 0
     with anyio.fail_after(PATIENCE_S):

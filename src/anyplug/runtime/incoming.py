@@ -9,7 +9,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,13 +17,24 @@ CHUNK = 65_536  # bytes; the capacity of a Linux pipe
 LEAST = 4_096  # bytes that are read at a time, from one whose frames take long
 TURN_S = 0.001  # how long the frames of one peer may hold up all others
 QUOTED = 80  # bytes of a line that is no frame
+LOOKED_AT = 512  # the same, where somebody looks for what it should have been
 LOGGED_FAULTS = 200  # bad lines that are logged; the rest is only counted, because writing costs more than sending
 
 SURROGATE = b"\\ud"  # how half of a character outside the first plane is written
 LONE = re.compile("[\ud800-\udfff]")  # what is left of one without its other half
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
+
+class Unread(NamedTuple):
+    """A line that is no frame."""
+
+    start: bytes  # of the line
+    why: str
+    is_too_long: bool = False
+
+
 Receive = Callable[[Any], None]
+Miss = Callable[[Unread], None]
 Decode = Callable[[bytes], Any]  # raises one of UNREADABLE for what it does not know
 
 
@@ -47,10 +58,10 @@ class Incoming:
         closed: Callable[[], None],
         log: Callable[[bytes], None],
         longest_line: int,
-        skipped: Callable[[], None],
+        missed: Miss,
         decode: Decode | None = None,
     ) -> None:
-        """Begin to read. `closed` hears of the end, `skipped` of a line that was too long.
+        """Begin to read. `closed` hears of the end, `missed` of each line that is no frame.
 
         `decode` may read the frames that it knows into something else than an object, and raise for all others.
         """
@@ -60,7 +71,7 @@ class Incoming:
         self._closed = closed
         self._log = log
         self._longest_line = longest_line
-        self._skipped = skipped
+        self._missed = missed
         self._decode = decode
         self._line = bytearray()  # what came of a line that is not over yet
         self._is_skipping = False
@@ -124,8 +135,13 @@ class Incoming:
             self._line += rest
             if len(self._line) > self._longest_line:
                 self._is_skipping = True
+                self._too_long(self._line)
                 self._line.clear()
-                self._too_long()
+
+    @property
+    def unfinished(self) -> bytes:
+        """What came of a line that is not over yet."""
+        return bytes(self._line[:LOOKED_AT])
 
     def malformed(self, why: str) -> None:
         """Count a line that is no frame, and say so in the log."""
@@ -137,7 +153,7 @@ class Incoming:
         if self.is_muted:
             return
         if len(line) > self._longest_line:
-            self._too_long()
+            self._too_long(line)
             return
         if self._decode is not None:
             try:
@@ -150,18 +166,21 @@ class Incoming:
         try:
             frame = _read(line)
         except UNREADABLE as error:
-            why = str(error).removeprefix("JSON is malformed: ")
-            self.malformed(f"malformed JSON: {why}: {_quoted(line)}" if line.strip() else "an empty line")
+            reason = str(error).removeprefix("JSON is malformed: ")
+            why = f"malformed JSON: {reason}: {quoted(line)}" if line.strip() else "an empty line"
+            self.malformed(why)
+            self._missed(Unread(line[:LOOKED_AT], why))
             return
         if not isinstance(frame, dict):
-            self.malformed(f"a frame must be a JSON object: {_quoted(line)}")
+            self.malformed(f"a frame must be a JSON object: {quoted(line)}")
             return
         self._receive(frame)
 
-    def _too_long(self) -> None:
+    def _too_long(self, line: bytes | bytearray) -> None:
         self.counts.too_long += 1
         self._complain(f"skipped a line of more than {self._longest_line:,} bytes")
-        self._skipped()
+        why = f"a line of more than {self._longest_line:,} bytes"
+        self._missed(Unread(bytes(line[:LOOKED_AT]), why, is_too_long=True))
 
     def _complain(self, why: str) -> None:
         faults = self.counts.malformed + self.counts.too_long
@@ -184,7 +203,9 @@ def _read(line: bytes) -> Any:
         import json  # 10 ms, and few lines need it
 
         try:
-            whole = json.dumps(json.loads(line.decode(errors="replace"), parse_constant=_refuse), ensure_ascii=False)
+            whole = json.dumps(
+                json.loads(line.decode("utf-8-sig", errors="replace"), parse_constant=_refuse), ensure_ascii=False
+            )
         except ValueError:
             pass
         else:
@@ -196,6 +217,6 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _quoted(line: bytes) -> str:
+def quoted(line: bytes) -> str:
     """Give the beginning of a line, for people who look for where it was printed."""
     return ascii(line[:QUOTED].decode(errors="replace")) + ("…" if len(line) > QUOTED else "")

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import msgspec
 
 from anyplug.runtime.guard import signal_name
-from anyplug.runtime.incoming import CHUNK, LONE, Decode, Incoming, Receive
+from anyplug.runtime.incoming import CHUNK, LONE, Decode, Incoming, Miss, Receive
 from anyplug.runtime.outgoing import Outgoing
 from anyplug.runtime.pipes import open_pipes
 from anyplug.runtime.program import Child, Finished, Program, Spawn
@@ -41,6 +41,8 @@ STDERR_KEPT = 4_096  # bytes of the end of stderr, for messages
 QUICK_S = 0.0002
 DRAIN_LIMIT = 256  # chunks read after the end, in case a grandchild goes on writing
 
+
+SEPARATOR = "\u2028".encode()[:2]  # with which the separators of lines and paragraphs begin
 
 _encode = msgspec.json.Encoder().encode
 _sessions: set["Session"] = set()  # that have not ended
@@ -93,12 +95,12 @@ class Session:
         log: Callable[[bytes], None],
         sieve: Sieve | None = None,
         longest_line: int = LONGEST_LINE,
-        skipped: Callable[[], None] = lambda: None,
+        missed: Miss = lambda _: None,
         decode: Decode | None = None,
     ) -> None:
         """Start it; raises OSError if it cannot be started.
 
-        `receive`, `ended` and `skipped`, which hears of a line that was too long, are called on the loop. Frames are
+        `receive`, `ended` and `missed`, which hears of a line that is no frame, are called on the loop. Frames are
         objects, but for those that `decode` knows.
         What it says on stderr passes through the `sieve` before anybody sees it.
         """
@@ -131,7 +133,7 @@ class Session:
             closed=lambda: self._give_up_soon("it closed its stdout"),
             log=log,
             longest_line=longest_line,
-            skipped=skipped,
+            missed=missed,
             decode=decode,
         )
         self.counts = self._incoming.counts
@@ -163,6 +165,15 @@ class Session:
     def stderr_end(self) -> str:
         """The last that it said on stderr."""
         return self._stderr_end.decode(errors="replace")
+
+    @property
+    def unfinished(self) -> bytes:
+        """The beginning of a line that it has not ended yet."""
+        return self._incoming.unfinished
+
+    def expects(self, name: str) -> bool:
+        """Whether somebody waits for the answer of that name."""
+        return name in self._waiting
 
     def send(self, frame: Any) -> None:
         """Send one frame; raises PeerGone, or NotSent."""
@@ -259,6 +270,7 @@ class Session:
             self._outgoing.close_when_sent()
             for number, grace in ((None, STOP_S), (signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
                 if number is not None:
+                    self._log(f"[anyplug] it does not leave by itself: {signal.Signals(number).name}\n".encode())
                     self._child.signal(number)
                 await asyncio.wait((self._left,), timeout=grace)
                 if self._left.done():
@@ -374,13 +386,19 @@ class Session:
 
 
 def _written(frame: Any) -> bytes:
-    """Write a frame; half of a character, which cannot be written, becomes a mark."""
+    """Write a frame on one line, also for those who take other characters for line breaks, as Python may.
+
+    Half of a character, which cannot be written, becomes a mark.
+    """
     try:
-        return _encode(frame)
+        line = _encode(frame)
     except UnicodeEncodeError:
         import json  # 10 ms, and few frames need it
 
-        return LONE.sub("\ufffd", json.dumps(frame, ensure_ascii=False)).encode()
+        line = LONE.sub("\ufffd", json.dumps(frame, ensure_ascii=False, separators=(",", ":"))).encode()
+    if SEPARATOR in line:
+        line = line.replace(SEPARATOR + b"\xa8", b"\\u2028").replace(SEPARATOR + b"\xa9", b"\\u2029")
+    return line
 
 
 def _processors() -> int:

@@ -19,6 +19,7 @@ from anyplug.formats import staying
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.mcp import configuration, references, results, sdk
 from anyplug.model import Call, Endpoint, Offer, Plugin, Result
+from anyplug.runtime.incoming import Unread
 from anyplug.runtime.program import Program
 from anyplug.runtime.session import PeerGone, Session
 
@@ -195,7 +196,7 @@ class Server:
                 ended=ended,
                 log=self._terms.log,
                 longest_line=self._limit,
-                skipped=self._skipped,
+                missed=self._missed,
                 sieve=self._terms.secrecy.stream(),
             )
         except OSError as error:
@@ -272,8 +273,10 @@ class Server:
             self._ended(PeerGone(reason))
             self._talk.leave()
 
-    def _skipped(self) -> None:
-        """Cut off what is under way: a line was too long, and nobody can say whose answer it was."""
+    def _missed(self, line: Unread) -> None:
+        """Cut off what is under way if a line was too long: nobody can say whose answer it was."""
+        if not line.is_too_long:
+            return
         for number, scope in self._under_way.items():
             self._cut.add(number)
             scope.cancel()

@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import math
 import os
+import re
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.registrations import Registration, Registrations
 from anyplug.model import Call, Offer, Plugin
+from anyplug.runtime.incoming import Unread, quoted
 from anyplug.runtime.program import Program
 from anyplug.runtime.session import NotSent, PeerGone, Session
 from anyplug.settings import zot_home
@@ -29,7 +31,10 @@ INTERCEPT_S = 5.0
 IDLE_READY_S = 0.25  # an extension that says nothing for so long after hello is taken to be ready
 READY_S = 3.0  # and after this in any case
 QUIET_STEP_S = 0.05  # between looks at one that says nothing
-ANSWERS = frozenset({"tool_result", "command_response", "event_intercept_response"})
+SECOND_THOUGHT_S = 1.0  # until a line that is no frame is taken for a bad answer
+# What a line that should have been an answer has in it, in whatever quotes.
+MEANT = re.compile(rb"""["'](tool_result|command_response|event_intercept_response)["']""")
+MEANT_FOR = re.compile(rb"""["']id["']\s*:\s*["']?([^"',}\s]+)""")
 
 _numbers = itertools.count(1)
 
@@ -57,6 +62,7 @@ class Extension:
         self.capabilities: frozenset[str] = frozenset()
         self.active: dict[str, Call] = {}  # its tool calls under way
         self._questions: dict[str, Question] = {}  # that it is asked as a guard
+        self._doubted: set[str] = set()  # answers that may have come, on a line that is no frame
         self._listener = listener
         self._terms = terms
         self._loop = asyncio.get_running_loop()
@@ -117,6 +123,7 @@ class Extension:
                 log=terms.log,
                 sieve=terms.secrecy.stream(),
                 decode=frames.read_plain,
+                missed=self._missed,
             )
         except OSError as error:
             raise self._not_started(program, error.strerror or str(error)) from error
@@ -125,9 +132,10 @@ class Extension:
                 await self._greeted
             await self._settle()
         except TimeoutError:
+            instead = self._said_instead
             await self._end("it said no hello")
             raise Unavailable(
-                f"extension '{self.plugin.name}' sent no hello within {hello_s:g}s{self._noise()}",
+                f"extension '{self.plugin.name}' sent no hello within {hello_s:g}s{instead}",
                 "its first line on stdout must be a hello frame; if it only needs longer, "
                 f"`hello_s` under [plugins.{self.plugin.name}] in settings.toml gives it the time",
             ) from None
@@ -153,11 +161,7 @@ class Extension:
             answer: frames.ToolResult = await self._ask("tool_result", frame, timeout_s)
         except TimeoutError:
             self._take_back(number)
-            hint = f"`timeout_s` under [plugins.{self.plugin.name}] in settings.toml changes the limit"
-            if self._noise_lines > noise:
-                hint = f"its answer may be among them: `anyplug logs {self.plugin.name}` says what is wrong with each"
-            reason = f"timeout waiting for {self.plugin.name}/{name} after {timeout_s:g}s{self._noise(noise)}"
-            raise TimedOut(reason, hint) from None
+            raise self._timed_out(name, timeout_s, noise, is_interactive=call.tool.timeout_s <= 0) from None
         except asyncio.CancelledError:
             self._take_back(number)
             raise
@@ -171,12 +175,12 @@ class Extension:
 
     async def run_command(self, name: str, words: str) -> frames.CommandResponse:
         """Run one of its slash commands; raises CallError."""
-        number = str(next(_numbers))
+        number, noise = str(next(_numbers)), self._noise_lines
         frame = {"type": "command_invoked", "id": number, "name": name} | ({"args": words} if words else {})
         try:
             answer: frames.CommandResponse = await self._ask("command_response", frame, COMMAND_S)
         except TimeoutError:
-            raise TimedOut(f"timeout waiting for {self.plugin.name}/{name} after {COMMAND_S:g}s") from None
+            raise self._timed_out(name, COMMAND_S, noise) from None
         except BadAnswer as bad:
             raise self._bad_output(name, bad) from bad
         except PeerGone as gone:
@@ -238,7 +242,22 @@ class Extension:
         """Say how much came on stdout that is no frame, to stand behind what did not come."""
         lines = self._noise_lines - before
         several = "1 line that is no frame" if lines == 1 else f"{lines} lines that are no frames"
-        return f", but {several}" if lines else ""
+        return f"; it wrote {several}" if lines else ""
+
+    @property
+    def _said_instead(self) -> str:
+        """Say what came on stdout in place of a hello, to stand behind that."""
+        if unfinished := self.session.unfinished:
+            return f"; it wrote {quoted(unfinished)} without a line break"
+        return self._noise() or "; it wrote nothing to stdout, or has not flushed it, or waits for input itself"
+
+    def _timed_out(self, name: str, limit_s: float | None, noise: int, *, is_interactive: bool = False) -> TimedOut:
+        hint = f"`timeout_s` under [plugins.{self.plugin.name}] in settings.toml changes the limit"
+        if is_interactive:
+            hint = "it may wait for a person, and nothing here shows what it draws"
+        if self._noise_lines > noise:
+            hint = f"its answer may be among them: `anyplug logs {self.plugin.name}` says what is wrong with each"
+        return TimedOut(f"timeout waiting for {self.plugin.name}/{name} after {limit_s:g}s{self._noise(noise)}", hint)
 
     def _bad_output(self, name: str, bad: BadAnswer) -> BadOutput:
         return BadOutput(f"extension {self.plugin.name}/{name}: {bad}", "mend the frame that it answers with")
@@ -288,11 +307,7 @@ class Extension:
         try:
             frame = self._read(kind, raw)
         except frames.NotAFrame as error:
-            self.session.malformed(str(error))
-            if not self._greeted.done():
-                self._refuse(str(error))
-            elif kind in ANSWERS and isinstance(raw, dict) and isinstance(number := raw.get("id"), str):
-                self.session.answer(f"{kind} {number}", BadAnswer(str(error)))
+            self._misread(kind, raw.get("id") if isinstance(raw, dict) else None, str(error))
             return
         self.session.counts.frames[kind] += 1
         if not self._greeted.done():
@@ -312,6 +327,33 @@ class Extension:
             case _:
                 self._listener.said(self, frame)
 
+    def _misread(self, kind: str, number: Any, why: str) -> None:
+        """Take note of a bad frame, and fail what it was meant to answer."""
+        self.session.malformed(why)
+        if not self._greeted.done():
+            self._refuse(why)
+        elif number is not None:
+            self._fail(f"{kind} {number}", why)
+        elif len(self.active) == 1:  # whose else could it be
+            self._doubt(f"{kind} {next(iter(self.active))}", why)
+
+    def _fail(self, name: str, why: str) -> None:
+        """Fail what a bad answer was meant for, if somebody waits for it."""
+        self._doubted.discard(name)
+        self.session.answer(name, BadAnswer(why))
+
+    def _doubt(self, name: str, why: str) -> None:
+        """Do the same, unless a right answer follows soon: some print what they are about to send."""
+        if self.session.expects(name) and name not in self._doubted:
+            self._doubted.add(name)
+            self._loop.call_later(SECOND_THOUGHT_S, self._fail, name, why)
+
+    def _missed(self, line: Unread) -> None:
+        """Look whether a line that is no frame was meant to answer something."""
+        kind, number = MEANT.search(line.start), MEANT_FOR.search(line.start)
+        if kind is not None and number is not None:
+            self._doubt(f"{kind[1].decode()} {number[1].decode(errors='replace')}", line.why)
+
     def _read(self, kind: str, raw: dict[str, Any] | msgspec.Struct) -> msgspec.Struct:
         """Read a frame, with its secrets hidden if people see it as it is; raises NotAFrame."""
         frame = frames.read(kind, raw)
@@ -320,7 +362,7 @@ class Extension:
     def _greet(self, frame: msgspec.Struct) -> None:
         if not isinstance(frame, frames.Hello) or not frame.name:
             said = "it has none" if isinstance(frame, frames.Hello) else f"it was {frames.name_of(frame)}"
-            self._refuse(f"the first frame must be a hello with a name, and {said}")
+            self._refuse(f"the first frame must be a hello with a name, and {said}{self._noise()}")
             return
         self.capabilities = frozenset(frame.capabilities)
         if self._noise_lines:

@@ -107,9 +107,9 @@ async def prepare(plugin: Plugin, around: Surroundings) -> str:
 async def invoke(call: Call, around: Surroundings) -> Result:
     """Send the call to the running extension."""
     extension = await around.reach(call.plugin, call.tool.process)
-    interactive = call.tool.timeout_s <= 0
-    timeout_s = None if interactive else around.settings.timeout_s or call.tool.timeout_s
-    return _result(call, await extension.call_tool(call, timeout_s))
+    waits_for_a_person = call.tool.timeout_s <= 0 and call.shows_panels
+    limit_s = None if waits_for_a_person else around.settings.timeout_s or call.tool.timeout_s or TIMEOUT_S
+    return _result(call, await extension.call_tool(call, limit_s))
 
 
 def tools(plugin: str, registered: "Iterable[frames.RegisterTool]") -> tuple[Tool, ...]:
@@ -189,12 +189,18 @@ def _result(call: Call, answer: "frames.ToolResult") -> Result:
 
 def _block(call: Call, raw: dict[str, Any]) -> Block | None:
     """Read one content block; text that is empty is left out."""
-    if "type" not in raw:  # keys may have any case
-        raw = {key.lower(): value for key, value in raw.items()}
-    kind = raw.get("type")
+    kind, text = raw.get("type"), raw.get("text")
+    if kind == "text" and isinstance(text, str):  # nearly all are
+        return Text(text) if text else None
+    raw = {key.lower(): value for key, value in raw.items()}  # they may have any case
+    kind, text = raw.get("type"), raw.get("text")
+    if kind == "text" and not isinstance(text, str | None):
+        raise BadOutput(
+            f"extension {call.plugin.name}/{call.tool.own_name} returned {type(text).__name__} for a text",
+            'write "text" as a string',
+        )
     if kind == "text":
-        text = raw.get("text")
-        return Text(text) if isinstance(text, str) and text else None
+        return Text(text) if text else None
     if kind == "image":
         data = raw.get("data", "")
         data = _UNBROKEN.sub("", data) if isinstance(data, str) else None
