@@ -129,8 +129,8 @@ async def test_one_that_was_given_up_is_started_again_on_request(zot, host, impa
         await until(lambda: place(h, "doomed").health == "given_up")
         result = await h.call("doomed/act")
         assert result.error.code == "not_found"
-        assert "could not be loaded: doomed" in result.error.message
-        assert "could not be loaded: doomed" in (await h.run_command("/act")).error.message
+        assert "plugin 'doomed': it is not running: " in result.error.message
+        assert "plugin 'doomed': it is not running: " in (await h.run_command("/act")).error.message
         making.write(os.path.join(folder, "mended"), "")
         await h.reload("doomed")
         assert (place(h, "doomed").health, place(h, "doomed").restarts) == ("running", 0)

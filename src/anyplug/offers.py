@@ -52,7 +52,7 @@ def joined(plugin: Plugin, offer: Offer | None) -> Plugin:
         return plugin
     warnings = tuple(Problem("bad_registration", text, "mend the plugin", "warning") for text in offer.warnings)
     if offer.fault:
-        cure = f"mend it, or `anyplug disable {plugin.name}`"
+        cure = "mend it" if plugin.explicit else f"mend it, or `anyplug disable {plugin.name}`"
         warnings += (Problem(NOT_RUNNING, f"it is not running: {offer.fault}", cure, "warning"),)
     return msgspec.structs.replace(
         plugin,

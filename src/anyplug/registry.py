@@ -165,21 +165,34 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def _silent(self) -> tuple[str, str]:
         """Name plugins of which nobody knows what they have, and what to do; what stays up says it once it may run."""
-        new = [entry.name for entry in self.entries if entry.state == "new" and entry.plugin.stays_up]
         named = [
-            f"{entry.name} ({entry.problems[0].message})" if entry.plugin.explicit and entry.problems else entry.name
-            for entry in self.entries
-            if entry.name in self._broken
+            entry for entry in self.entries if entry.plugin.explicit and entry.name in self._broken and entry.problems
         ]
-        facts = {"these plugins could not be loaded": named, "nobody has approved these plugins yet": new}
+        if len(named) == 1:  # most likely it is the one that was meant
+            return _why_down(named[0])
+        new = [entry.name for entry in self.entries if entry.state == "new" and entry.plugin.stays_up]
+        facts = {"these plugins could not be loaded": self._broken, "nobody has approved these plugins yet": new}
         reason = "; ".join(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)
         if new:
             return reason, f"`anyplug approve {new[0]}` shows what it asks for"
         if not self._broken:
             return reason, ""
         first = next(entry for entry in self.entries if entry.name == self._broken[0])
-        naming = f"--plugin {first.plugin.found_at} " if first.plugin.explicit else ""
-        return reason, f"`anyplug {naming}show {first.name}` says why"
+        return reason, f"`anyplug {_naming(first)}show {first.name}` says why"
+
+
+def _why_down(entry: Entry) -> tuple[str, str]:
+    """Say why a plugin has nothing to call, and the cure."""
+    problem = next(
+        (one for one in entry.problems if one.level == "error" or one.code == NOT_RUNNING), entry.problems[0]
+    )
+    says_more = f"`anyplug {_naming(entry)}show {entry.name}` says more"
+    return f"plugin '{entry.name}': {problem.message}", problem.hint if problem.level == "error" else says_more
+
+
+def _naming(entry: Entry) -> str:
+    """Give what a command needs so that it knows a plugin, to stand before it."""
+    return f"--plugin {entry.plugin.found_at} " if entry.plugin.explicit else ""
 
 
 def _count(number: int, what: str) -> str:

@@ -151,7 +151,7 @@ def test_show_of_one_that_says_no_hello_waits_for_it_just_once_and_says_what_cam
     shown = ok("--plugin", folder, "--no-discover", "show", "mute", "--json").json
     assert starts(folder) == 1
     process = shown["process"]
-    assert "sent no hello within 0.4s, but 1 line that is no frame" in process["reason"]
+    assert "sent no hello within 0.4s; it wrote 1 line that is no frame" in process["reason"]
     assert (process["pid"], process["uptime_s"], process["restarts"]) == (None, None, 0)
     assert (process["frames"], process["malformed"], process["stderr_tail"]) == ({}, 1, "almost there\n")
 
@@ -447,7 +447,7 @@ def test_a_folder_that_is_not_there_is_said_whatever_is_asked_of_it(zot):
     assert "nowhere" in listed.err
     called = run("--ext", "nowhere", "call", "act")
     assert called.code == 4
-    assert "these plugins could not be loaded: nowhere (" in called.err
+    assert "plugin 'nowhere': " in called.err
 
 
 def test_what_was_named_for_one_run_can_be_neither_enabled_nor_disabled(zot):
@@ -476,3 +476,34 @@ def test_a_tool_whose_name_another_has_is_shown_under_its_plugins_name(zot):
 
 def extending_echo(tool):
     return extending.ECHO.replace('tool(NAME.replace("-", "_"))', f"tool('{tool}')")
+
+
+# Notes
+
+
+@pytest.mark.parametrize("by", ["alone", "resident"])
+def test_what_an_extension_notes_during_a_call_is_said_and_what_others_note_is_not(by):
+    script = extending.ECHO.replace(
+        'say(frame, json.dumps(frame["args"]))',
+        "emit('notify', level='warn', message='a\\nb'); emit('submit', text='hi')\n        "
+        "emit('open_panel', panel={'id': 'p', 'title': 'Well?'}); say(frame, 'done')",
+    )
+    extending.extension("plugins", "noisy", script)
+    other = "emit('subscribe', events=['tool_call'])\nemit('ready')\nfor frame in heard(): emit('notify', message='x')"
+    extending.extension("plugins", "other", f"hello()\n{other}")
+    ok("approve", "noisy", "--yes", "--always")
+    ok("approve", "other", "--yes", "--always")
+    if by == "resident":
+        ok("serve", "--detach")
+    try:
+        done = ok("call", "noisy")
+    finally:
+        if by == "resident":
+            ok("stop")
+    assert done.out == "done\n"
+    assert done.err.splitlines() == [
+        "[noisy] warn: a",
+        "[noisy] warn: b",
+        "[noisy] info: it wants this sent as if you had typed it: hi",
+        "[noisy] info: it opened the panel 'Well?', which nothing here shows",
+    ]

@@ -14,6 +14,7 @@ from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
 from anyplug.model import Block, File, Result, Text
+from anyplug.notices import note_teller
 from anyplug.shapes import result_shape, warnings_of
 
 if TYPE_CHECKING:
@@ -54,11 +55,16 @@ def call(session: Session) -> int:
     async def work(host: "Host") -> int:
         await host.hear_out(options.tool)
         try:
-            schema = host.snapshot.tool(options.tool)[0].input_schema
+            tool = host.snapshot.tool(options.tool)[0]
         except ToolNotFound:
-            schema = None  # the call itself says so, and is recorded
-        given = arguments(options.words, options.args, schema)
-        return report(session, await host.call(options.tool, given, attachment=terminal_attachment(session)))
+            tool = None  # the call itself says so, and is recorded
+        given = arguments(options.words, options.args, tool.input_schema if tool else None)
+        stop = host.listen(note_teller(tool.plugin if tool else "", session.note))
+        try:
+            result = await host.call(options.tool, given, attachment=terminal_attachment(session))
+        finally:
+            stop()
+        return report(session, result)
 
     return session.with_host(work)
 

@@ -7,6 +7,7 @@ from anyplug.frontends.cli import render
 from anyplug.frontends.cli.call import terminal_attachment
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
+from anyplug.notices import lines_of
 from anyplug.shapes import command_shape
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ def _report(session: Session, outcome: "CommandOutcome") -> int:
         session.print_json(command_shape(outcome, list(outcome.notes)))
     else:
         for note in outcome.notes:
-            for line in note.message.splitlines():  # each with its plugin, so that none passes for one of ours
-                session.note(f"[{note.plugin}] {render.line(note.level)}: {line}")
+            for line in lines_of(note):
+                session.note(line)
         if outcome.error is not None:
             render.error(outcome.error.message, outcome.error.hint)
         else:

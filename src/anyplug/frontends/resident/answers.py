@@ -14,7 +14,7 @@ from anyplug.frontends.resident import protocol
 from anyplug.gate import Attachment
 from anyplug.host import Host
 from anyplug.model import Result
-from anyplug.notices import Note, note_taker, text_taker
+from anyplug.notices import Note, note_taker, note_teller, text_taker
 from anyplug.offers import NOT_RUNNING, merged
 from anyplug.place import Place
 from anyplug.shapes import process_shape
@@ -48,7 +48,15 @@ class Answers:
         return await answer(request)
 
     async def _call(self, request: protocol.CallTool) -> Result:
-        return await self._host.call(request.name, request.arguments, attachment=self._attachment)
+        try:
+            plugin = self._host.snapshot.tool(request.name)[0].plugin
+        except ToolNotFound:
+            plugin = ""
+        stop = self._host.listen(note_teller(plugin, lambda text: self._send({"note": text})))
+        try:
+            return await self._host.call(request.name, request.arguments, attachment=self._attachment)
+        finally:
+            stop()
 
     async def _find(self, request: protocol.FindTool) -> dict[str, Any] | None:
         try:
