@@ -13,7 +13,9 @@ READY := .venv/.ready
 demo: setup
 	$(BIN)/anyplug demo
 
+# Thousands of processes import the program: where Python writes no bytecode by itself, each would compile it anew.
 test: check
+	$(BIN)/python -m compileall -q src
 	$(BIN)/pytest -n auto --dist loadgroup
 
 check: setup
