@@ -175,8 +175,8 @@ class Peers:
         if place.peer is None:
             raise Unavailable(
                 f"plugin '{plugin.name}' is not running: {place.reason}",
-                f"`anyplug logs {plugin.name}` shows what it said; mend it and try again. A host that stays up does so "
-                f"with `anyplug reload {plugin.name}`, or `host.reload` in a program",
+                f"`anyplug logs {plugin.name}` shows what it said; mend it and try again. Where a host stays up, "
+                f"that takes `anyplug reload {plugin.name}`, for agents `builtin.reload_plugins`, or `host.reload`",
             )
         return place.peer
 

@@ -49,6 +49,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return any(problem.code == NOT_RUNNING for problem in self.problems)
 
     @property
+    def is_usable(self) -> bool:
+        """Whether nothing is in the way of its use but a person's word."""
+        return self.state not in {"broken", "disabled"}
+
+    @property
     def state(self) -> State:
         """The plugin's state."""
         return self.standing.state
@@ -165,9 +170,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def _silent(self) -> tuple[str, str]:
         """Name plugins of which nobody knows what they have, and what to do; what stays up says it once it may run."""
-        named = [
-            entry for entry in self.entries if entry.plugin.explicit and entry.name in self._broken and entry.problems
-        ]
+        named = [entry for entry in self.entries if entry.plugin.explicit and (entry.is_down or not entry.is_usable)]
         if len(named) == 1:  # most likely it is the one that was meant
             return _why_down(named[0])
         new = [entry.name for entry in self.entries if entry.state == "new" and entry.plugin.stays_up]
@@ -183,6 +186,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 def _why_down(entry: Entry) -> tuple[str, str]:
     """Say why a plugin has nothing to call, and the cure."""
+    if entry.state == "disabled":
+        return f"plugin '{entry.name}' is switched off", entry.standing.reason
     problem = next(
         (one for one in entry.problems if one.level == "error" or one.code == NOT_RUNNING), entry.problems[0]
     )

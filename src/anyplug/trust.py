@@ -28,7 +28,8 @@ class Trust:
         if standing.state == "disabled":
             raise PluginDisabled(plugin.name, standing.reason)
         if standing.state == "changed" and not (plugin.is_file or os.path.isdir(plugin.path)):
-            raise Unavailable(f"the folder of plugin '{plugin.name}' is gone: {plugin.path}", "install it again")
+            cure = "put it back" if plugin.explicit else "install it again"
+            raise Unavailable(f"the folder of plugin '{plugin.name}' is gone: {plugin.path}", cure)
         if standing.state != "approved":
             raise NotApproved(plugin.name, standing.state, standing.changes)
         if tool is not None and (cure := table.BY_NAME[plugin.format].switched_off(plugin, tool)):

@@ -478,6 +478,13 @@ def extending_echo(tool):
     return extending.ECHO.replace('tool(NAME.replace("-", "_"))', f"tool('{tool}')")
 
 
+def test_one_that_its_own_manifest_switches_off_is_said_to_be(tmp_path):
+    folder = extending.extension(tmp_path, "off", enabled=False)
+    done = fails(4, "--plugin", folder, "call", "off")
+    assert "plugin 'off' is switched off" in done.err
+    assert 'set "enabled" to true in ' in done.err
+
+
 # Notes
 
 
