@@ -277,9 +277,7 @@ class Host:
                 await self.hear_out(name)
             tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
             trail.found(tool.name, entry.plugin)
-            standing = self._trust.see_to(entry.plugin, tool, trail)
-            if self._is_behind(entry.plugin):
-                await self._catch_up()
+            standing = await self._admit(entry.plugin, tool, trail)
             warnings = self._check(tool, entry.plugin, trail)
             call = await self._gates.before_call(self._made(tool, entry.plugin, trail, progress), standing, trail)
             self._recording.begin(trail)
@@ -325,9 +323,7 @@ class Host:
             await self.hear_out(f"/{name}")
             command, entry = self.snapshot.command(name) if view is None else view.command(self.snapshot, name)
             trail.found(f"/{command.name}", entry.plugin)
-            standing = self._trust.see_to(entry.plugin, None, trail)
-            if self._is_behind(entry.plugin):
-                await self._catch_up()
+            standing = await self._admit(entry.plugin, None, trail)
             call = self._made(as_tool(command), entry.plugin, trail, None)
             call = await self._gates.before_command(call, standing, trail)
             self._recording.begin(trail)
@@ -500,21 +496,20 @@ class Host:
         trail.record.held_by = self._confinement.receipt(call.plugin)
         return self._recording.end(trail, warned(result, warnings))
 
-    def _is_behind(self, plugin: Plugin) -> bool:
-        """Whether people have decided something since all was loaded; raises Denied if nobody knows."""
+    async def _admit(self, plugin: Plugin, tool: Tool | None, trail: Trail) -> Standing:
+        """See to it that a plugin may be used, by all that people have decided up to now; raises CallError.
+
+        Who guards a call is theirs to say, too: so what they decided since is loaded first.
+        """
+        standing = self._trust.see_to(plugin, tool, trail)
         try:
             if plugin.explicit:  # the look at it was no look at what people decided about others
                 self._loading.look_at_decisions()
+            if self._loading.is_behind:
+                await self._loading.again()
         except StoreError as error:
             raise Denied("host", f"nobody knows what was decided: {error.message}", error.hint) from error
-        return self._loading.is_behind
-
-    async def _catch_up(self) -> None:
-        """Load what people have decided since: who guards a call is theirs to say. Raises Denied."""
-        try:
-            await self._loading.again()
-        except StoreError as error:
-            raise Denied("host", f"nobody knows what was decided: {error.message}", error.hint) from error
+        return standing
 
     async def _renew_rights(self, plugin: Plugin) -> None:
         """Have a plugin that stays up started anew, with the rights that it has now; raises Unavailable."""
