@@ -122,7 +122,7 @@ def _place_shape(place: "Place") -> dict[str, Any]:
         "health": place.health,
         "reason": place.reason,
         "pid": session.pid if session and is_up else None,
-        "uptime_s": round(time.time() - session.started, 3) if session and is_up else None,
+        "uptime_s": round(time.monotonic() - session.started, 3) if session and is_up else None,
         "restarts": place.restarts,
         "frames": dict(session.counts.frames) if session else {},
         "malformed": session.counts.malformed + session.counts.too_long if session else 0,

@@ -12,6 +12,7 @@ group, and what is left of the group when the process has ended is killed.
 
 import asyncio
 import contextvars
+import math
 import os
 import signal
 import sys
@@ -121,7 +122,7 @@ class Session:
         self._gone: PeerGone | None = None
         self._given_up = ""
         self._left: asyncio.Future[None] = self._loop.create_future()
-        self.started = time.time()
+        self.started = time.monotonic()
         stdin, stdout = self._open(program, spawn)
         self._outgoing = Outgoing(
             stdin, self._loop, give_up=self.give_up, closed=lambda: self._give_up_soon("it closed its stdin")
@@ -199,14 +200,17 @@ class Session:
         """Whether so much waits for the peer that it is sent nothing more."""
         return self._outgoing.waiting > LARGEST_BUFFER
 
-    async def has_room(self, within_s: float | None) -> None:
-        """Wait until the peer has read what waits for it, or is gone; raises Crowded if it takes longer than this."""
-        try:
-            async with asyncio.timeout(within_s):
-                while self.is_crowded and self._gone is None:
-                    await asyncio.sleep(ROOM_STEP_S)
-        except TimeoutError:
-            raise Crowded(CROWDED) from None
+    async def has_room(self, within_s: float | None) -> float | None:
+        """Wait until the peer has read what waits for it, or is gone; give what is left of the time.
+
+        Raises Crowded if there is nothing left.
+        """
+        until = self._loop.time() + within_s if within_s is not None else math.inf
+        while self.is_crowded and self._gone is None:
+            if self._loop.time() >= until:
+                raise Crowded(CROWDED)
+            await asyncio.sleep(ROOM_STEP_S)
+        return max(ROOM_STEP_S, until - self._loop.time()) if within_s is not None else None
 
     def expect(self, name: str, timeout_s: float | None = None) -> "asyncio.Future[Any]":
         """Give a future for the answer of that name. It fails with PeerGone when the peer ends, or TimeoutError."""

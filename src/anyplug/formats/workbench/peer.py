@@ -140,9 +140,8 @@ class NodePlugin:
         given = staying.encoded(call.arguments)
         self.active[number] = call
         try:
-            if self.session.is_crowded:
-                await self.session.has_room(timeout_s)
-            future = self.session.expect(number, timeout_s)
+            left_s = await self.session.has_room(timeout_s) if self.session.is_crowded else timeout_s
+            future = self.session.expect(number, left_s)
             try:
                 self.session.send({"type": "call", "id": number, "tool": name, "input": msgspec.Raw(given)})
                 raw = await future

@@ -265,9 +265,8 @@ class Extension:
     async def _ask(self, kind: str, frame: dict[str, Any], timeout_s: float | None) -> Any:
         """Send a question and wait for an answer of the right kind: one of another kind answers nobody."""
         number = f"{kind} {frame['id']}"
-        if self.session.is_crowded:
-            await self.session.has_room(timeout_s)
-        future = self.session.expect(number, timeout_s)
+        left_s = await self.session.has_room(timeout_s) if self.session.is_crowded else timeout_s
+        future = self.session.expect(number, left_s)
         try:
             self.session.send(frame)
             answer = await future
