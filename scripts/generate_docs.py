@@ -50,7 +50,8 @@ ABOUT_PROBLEMS = (
 )
 ABOUT_SETTINGS = (
     "The person's own choices lie in `settings.toml` in [the home folder](files.md). There need not be one. A "
-    "key that is not listed here is an error, so that a slip of the pen is noticed."
+    "key that is not listed here is an error, so that a slip of the pen is noticed. A host that is up "
+    "[follows what you change](../how-to/resident.md#what-is-shared-and-what-is-not)."
 )
 ABOUT_ROOTS = (
     "In this order; of several plugins of one name the first wins, and the others are listed as `shadowed`. "

@@ -276,3 +276,35 @@ async def test_watching_that_fails_is_taken_up_again(host, root, cyclop, monkeyp
         await settled(h)
         cyclop(description="Another.")
         await until(lambda: description(h) == "Another.")
+
+
+# Settings
+
+
+async def test_settings_that_change_are_followed(host, cyclop, settings):
+    slow = cyclop("slow", making.python("time.sleep(60)"))
+    async with host(slow, watch=True) as h:
+        settings("[plugins.slow]\ntimeout_s = 0.2\n")
+        await until(lambda: h.catalog.settings.of("slow").timeout_s)
+        assert (await h.call("slow")).error.code == "timed_out"
+
+
+async def test_a_reload_reads_settings_again_also_where_nobody_watches(host, cyclop, settings):
+    told = []
+    async with host(cyclop("hello"), tell=told.append) as h:
+        settings('[plugins.nosuchguard]\nguard = "required"\n')
+        assert not (await h.call("hello")).is_error
+        await h.reload()
+        assert (await h.call("hello")).error.code == "denied"
+        settings("no settings")
+        await h.reload()
+        assert (await h.call("hello")).error.code == "denied"
+        assert told == [h.catalog.settings_fault]
+        assert "the last good ones hold" in told[0]
+        settings('confinement = "off"\nnamespaces = false\n')
+        await h.reload()
+        assert not (await h.call("hello")).is_error
+        assert h.catalog.settings_fault == ""
+        settings('[policy]\nprogram = "/nowhere/cupcake"\n')
+        await h.reload()
+        assert "policies could not decide" in (await h.call("hello")).text

@@ -33,7 +33,7 @@ class Allowances:
     def __init__(self, home: Home, settings: Settings, project: str, variables: Mapping[str, str] = os.environ) -> None:
         """`variables` are the user's: programs are looked for on that PATH."""
         self._home = home
-        self._settings = settings
+        self.settings = settings
         self._project = project
         self._variables = variables
 
@@ -111,7 +111,7 @@ class Allowances:
             return only
 
     def _limits(self, plugin: Plugin, purpose: Purpose) -> profiles.Limits:
-        given = msgspec.structs.asdict(self._settings.of(plugin.name).limits)
+        given = msgspec.structs.asdict(self.settings.of(plugin.name).limits)
         limits = profiles.Limits(**{name: value for name, value in given.items() if value})
         # Whatever works for weeks has used many seconds.
         return msgspec.structs.replace(limits, cpu_s=0) if plugin.stays_up and purpose == "run" else limits

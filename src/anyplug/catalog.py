@@ -12,12 +12,12 @@ import msgspec
 from anyplug import approval, digest, discovery, offers, registry
 from anyplug.approval import Approvals, Standing
 from anyplug.digest import Digest, Reading
-from anyplug.errors import StoreError
+from anyplug.errors import ConfigError, StoreError
 from anyplug.formats import builtin, table
 from anyplug.formats.mcp import configuration
 from anyplug.model import Offer, Plugin
 from anyplug.registry import Snapshot
-from anyplug.settings import Home, standard_roots
+from anyplug.settings import Home, Settings, standard_roots
 from anyplug.store import Store
 
 if TYPE_CHECKING:
@@ -36,9 +36,11 @@ class Catalog:
     ) -> None:
         """`roots` replaces the standard ones; none at all is an empty list. `folder` is the project's, if not ours."""
         self.home = home
-        self.settings = home.read_settings()
+        self._settings_stamp = home.settings_stamp()  # before they are read: what is written meanwhile is seen later
+        self.settings: Settings = home.read_settings()
+        self.settings_fault = ""  # why those that are there now cannot be used, and the last good ones hold
         self.explicit = list(explicit)
-        self.clients = self.settings.mcp if roots is None else {}
+        self._has_clients = roots is None
         self.roots = (
             standard_roots(home, folder or os.getcwd()) if roots is None else [os.path.abspath(r) for r in roots]
         )
@@ -54,6 +56,26 @@ class Catalog:
 
         return Secrets(self.home)
 
+    @property
+    def has_other_settings(self) -> bool:
+        """Whether somebody has written settings since they were last read."""
+        return self.home.settings_stamp() != self._settings_stamp
+
+    def follow_settings(self) -> bool:
+        """Read the settings again if somebody has written them; whether somebody has.
+
+        If they cannot be used, the last good ones hold.
+        """
+        stamp = self.home.settings_stamp()
+        if stamp == self._settings_stamp:
+            return False
+        self._settings_stamp = stamp
+        try:
+            self.settings, self.settings_fault = self.home.read_settings(), ""
+        except ConfigError as error:
+            self.settings_fault = f"the settings cannot be used, and the last good ones hold: {error.message}"
+        return True
+
     def load(self) -> Snapshot:
         """Read everything, without running anything."""
         with _without_collecting():
@@ -62,7 +84,8 @@ class Catalog:
     def find(self, previous: Snapshot | None = None) -> list[Plugin]:
         """Read what is there. A plugin that is broken now keeps its last good definition, with the problem."""
         with _without_collecting():
-            plugins = discovery.discover(self.explicit, self.roots, self.clients)
+            clients = self.settings.mcp if self._has_clients else {}
+            plugins = discovery.discover(self.explicit, self.roots, clients)
         if previous is None:
             return plugins
         good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}

@@ -1,7 +1,8 @@
 """Which spawner starts a plugin's programs: one for each plugin and purpose, held to what the plugin was granted.
 
-A room is one such spawner. It is made when a program of the plugin first runs, and made anew when the plugin or
-its grants are others; an old one goes when nothing runs in it any more, and so do those that nobody used lately.
+A room is one such spawner. It is made when a program of the plugin first runs, and made anew when the plugin, its
+grants or what the person set are others; an old one goes when nothing runs in it any more, and so do those that
+nobody used lately.
 """
 
 import asyncio
@@ -98,6 +99,10 @@ class Confinement:
         """Whether plugins are held to their permissions at all."""
         return self._settings.is_confining
 
+    def follow(self, settings: Settings) -> None:
+        """Make rooms by other settings from now on; what runs in one stays there until it ends."""
+        self._settings = self._allowances.settings = settings
+
     async def enter(self, plugin: Plugin, standing: Standing, purpose: Purpose = "run") -> Room:
         """Give the room for a plugin's programs; `leave` it when they have ended.
 
@@ -105,7 +110,8 @@ class Confinement:
         something, or the host has ended.
         """
         key = (plugin.path, purpose)
-        basis = (standing.digest, standing.granted, standing.unconfined, self._folders(plugin, standing))
+        rights = (standing.digest, standing.granted, standing.unconfined)
+        basis = (rights, self._settings.of_room(plugin.name), self._folders(plugin, standing))
         room = self._current(key, basis)
         if room is None:
             async with self._making.setdefault(key, anyio.Lock()):

@@ -12,6 +12,7 @@ from anyplug.gate import consent, without_asking
 from anyplug.interception import Guards
 from anyplug.model import Call, Result, Verdict
 from anyplug.policy.gate import PolicyGate
+from anyplug.settings import Settings
 from anyplug.trail import Trail
 
 
@@ -24,6 +25,11 @@ class Gates:
         self._policies = policies
         self._approvals = approvals
         self._cwd = cwd
+
+    def follow(self, settings: Settings) -> None:
+        """Go by other settings from now on."""
+        self._guards.follow(settings)
+        self._policies.follow(settings.policy)
 
     async def before_call(self, call: Call, standing: Standing, trail: Trail) -> Call:
         """Ask all of them about a call; give it as it is to run."""

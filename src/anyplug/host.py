@@ -114,7 +114,9 @@ class Host:
         self._secrecies = Secrecies(self._catalog.secrets)
         self.tally = tally or Tally()
         self._recording = Recording(self._audit, self.tally)
-        self._loading = Loading(self._catalog, lambda: self._live.peers, self._tell_of_snapshot, eager=eager)
+        self._loading = Loading(
+            self._catalog, lambda: self._live.peers, self._tell_of_snapshot, self._follow_settings, eager=eager
+        )
 
     async def __aenter__(self) -> Self:
         cwd = self._greeting.cwd or os.getcwd()
@@ -548,6 +550,16 @@ class Host:
                 self._tasks.start_soon(anyio.to_thread.run_sync, work)
 
         self._loop.call_soon_threadsafe(begin)
+
+    def _follow_settings(self) -> None:
+        """Let all go by the settings as they were read just now."""
+        if self._catalog.settings_fault:
+            self._tell(self._catalog.settings_fault)
+        settings = self._catalog.settings
+        self._runner.use_namespaces(wanted=settings.namespaces)
+        self._confinement.follow(settings)
+        self._live.follow(settings)
+        self._gates.follow(settings)
 
     def _tell_of_snapshot(self) -> None:
         self._live.notice(SnapshotChanged())

@@ -47,13 +47,17 @@ class Guards:
     def __init__(self, peers: Peers, settings: Settings, why_absent: Callable[[str], str]) -> None:
         """`why_absent` says why nothing of that name runs."""
         self._peers = peers
-        self._settings = settings
         self._why_absent = why_absent
+        self._known: dict[str, bool] = {}  # by event, whether anybody is concerned
+        self._roll = peers.roll
+        self.follow(settings)
+
+    def follow(self, settings: Settings) -> None:
+        """Go by other settings from now on: whom the person relies on, and what silence means."""
+        self._settings = settings
         self._required = {name for name, plugin in settings.plugins.items() if plugin.guard == "required"}
         closed = {name for name, plugin in settings.plugins.items() if plugin.on_silence == "closed"}
         self._relied_on = self._required | closed  # what they guard is refused while they cannot be asked
-        self._known: dict[str, bool] = {}  # by event, whether anybody is concerned
-        self._roll = peers.roll
 
     def watch(self, event: str) -> bool:
         """Whether anybody may have something against an event, so that they have to be asked."""

@@ -83,6 +83,11 @@ class Live:
         self.guards = Guards(self.peers, settings, lambda name: snapshot().why_absent(name))
         self.panels = Panels(self._panel_changed)
 
+    def follow(self, settings: Settings) -> None:
+        """Go by other settings from now on."""
+        self.peers.follow(settings)
+        self.guards.follow(settings)
+
     def is_heard(self, event: str) -> bool:
         """Whether anybody subscribed to an event."""
         return bool(self._hearers.of(event))

@@ -26,12 +26,22 @@ class Loading:
     """The snapshot of one host, and how it comes about."""
 
     def __init__(
-        self, catalog: Catalog, peers: Callable[[], Peers], swapped: Callable[[], None], *, eager: bool
+        self,
+        catalog: Catalog,
+        peers: Callable[[], Peers],
+        swapped: Callable[[], None],
+        set_anew: Callable[[], None],
+        *,
+        eager: bool,
     ) -> None:
-        """`peers` are those that stay up; `swapped` hears of each new snapshot. Not `eager`: start on first use."""
+        """`peers` are those that stay up; `swapped` hears of each new snapshot, `set_anew` of settings before it.
+
+        Not `eager`: start on first use.
+        """
         self._catalog = catalog
         self._peers = peers
         self._swapped = swapped
+        self._set_anew = set_anew
         self._eager = eager
         self._found: list[Plugin] = []
         self._edition = 0  # of what people decided, by which it was taken over
@@ -55,8 +65,10 @@ class Loading:
         self._refresh()
 
     async def again(self, renew: Renew | None = None) -> None:
-        """Read everything again; of what stays up, start anew what changed and what is to be renewed."""
+        """Read everything again, also the settings; of what stays up, start anew what changed or is to be renewed."""
         async with self._looking:
+            if self._catalog.follow_settings():
+                self._set_anew()
             found = await anyio.to_thread.run_sync(self._catalog.find, self.snapshot)
             settle = self._take_over(found, renew or _nothing)
         try:
@@ -78,7 +90,8 @@ class Loading:
         given_up = {place.plugin.path for place in self._peers().places if place.health == "given_up"}
         before = self.snapshot
         await self.again(lambda plugin: plugin.path == only or plugin.path in given_up)
-        return self.snapshot.compared_to(before)
+        there = self.snapshot.compared_to(before)
+        return "\n".join([there, *filter(None, [self._catalog.settings_fault])])
 
     async def follow(self, leaving: anyio.Event) -> None:
         """Read everything again each time that something changes, until `leaving`."""
@@ -103,7 +116,13 @@ class Loading:
         entries = self._catalog.snapshot(found, self._offer).entries
         self._edition = self._catalog.approvals.edition
         wanted = [
-            Wanted(statics[entry.path], standing.digest, standing.rights, at_once=self._eager)
+            Wanted(
+                statics[entry.path],
+                standing.digest,
+                standing.rights,
+                self._catalog.settings.at_start(entry.name),
+                at_once=self._eager,
+            )
             for entry in entries
             if entry.plugin.stays_up and (standing := self._own_standing(entry)).state == "approved"
         ]

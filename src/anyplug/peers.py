@@ -98,6 +98,10 @@ class Peers:
                 return True
         return False
 
+    def follow(self, settings: Settings) -> None:
+        """Start by other settings from now on; `swap` starts anew what runs by those before."""
+        self._settings = settings
+
     def swap(
         self, wanted: list[Wanted], renew: Callable[[Plugin], bool] = lambda _: False
     ) -> Callable[[], Awaitable[None]]:
@@ -120,8 +124,8 @@ class Peers:
                     place = Place(one, process, known.get(process), place)
                     if not place.guarded and not place.is_known:
                         place.guarded = frozenset(self._last_offer(one.plugin, process).intercepts)
-                    if one.at_once or self._must_run(place):
-                        begun.append(place)
+                if place.is_unused and (one.at_once or self._must_run(place)):  # also if somebody relies on it since
+                    begun.append(place)
                 self._places[key] = place
         leaving = [place.over for place in before.values() if not place.is_busy]
         # The next attempt has an event of its own.

@@ -22,6 +22,7 @@ class Wanted(msgspec.Struct, frozen=True):
     plugin: Plugin
     digest: str
     rights: Rights
+    settings: tuple[object, ...] = ()  # that it keeps from its start on
     at_once: bool = True  # else only when it is first needed, if what it offers is known
 
 
@@ -33,6 +34,7 @@ class Place:
         self.plugin = wanted.plugin
         self.digest = wanted.digest
         self.rights = wanted.rights
+        self.settings = wanted.settings
         self.process = process
         self.is_known = offer is not None  # what it offers, from this digest's own word
         self.has_said_all = offer is not None and offer.is_whole  # in this run or in an earlier one
@@ -70,6 +72,11 @@ class Place:
         return is_new and self.health != "given_up" and not self.crashes
 
     @property
+    def is_unused(self) -> bool:
+        """Whether it was never started, since nobody has needed it."""
+        return self.health == "idle" and not self.over.is_set()
+
+    @property
     def is_coming_up(self) -> bool:
         """Whether it is being started for the first time, so that nobody knows how it will do."""
         return self.peer is None and self.health == "restarting" and not self.reason
@@ -86,8 +93,8 @@ class Place:
         return peer is not None and (bool(peer.active) or (peer.session is not None and peer.session.is_asked))
 
     def is_for(self, wanted: Wanted) -> bool:
-        """Whether what runs here is what should: the same code, with the same rights."""
-        return (self.digest, self.rights) == (wanted.digest, wanted.rights)
+        """Whether what runs here is what should: the same code, with the same rights, started by the same settings."""
+        return (self.digest, self.rights, self.settings) == (wanted.digest, wanted.rights, wanted.settings)
 
     @property
     def offer_now(self) -> Offer | None:

@@ -143,6 +143,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Give one plugin's settings."""
         return self.plugins.get(plugin, _DEFAULTS)
 
+    def at_start(self, plugin: str) -> tuple[object, ...]:
+        """Give what one plugin's processes are started with and keep: only a new one has others."""
+        own = self.of(plugin)
+        kept = (own.hello_s, own.max_output_bytes, own.max_output_chars)
+        return (*self.of_room(plugin), *kept)
+
+    def of_room(self, plugin: str) -> tuple[object, ...]:
+        """Give what the place in which one plugin's programs run is made by."""
+        return (self.confinement, self.namespaces, self.of(plugin).limits)
+
 
 _DEFAULTS = PluginSettings()
 

@@ -23,6 +23,7 @@ from anyplug.runtime.program import Finished, PrivateTmp, Program, Purpose, Run,
 from anyplug.runtime.runner import Runner
 from anyplug.runtime.toolchain import link_programs
 from anyplug.secrecy import Secrecies
+from anyplug.settings import Settings
 
 T = TypeVar("T")
 
@@ -47,6 +48,7 @@ class _Made(NamedTuple):
     standing: Standing
     has_variables: bool  # granted by name
     stamp: Any  # of the secrets that are stored
+    settings: Settings
     around: Surroundings
 
 
@@ -115,15 +117,15 @@ class Provisions:
             reach=self._reach,
             reload=self._reload,
         )
-        users.made[plugin.path] = _Made(standing, has_variables, stamp, around)
+        users.made[plugin.path] = _Made(standing, has_variables, stamp, self._catalog.settings, around)
         return around
 
     def made(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings | None:
         """Give the same as `of` if nothing has to be done for it."""
         known = (users or self._users).made.get(plugin.path)
-        if known is None or known.standing is not standing or self._stamp(known.has_variables) != known.stamp:
+        if known is None or known.standing is not standing or known.settings is not self._catalog.settings:
             return None
-        return known.around
+        return known.around if self._stamp(known.has_variables) == known.stamp else None
 
     async def ready(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
         """Give the same as `of`; what waits for a keyring to be unlocked waits in a thread."""

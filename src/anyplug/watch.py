@@ -28,7 +28,6 @@ async def changes(catalog: Catalog, current: Callable[[], Snapshot], stop: anyio
 
     decisions = catalog.approvals.mark
     seen = decisions.size()
-    stamp = catalog.home.settings_stamp()
     was_blind = False  # whether something may have changed between the last look and the watch that was set after it
     while not stop.is_set():
         watched = _folders(catalog, current())
@@ -51,8 +50,7 @@ async def changes(catalog: Catalog, current: Callable[[], Snapshot], stop: anyio
                 if (spent := time.monotonic() - begun) > LONG_S:
                     with anyio.move_on_after(min(spent * REST, LONGEST_REST_S)):
                         await stop.wait()
-                if (now := catalog.home.settings_stamp()) != stamp:  # it has profiles, which can change at any time
-                    stamp = now
+                if catalog.has_other_settings:
                     yield
                 if _folders(catalog, current()) != watched or _file_has_changed(catalog, current()):
                     yield

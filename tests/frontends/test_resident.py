@@ -458,6 +458,96 @@ def test_why_a_plugin_is_not_up_is_said(project):
         assert "warning: broken: it is not running: index.js cannot be loaded" in ok("tools").err
 
 
+# Settings that are written while it is up
+
+
+@pytest.fixture
+def two(project):
+    """Give two approved extensions that have heard nothing since."""
+    folders = [extension(os.path.join(project, "plugins"), name) for name in ("one", "two")]
+    for name in ("one", "two"):
+        ok("approve", name, "--yes", "--always")
+    for folder in folders:
+        os.unlink(os.path.join(folder, "heard.jsonl"))
+    return folders
+
+
+REQUIRED = '[plugins.nosuchguard]\nguard = "required"\n'
+
+
+def test_whoever_attaches_goes_by_the_settings_of_now(two, settings):
+    with resident():
+        ok("call", "one")
+        settings(REQUIRED)
+        assert "the required guard 'nosuchguard' does not run" in fails(3, "call", "one").err
+        settings("")
+        ok("call", "one")
+        os.unlink(os.path.join(home(), "settings.toml"))
+        ok("call", "one")
+    assert len(heard(two[0], "hello_ack")) == 1  # none of this concerned its process
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_whoever_stays_attached_gets_new_settings_at_a_reload_or_within_a_second(two, settings, is_told):
+    with resident():
+        client = Client()
+        assert client.asks("call", name="one")["result"]["is_error"] is False
+        settings(REQUIRED)
+        if is_told:
+            ok("reload")
+            assert client.asks("call", name="one")["result"]["error"]["code"] == "denied"
+        assert looking.until(lambda: client.asks("call", name="one")["result"]["is_error"])
+        settings("")
+        assert looking.until(lambda: not client.asks("call", name="one")["result"]["is_error"])
+
+
+def test_a_time_limit_that_is_set_while_it_is_up_counts_for_the_next_call(slow, settings):
+    with resident():
+        client = Client()
+        settings("[plugins.slow]\ntimeout_s = 0.3\n")
+        assert "timed out" in fails(1, "call", "slow").err
+        assert client.asks("call", name="slow")["result"]["error"]["code"] == "timed_out"
+
+
+def test_only_what_was_started_by_other_settings_is_started_anew(two, settings):
+    with resident():
+        for name in ("one", "two"):
+            ok("call", name)
+        settings("[plugins.one.limits]\nopen_files = 64\n")
+        for name in ("one", "two"):
+            ok("call", name)
+        assert [len(heard(folder, "hello_ack")) for folder in two] == [2, 1]
+        assert len(heard(two[0], "shutdown")) == 1  # before the next one came
+
+
+def test_an_extension_that_somebody_relies_on_since_is_started(two, settings):
+    with resident():
+        ok("call", "one")
+        assert heard(two[1]) == []
+        settings('[plugins.two]\nguard = "required"\n')
+        assert "the required guard 'two' has not said what it guards" in fails(3, "call", "one").err
+        assert len(heard(two[1], "hello_ack")) == 1
+
+
+def test_while_settings_cannot_be_used_the_last_good_ones_hold_and_the_person_is_told(two, settings):
+    with resident():
+        settings(REQUIRED)
+        fails(3, "call", "one")
+        settings("[plugins.nosuchguard\n")
+        fault = "the settings cannot be used, and the last good ones hold: "
+        for _ in range(2):
+            said = fails(3, "call", "one").err
+            assert f"warning: {fault}{home()}/settings.toml: " in said
+            assert "the required guard 'nosuchguard' does not run" in said
+        assert residing.status()["settings"].startswith(fault)
+        assert fault in ok("status").out
+        assert fault in run("call", "builtin.reload_plugins").err
+        settings("")
+        assert fault not in ok("call", "one").err
+        assert residing.status()["settings"] is None
+        assert fault not in ok("status").out
+
+
 # Sharing
 
 

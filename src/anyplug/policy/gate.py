@@ -86,6 +86,12 @@ class PolicyGate:
         self._engine: Engine | None = None
         self._recordings: Recordings | None = None
 
+    def follow(self, settings: PolicySettings) -> None:
+        """Decide by other settings from now on."""
+        if settings != self._settings:
+            self._settings, self._engine, self._recordings = settings, None, None
+            self._looks.clear()
+
     def is_on(self, cwd: str) -> bool:
         """Whether there is anything that could decide about calls in a folder."""
         now = time.monotonic()

@@ -19,6 +19,7 @@ from anyplug.runtime.spawn import DirectSpawn
 if TYPE_CHECKING:
     from anyplug.runtime.confine.spawn import ConfinedSpawn
 
+SWITCHED_OFF = "switched off in settings.toml"
 AT_ONCE = 64  # programs that run at the same time; the others wait for their turn
 
 
@@ -34,12 +35,19 @@ class Runner:
         self._namespaced: ConfinedSpawn | None = None
         self._starting = anyio.Lock()
         self._turns = anyio.Semaphore(AT_ONCE, fast_acquire=True)
-        self.namespaces_refused = "" if namespaces else "switched off in settings.toml"
+        self.namespaces_refused = "" if namespaces else SWITCHED_OFF
 
     @property
     def environment(self) -> dict[str, str]:
         """What every child carries so that it can be found again."""
         return self.guard.environment
+
+    def use_namespaces(self, *, wanted: bool) -> None:
+        """Use namespaces from now on, where the kernel can, or none."""
+        if not wanted:
+            self.namespaces_refused = SWITCHED_OFF
+        elif self.namespaces_refused == SWITCHED_OFF:
+            self.namespaces_refused = ""
 
     async def __call__(self, program: Program, spawn: Spawn | None = None) -> Finished:
         """Run a program to its end; unconfined, unless another way to start it is given."""

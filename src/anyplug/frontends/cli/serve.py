@@ -240,6 +240,7 @@ def _show(said: dict[str, Any]) -> None:
                 "\n".join(f"{one['kind']}, pid {one['pid']}, in {one['folder']}" for one in clients) or "nobody",
             ),
             ("projects", "\n".join(f"{one['folder']}" for one in said["projects"])),
+            ("settings", said["settings"] or ""),
             ("plugins", f"{said['plugins']} approved, {said['running']} running"),
             ("processes", f"{said['processes']}, {said['memory_bytes'] / (1 << 20):.0f} MiB with the host"),
             ("calls", f"{said['calls']}, {said['errors']} failed"),

@@ -85,9 +85,11 @@ class Connection:
             hello = self.hello = protocol.read_hello(line)
             self._keeper.welcome(hello)
             if hello.kind == "control":
+                self._greet()
                 await self._answer_all(self._control)
                 return
             if hello.kind == "policy":
+                self._greet()
                 await self._answer_all(lambda request: self._keeper.decide(request, hello), protocol.read_event)
                 return
             project = await self._keeper.projects.enter(
@@ -122,6 +124,9 @@ class Connection:
             await self._keeper.serve_mcp(host, view, self._reader, self._writer, self.attachment)
             return
         self.attachment = Attachment("cli", ask=self._ask if hello.asks else None, yes=hello.yes, users=users)
+        self._greet()
+        if fault := host.catalog.settings_fault:
+            self._send({"note": f"warning: {fault}"})
         await self._answer_all(Answers(host, self.attachment, self._send))
 
     async def _control(self, request: protocol.Request) -> Any:
@@ -144,7 +149,6 @@ class Connection:
 
         While it does not take its answers, nothing more is read, so that they cannot pile up.
         """
-        self._greet()
         async with anyio.create_task_group() as tasks:
             with contextlib.suppress(ConnectionError, ValueError):  # it left, or sent a line without end
                 while line := await self._reader.readline():

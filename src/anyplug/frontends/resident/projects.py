@@ -1,5 +1,6 @@
 """A host for each project folder, opened for the first who attaches there and kept while somebody may come back."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -8,7 +9,7 @@ from typing import NamedTuple
 import anyio
 import anyio.abc
 
-from anyplug.errors import AnyplugError, Unavailable
+from anyplug.errors import AnyplugError, StoreError, Unavailable
 from anyplug.formats.contract import Greeting
 from anyplug.host import Host
 from anyplug.tally import Tally
@@ -65,7 +66,10 @@ class Projects:
         return list(self._open.values())
 
     async def enter(self, key: Key, environment: Mapping[str, str]) -> Project:
-        """Give the project of a key; `leave` it when done. Raises AnyplugError if its host cannot be opened."""
+        """Give the project of a key, by the settings of now; `leave` it when done.
+
+        Raises AnyplugError if its host cannot be opened.
+        """
         project = self._open.get(key)
         if project is None:
             project = self._open[key] = Project(key)
@@ -74,6 +78,9 @@ class Projects:
         project.users += 1
         try:
             await project.is_up.wait()
+            if project.host is not None and project.host.catalog.has_other_settings:
+                with contextlib.suppress(StoreError):  # calls say what is wrong with it
+                    await project.host.look_again()
         except BaseException:
             self.leave(project)
             raise

@@ -174,6 +174,7 @@ class Resident:
                 {"folder": project.key.folder, "attached": project.users, "plugins": list(project.key.plugins)}
                 for project in self.projects.all
             ],
+            "settings": next((host.catalog.settings_fault for host in hosts if host.catalog.settings_fault), None),
             "plugins": len({entry.path for host in hosts for entry in host.plugins if entry.state == "approved"}),
             "running": sum(len(host.peers.up) for host in hosts),
             "processes": len(children),
