@@ -548,6 +548,69 @@ def test_while_settings_cannot_be_used_the_last_good_ones_hold_and_the_person_is
         assert fault not in ok("status").out
 
 
+# What is decided while it is up, and faults of ours
+
+
+def test_show_knows_what_was_decided_just_now(two):
+    with resident():
+        for _ in range(3):
+            ok("disable", "one")
+            ok("enable", "one")
+            assert ok("show", "one", "--json").json["process"]["health"] == "running"
+            ok("deny", "one")
+            assert ok("show", "one", "--json").json["process"] is None
+            ok("approve", "one", "--yes", "--always")
+            assert ok("show", "one", "--json").json["process"]["health"] == "running"
+
+
+def test_whoever_looks_at_what_is_switched_off_by_now_is_told_so(two):
+    with resident():
+        client = Client()
+        ok("disable", "one")
+        error = client.asks("look", path=two[0])["error"]
+        assert (error["code"], error["message"]) == ("unavailable", "plugin 'one' is not running")
+        assert client.asks("call", name="two")["result"]["is_error"] is False
+
+
+FAULTY = """
+from anyplug.frontends.cli.main import main
+from anyplug.frontends.resident.answers import Answers
+from anyplug.frontends.resident.projects import Projects
+
+async def fails(self, request):
+    max([])
+
+async def gives_what_is_no_text(self, request):
+    return {"type": chr(0xD800)}
+
+Answers._reload, Answers._find = fails, gives_what_is_no_text
+enter = Projects.enter
+Projects.enter = lambda self, key, environment: enter(self, key, environment) if key.discover else fails(self, key)
+main()
+"""
+
+
+def test_a_fault_of_ours_is_an_answer_and_ends_nothing_else(two):
+    process = subprocess.Popen([sys.executable, "-c", FAULTY, "serve"], stderr=subprocess.PIPE)
+    try:
+        assert looking.until(residing.is_up)
+        client = Client()
+        for do, fault in (("reload", "ValueError('max() "), ("find", "UnicodeEncodeError(")):
+            error = client.asks(do, name="one")["error"]
+            assert error["code"] == "unavailable"
+            assert error["message"].startswith(f"anyplug itself failed: {fault}")
+            assert error["hint"].startswith(residing.address().log)
+        assert client.asks("call", name="one")["result"]["is_error"] is False
+        assert "error: anyplug itself failed: ValueError('max() " in fails(1, "reload").err
+        for kind in ("cli", "mcp"):
+            refused = Client(kind=kind, discover=False)
+            assert refused.welcome["error"]["message"].startswith("anyplug itself failed: ValueError('max() ")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=PATIENCE_S)[1].decode()
+    assert said.count("Traceback") == 5  # here, where it would be in the log of one in the background
+
+
 # Sharing
 
 

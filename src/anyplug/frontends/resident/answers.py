@@ -74,12 +74,19 @@ class Answers:
         return await self._host.run_chain(request.steps, attachment=self._attachment, on_step=tell)
 
     async def _look(self, request: protocol.Look) -> dict[str, Any]:
+        await self._look_again()  # a client that has just decided something is ahead of us
         plugin = self._host.snapshot.plugin(request.path).plugin
-        return process_shape(await self._host.peers.look_in(plugin, retry=True))
+        places = await self._host.peers.look_in(plugin, retry=True)
+        if not places:  # or somebody else has decided something since
+            raise Unavailable(f"plugin '{plugin.name}' is not running", "try again")
+        return process_shape(places)
 
-    async def _conditions(self, _: protocol.Conditions) -> dict[str, protocol.Condition]:
+    async def _look_again(self) -> None:
         with contextlib.suppress(StoreError):
             await self._host.look_again()
+
+    async def _conditions(self, _: protocol.Conditions) -> dict[str, protocol.Condition]:
+        await self._look_again()
         plugins = {place.plugin.path: place.plugin for place in self._host.peers.places}
         return {path: _condition(self._host.peers.of(plugin)) for path, plugin in plugins.items()}
 

@@ -78,8 +78,11 @@ class Connection:
         try:
             with anyio.fail_after(HELLO_S):
                 line = await self._reader.readline()
-            if not line:
-                return
+        except (TimeoutError, ValueError):  # silence, or a line without end
+            return
+        if not line:
+            return
+        try:
             # Only now: who is sent away before they have been heard does not hear why.
             self.pid = callers.check(self._writer.get_extra_info("socket"), self._keeper.projects.hosts)
             hello = self.hello = protocol.read_hello(line)
@@ -96,14 +99,12 @@ class Connection:
                 Key(hello.cwd, hello.discover, hello.plugins), hello.environment
             )
         except AnyplugError as error:
-            self._send({"error": protocol.error_shape(error)})
-            return
-        except (TimeoutError, ValueError):  # silence, or a line without end
+            self.send_away(error)
             return
         try:
             await self._serve_in(project.host, hello)
         except AnyplugError as error:
-            self._send({"error": protocol.error_shape(error)})
+            self.send_away(error)
         finally:
             self._keeper.projects.leave(project)
 
@@ -112,6 +113,11 @@ class Connection:
         if isinstance(self._writer.transport, asyncio.ReadTransport):  # as all that can be read from are
             self._writer.transport.pause_reading()  # what came behind the end would be a fault
         self._reader.feed_eof()
+
+    def send_away(self, error: AnyplugError) -> None:
+        """Say why it is not served any more, unless it speaks another protocol by now."""
+        if not (self.is_attached and self.hello is not None and self.hello.kind == "mcp"):
+            self._send({"error": protocol.error_shape(error)})
 
     async def _serve_in(self, host: Host | None, hello: protocol.Hello) -> None:
         if host is None:  # it is going down; who hears nothing tries another
@@ -176,13 +182,16 @@ class Connection:
         hearer = Hearer(self._send)
         hearing.set(hearer)
         try:
-            given = {"id": number, "result": await answer(request)}
+            line = _encoded({"id": number, "result": await answer(request)})
         except AnyplugError as error:
-            given = {"id": number, "error": protocol.error_shape(error)}
+            line = _encoded({"id": number, "error": protocol.error_shape(error)})
+        except Exception as error:  # noqa: BLE001 - a fault of ours with one request must not end the others
+            hearer.leaves()  # all that is known of it is for the log
+            line = _encoded({"id": number, "error": protocol.error_shape(self._keeper.projects.fault(error))})
         finally:
             hearer.leaves()
         try:
-            self._send(given)
+            self._write(line)
             await self._writer.drain()
         except ConnectionError:
             pass
@@ -206,5 +215,12 @@ class Connection:
             future.set_result(given.word)
 
     def _send(self, value: Any) -> None:
+        self._write(_encoded(value))
+
+    def _write(self, line: bytes) -> None:
         if not self._writer.is_closing():
-            self._writer.write(msgspec.json.encode(value) + b"\n")
+            self._writer.write(line)
+
+
+def _encoded(value: Any) -> bytes:
+    return msgspec.json.encode(value) + b"\n"

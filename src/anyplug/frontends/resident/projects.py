@@ -11,6 +11,7 @@ import anyio.abc
 
 from anyplug.errors import AnyplugError, StoreError, Unavailable
 from anyplug.formats.contract import Greeting
+from anyplug.frontends.resident.address import LOG
 from anyplug.host import Host
 from anyplug.tally import Tally
 
@@ -142,11 +143,7 @@ class Projects:
         except AnyplugError as error:
             project.failure = error
         except Exception as error:  # noqa: BLE001 - a fault of ours in one project must not end the others
-            project.failure = Unavailable(
-                f"the host of {project.key.folder} failed: {error!r}",
-                f"see the log in {os.path.join(self._home, 'logs')}",
-            )
-            self.tell_of(error)
+            project.failure = self.fault(error)
         finally:
             project.host = None
             self._close(project)
@@ -157,6 +154,13 @@ class Projects:
             self._kept -= 1
             if not self._kept:
                 self._all_closed.set()
+
+    def fault(self, error: Exception) -> Unavailable:
+        """Give a fault of ours as those hear of it who asked for what failed; the log has all that is known."""
+        self.tell_of(error)
+        return Unavailable(
+            f"anyplug itself failed: {error!r}", f"{os.path.join(self._home, 'logs', LOG)} says where, if you report it"
+        )
 
     def tell_of(self, error: Exception) -> None:
         """Say all that is known of a fault of ours."""

@@ -191,7 +191,7 @@ class Resident:
             if not self._is_closing:  # else it came too late, and is told so by the end of its connection
                 await connection.serve()
         except Exception as error:  # noqa: BLE001 - a fault of ours with one client must not end the others
-            self.projects.tell_of(error)
+            connection.send_away(self.projects.fault(error))
         finally:
             self._attached.discard(connection)
             if connection.is_attached:
