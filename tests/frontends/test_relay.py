@@ -14,6 +14,7 @@ import extending
 import looking
 import making
 import residing
+from anyplug.frontends.resident.relay import LOST
 from anyplug.runtime.guard import TOKEN_VARIABLE
 from making import python
 from residing import resident
@@ -208,6 +209,25 @@ def test_a_host_that_is_stopped_in_order_is_followed_by_another(plugins, era):
         agent = Relay(era=era)
         assert agent.gets(1, "hello") == "done"
         ok("stop")
+    assert agent.insists("hello") == "done"
+    agent.leaves()
+    ok("stop")
+
+
+def test_when_the_host_is_stopped_those_who_wait_are_told_as_if_it_had_been_killed(plugins, era):
+    with resident():
+        agent = Relay(era=era)
+        plain = ASKING[era](1, "tools/call", {"name": "slow", "arguments": {}})
+        agent.sends(plain)
+        agent.sends({**plain, "id": 2, "params": {**plain["params"], "further": True}})  # past the lane
+        assert looking.until(lambda: len(sleepers()) == 2)
+        ok("stop")
+        told = [agent.hears(), agent.hears()]
+        assert sorted(answer["id"] for answer in told) == [1, 2]
+        for answer in told:
+            assert answer["error"]["code"] == LOST
+            assert answer["error"]["data"] == {"code": "unavailable", "hint": "try again"}
+            assert "the host that ran the plugins ended" in answer["error"]["message"]
     assert agent.insists("hello") == "done"
     agent.leaves()
     ok("stop")

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 from anyplug.frontends.resident.address import LOOK_S, START_S, Address, NotServed, NotStarted, hello
 
 LOST = -32000  # JSON-RPC's first code for what servers define
+CLOSED = {"code": LOST, "message": "Connection closed"}  # what a host that ends in order answers those who wait
 
 
 class Relay:
@@ -136,11 +137,13 @@ class Relay:
             self._connection = None
 
     def _is_to_be_swallowed(self, line: bytes) -> bool:
-        """Note that somebody has an answer; whether it is one that the client had before."""
+        """Note that somebody has an answer; whether it is one that the client had before, or none."""
         word = _word(line)
         if "method" in word or "id" not in word:
             return False
         with self._lock:
+            if word.get("error") == CLOSED and not self._is_over:
+                return True  # the host is about to end; then they hear what that means, and what to do
             self._waiting.pop(json.dumps(word["id"]), None)
             if self._swallowed is not None and word["id"] == self._swallowed:
                 self._swallowed = None
