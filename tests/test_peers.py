@@ -91,6 +91,20 @@ async def test_a_crashed_extension_is_started_again_and_its_registrations_are_re
         assert (place(h, "mortal").restarts, place(h, "mortal").health) == (1, "running")
 
 
+async def test_a_plugin_that_is_being_restarted_is_not_one_that_could_not_be_loaded(zot, host, monkeypatch):
+    monkeypatch.setattr(peers, "PAUSES_S", (3600.0,))
+    folder = zot("mortal", MORTAL)
+    async with host(folder) as h:
+        await h.call("act", {"die": True})
+        await until(lambda: h.snapshot.plugin("mortal").is_down)
+        said = (await h.call("builtin.reload_plugins")).text.splitlines()
+        assert said[1:] == ["Plugins that ended and are started again: mortal"]
+        making.write(os.path.join(folder, "run.py"), "#!/bin/sh\nexit 3\n", 0o755)
+        said = (await h.call("builtin.reload_plugins", {"plugin": "mortal"})).text.splitlines()
+        assert "Plugins that could not be loaded: mortal" in said  # it has not been up since
+        assert not any("started again" in line for line in said)
+
+
 async def test_pauses_grow_and_after_several_crashes_in_a_row_it_is_given_up_with_the_reason(zot, host, monkeypatch):
     monkeypatch.setattr(peers, "PAUSES_S", (0.05, 0.1, 0.2))
     folder = zot("doomed", COUNTED + 'open("times.txt", "a").write(f"{time.time()} ")\nsys.exit("no database")')

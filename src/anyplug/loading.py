@@ -90,7 +90,7 @@ class Loading:
         given_up = {place.plugin.path for place in self._peers().places if place.health == "given_up"}
         before = self.snapshot
         await self.again(lambda plugin: plugin.path == only or plugin.path in given_up)
-        there = self.snapshot.compared_to(before)
+        there = self.snapshot.compared_to(before, self._coming_back())
         return "\n".join([there, *filter(None, [self._catalog.settings_fault])])
 
     async def follow(self, leaving: anyio.Event) -> None:
@@ -127,6 +127,12 @@ class Loading:
             if entry.plugin.stays_up and (standing := self._own_standing(entry)).state == "approved"
         ]
         return self._peers().swap(wanted, renew)
+
+    def _coming_back(self) -> set[str]:
+        """Give the paths of plugins of which nothing is down for longer than a moment."""
+        down = [place for place in self._peers().places if place.peer is None and place.reason]
+        lasting = {place.plugin.path for place in down if not place.is_coming_back}
+        return {place.plugin.path for place in down} - lasting
 
     def _own_standing(self, entry: Entry) -> Standing:
         """Say where a plugin stands; one that is shadowed and still on guard stands for itself."""

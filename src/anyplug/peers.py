@@ -312,11 +312,13 @@ class Peers:
         ended = anyio.Event()
         began = time.monotonic()
         peer = start = None
+        came_up = False
         try:
             start = await self._start(place.plugin)
             peer = PEERS[place.plugin.format](place.plugin, self._terms(place, start), _Ear(self, place, ended))
             await peer.start()
             place.peer, place.health, place.reason = peer, "running", ""
+            came_up = True
             self.roll += 1
             self.note_offer(place, peer)
             place.session = peer.session
@@ -343,6 +345,7 @@ class Peers:
                 self._said(peer, None)
             if start is not None:
                 start.release()
+        place.came_up = came_up
         place.crashes = 1 if time.monotonic() - began > STEADY_S else place.crashes + 1
         if place.refusal is not None:
             place.health = "given_up"  # trying again changes nothing

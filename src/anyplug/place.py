@@ -54,6 +54,7 @@ class Place:
         self.refusal: NotEnforceable | None = None  # why it may not be
         self.restarts = 0
         self.crashes = 0  # in a row
+        self.came_up = False  # in its last run, if that has ended
         self.settled = anyio.Event()  # it is up, or the attempt to start it failed
         self.scope = anyio.CancelScope()  # of that task
         self.is_ending = False  # the process is gone and is not started again by itself; the task has yet to notice
@@ -80,6 +81,11 @@ class Place:
     def is_coming_up(self) -> bool:
         """Whether it is being started for the first time, so that nobody knows how it will do."""
         return self.peer is None and self.health == "restarting" and not self.reason
+
+    @property
+    def is_coming_back(self) -> bool:
+        """Whether it was up and ended, and is started again: after a pause, or when it is next needed."""
+        return self.peer is None and self.came_up and self.health in {"restarting", "idle"}
 
     @property
     def is_free(self) -> bool:

@@ -1,7 +1,7 @@
 """What is loaded now: an immutable snapshot of plugins, their standing, and every name by which a tool is called."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
 import msgspec
@@ -133,15 +133,21 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             "broken": f"it is broken (`anyplug show {name}`)",
         }.get(state, f"it does not stay up (`anyplug show {name}`)")
 
-    def compared_to(self, before: "Snapshot") -> str:
-        """Say in a few lines what there is now, and what is another than it was."""
+    def compared_to(self, before: "Snapshot", coming_back: Collection[str] = ()) -> str:
+        """Say in a few lines what there is now, and what is another than it was.
+
+        `coming_back` are the paths of plugins that are down only for a moment.
+        """
         now, then = set(self.owners), set(before.owners)
         waiting = [entry.name for entry in self.entries if entry.state in {"new", "changed"}]
         facts = {
             "New tools": sorted(now - then),
             "Tools that are gone": sorted(then - now),
             "Plugins that wait for a person's approval": waiting,
-            "Plugins that could not be loaded": self._broken,
+            "Plugins that could not be loaded": [entry.name for entry in self._broken if entry.path not in coming_back],
+            "Plugins that ended and are started again": [
+                entry.name for entry in self._broken if entry.path in coming_back
+            ],
         }
         there = f"{_count(len(self.entries), 'plugin')}, {_count(len(self.callable_tools), 'tool')}."
         return "\n".join([there, *(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)])
@@ -157,8 +163,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     @property
-    def _broken(self) -> list[str]:
-        return [entry.plugin.name for entry in self.entries if entry.state == "broken" or entry.is_down]
+    def _broken(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.state == "broken" or entry.is_down]
 
     def _why_not(self, name: str) -> tuple[str, str]:
         """Say why a name that people may expect leads nowhere, and the cure."""
@@ -174,13 +180,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         if len(named) == 1:  # most likely it is the one that was meant
             return _why_down(named[0])
         new = [entry.name for entry in self.entries if entry.state == "new" and entry.plugin.stays_up]
-        facts = {"these plugins could not be loaded": self._broken, "nobody has approved these plugins yet": new}
+        broken = [entry.name for entry in self._broken]
+        facts = {"these plugins could not be loaded": broken, "nobody has approved these plugins yet": new}
         reason = "; ".join(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)
         if new:
             return reason, f"`anyplug approve {new[0]}` shows what it asks for"
         if not self._broken:
             return reason, ""
-        first = next(entry for entry in self.entries if entry.name == self._broken[0])
+        first = self._broken[0]
         return reason, f"`anyplug {_naming(first)}show {first.name}` says why"
 
 
