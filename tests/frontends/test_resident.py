@@ -548,6 +548,18 @@ def test_while_settings_cannot_be_used_the_last_good_ones_hold_and_the_person_is
         assert fault not in ok("status").out
 
 
+# How it does
+
+
+def test_how_many_plugins_there_are_is_said_once_it_is_known(two):
+    with resident():
+        assert residing.status()["plugins"] is None
+        assert "\nplugins" not in ok("status").out
+        ok("call", "one")
+        assert residing.status()["plugins"] == 2
+        assert "\nplugins    2 approved, 1 running\n" in ok("status").out
+
+
 # What is decided while it is up, and faults of ours
 
 

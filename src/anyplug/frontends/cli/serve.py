@@ -241,7 +241,8 @@ def _show(said: dict[str, Any]) -> None:
             ),
             ("projects", "\n".join(f"{one['folder']}" for one in said["projects"])),
             ("settings", said["settings"] or ""),
-            ("plugins", f"{said['plugins']} approved, {said['running']} running"),
+            # Nobody has looked for any before somebody was attached in some folder.
+            ("plugins", "" if said["plugins"] is None else f"{said['plugins']} approved, {said['running']} running"),
             ("processes", f"{said['processes']}, {said['memory_bytes'] / (1 << 20):.0f} MiB with the host"),
             ("calls", f"{said['calls']}, {said['errors']} failed"),
         ]

@@ -175,7 +175,7 @@ class Resident:
                 for project in self.projects.all
             ],
             "settings": next((host.catalog.settings_fault for host in hosts if host.catalog.settings_fault), None),
-            "plugins": len({entry.path for host in hosts for entry in host.plugins if entry.state == "approved"}),
+            "plugins": _approved(hosts) if hosts else None,
             "running": sum(len(host.peers.up) for host in hosts),
             "processes": len(children),
             "memory_bytes": sum(map(processes.memory, [self.pid, *children])),
@@ -336,6 +336,11 @@ class Elsewhere(AnyplugError):
     """A client that this host would not serve as it would be served without one."""
 
     code = "unavailable"
+
+
+def _approved(hosts: list[Host]) -> int:
+    """Count the plugins that may run, each once although several projects have it."""
+    return len({entry.path for host in hosts for entry in host.plugins if entry.state == "approved"})
 
 
 def _client_shape(connection: Connection) -> dict[str, Any]:
