@@ -686,6 +686,21 @@ def test_a_folder_that_one_names_is_seen_by_no_other(project, zot):
         assert looking.until(lambda: len(heard(folder, "shutdown")) == 1)
 
 
+def test_whoever_names_a_folder_has_processes_apart_while_they_are_attached(two, zot):
+    folder = zot("mine")
+    with resident():
+        ok("call", "one")
+        apart = Client(plugins=[folder])
+        assert apart.asks("call", name="one")["result"]["is_error"] is False
+        assert [len(heard(two[0], kind)) for kind in ("hello_ack", "shutdown")] == [2, 0]
+        assert len(heard(two[1])) == 0  # what nobody called does not run
+        assert f", with {folder}\n" in ok("status").out
+        apart.leaves()
+        assert looking.until(lambda: len(heard(two[0], "shutdown")) == 1)
+        ok("call", "one")
+        assert len(heard(two[0], "hello_ack")) == 2
+
+
 def test_calls_are_counted_over_all_projects_also_over_those_that_are_closed(tmp_path, monkeypatch, root):
     folder = making.cyclop(root, "hello")
     with resident():

@@ -239,7 +239,7 @@ def _show(said: dict[str, Any]) -> None:
                 "attached",
                 "\n".join(f"{one['kind']}, pid {one['pid']}, in {one['folder']}" for one in clients) or "nobody",
             ),
-            ("projects", "\n".join(f"{one['folder']}" for one in said["projects"])),
+            ("projects", "\n".join(", with ".join([one["folder"], *one["plugins"]]) for one in said["projects"])),
             ("settings", said["settings"] or ""),
             # Nobody has looked for any before somebody was attached in some folder.
             ("plugins", "" if said["plugins"] is None else f"{said['plugins']} approved, {said['running']} running"),

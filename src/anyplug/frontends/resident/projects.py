@@ -20,7 +20,11 @@ LOOK_S = 1.0  # between two looks whether somebody left long enough ago
 
 
 class Key(NamedTuple):
-    """What one host is for. Folders named with --plugin are seen only by those who named them."""
+    """What one host is for.
+
+    Folders named with --plugin are seen only by those who named them, and there they may hide other plugins, take
+    names and guard calls: so these have a host apart, which runs the plugins of the project once more.
+    """
 
     folder: str
     discover: bool
