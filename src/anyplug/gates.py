@@ -27,8 +27,7 @@ class Gates:
         self._cwd = cwd
 
     def follow(self, settings: Settings) -> None:
-        """Go by other settings from now on."""
-        self._guards.follow(settings)
+        """Go by other settings from now on; guards hear of them where they belong."""
         self._policies.follow(settings.policy)
 
     async def before_call(self, call: Call, standing: Standing, trail: Trail) -> Call:
