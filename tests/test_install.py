@@ -393,7 +393,7 @@ def test_an_update_brings_the_new_version_and_keeps_what_was_written(installer, 
     assert os.stat(f"{new}/config.json").st_mode & 0o777 == 0o600
     assert using.read(f"{new}/deep/er/state.db") == using.read(f"{new}/act/cache.txt") == "mine"
     assert (os.readlink(f"{new}/link"), os.readlink(f"{new}/folder-link")) == ("state.json", "deep")
-    assert using.read(f"{new}/both.txt") == "theirs"
+    assert (using.read(f"{new}/both.txt"), using.read(f"{new}/both.txt.new")) == ("mine", "theirs")
     assert not any(os.path.lexists(f"{new}/{name}") for name in ("old.txt", "__pycache__", "pipe"))
     assert installed() == ["kit"]
     # What was carried over is still the person's at the next update.
@@ -479,6 +479,8 @@ def test_when_the_block_fails_the_old_version_comes_back(installer, repository, 
 
 def test_even_if_the_block_took_the_new_version_away(installer, repository):
     plugin = installer.install(Source(location=url(repository))).plugin
+    making.write(f"{repository}/act/run", "#!/bin/sh\necho two", 0o755)
+    commit(repository)
 
     def lose():
         with installer.update(plugin):
@@ -503,6 +505,153 @@ def test_what_is_carried_over_goes_through_no_link_and_over_no_file(installer, r
     assert using.read(f"{new.path}/cache") == "a file now"
 
 
+@pytest.fixture
+def todo(installer, tmp_path):
+    """Give the source of an extension that keeps a list beside itself, and the plugin installed from it."""
+    source = extending.extension(tmp_path / "here", "todo")
+    making.write(f"{source}/todos.json", '["example"]')
+    return source, installer.install(Source(location=source)).plugin
+
+
+def kept(name, number=1):
+    return f"{using.home()}/kept/{name}/{number}"
+
+
+def test_data_that_came_with_a_plugin_and_was_changed_stays_while_the_default_is_the_same(installer, todo):
+    source, plugin = todo
+    making.write(f"{plugin.path}/todos.json", '["mine"]')
+    os.utime(f"{plugin.path}/todos.json", (0, 0))  # what counts is what is in it
+    making.write(f"{source}/README.md", "new")
+    done = update(installer, plugin)
+    assert using.read(f"{plugin.path}/todos.json") == '["mine"]'
+    assert (done.inheritance.stays, done.inheritance.beside, done.kept) == (("todos.json",), {}, "")
+    assert sorted(os.listdir(plugin.path)) == ["README.md", "extension.json", "run.py", "todos.json"]
+    installer.remove(done.plugin, purge=False)
+    assert using.read(f"{kept('todo')}/todos.json") == '["mine"]'
+
+
+def test_a_new_default_is_put_beside_what_was_changed_and_an_old_one_gives_way(installer, todo):
+    source, plugin = todo
+    making.write(f"{plugin.path}/todos.json", '["mine"]')
+    for default in ('["second"]', '["third"]'):
+        making.write(f"{source}/todos.json", default)
+        assert update(installer, plugin).inheritance.beside == {"todos.json": "todos.json.new"}
+        assert using.read(f"{plugin.path}/todos.json") == '["mine"]'
+        assert using.read(f"{plugin.path}/todos.json.new") == default
+    making.write(f"{plugin.path}/todos.json.new", "mine as well")
+    making.write(f"{source}/todos.json", '["fourth"]')
+    assert update(installer, plugin).inheritance.beside == {"todos.json": "todos.json.new.2"}
+    assert using.read(f"{plugin.path}/todos.json.new") == "mine as well"
+    assert using.read(f"{plugin.path}/todos.json.new.2") == '["fourth"]'
+
+
+def test_data_that_nobody_changed_is_the_new_versions(installer, todo):
+    source, plugin = todo
+    making.write(f"{source}/todos.json", '["better"]')
+    os.utime(f"{plugin.path}/todos.json")
+    assert update(installer, plugin).inheritance.stays == ()
+    assert using.read(f"{plugin.path}/todos.json") == '["better"]'
+
+
+def test_changed_data_stays_that_the_new_version_does_not_bring_any_more(installer, todo):
+    source, plugin = todo
+    making.write(f"{plugin.path}/todos.json", '["mine"]')
+    os.unlink(f"{source}/todos.json")
+    update(installer, plugin)
+    assert using.read(f"{plugin.path}/todos.json") == '["mine"]'
+
+
+def test_what_a_record_without_hashes_does_not_know_is_not_lost(catalog, installer, todo):
+    _, plugin = todo
+    known = installer.origin(plugin)
+    old = msgspec.json.encode(msgspec.structs.replace(known, hashes={}))
+    catalog.store.run("UPDATE installs SET record = ?", old)
+    making.write(f"{plugin.path}/todos.json", '["mine"]')
+    os.utime(f"{plugin.path}/todos.json", (known.at + 9, known.at + 9))
+    assert update(installer, plugin).inheritance.beside == {"todos.json": "todos.json.new"}
+    assert using.read(f"{plugin.path}/todos.json") == '["mine"]'
+
+
+def test_code_is_the_new_versions_and_what_was_changed_of_it_is_kept(installer, todo):
+    source, plugin = todo
+    making.write(f"{source}/run.py", "# theirs", 0o755)
+    making.write(f"{source}/todos.json", "#!/bin/sh", 0o755)  # a program now
+    making.write(f"{source}/notes", "theirs: a file now")
+    making.write(f"{plugin.path}/run.py", "# mine", 0o755)
+    making.write(f"{plugin.path}/todos.json", '["mine"]')
+    making.write(f"{plugin.path}/notes/one.txt", "mine")
+    done = update(installer, plugin)
+    assert using.read(f"{plugin.path}/run.py") == "# theirs"
+    assert using.read(f"{plugin.path}/todos.json") == "#!/bin/sh"
+    assert (done.kept, sorted(done.inheritance.kept)) == (kept("todo"), ["notes/one.txt", "run.py", "todos.json"])
+    assert using.read(f"{kept('todo')}/run.py") == "# mine"
+    assert using.read(f"{kept('todo')}/todos.json") == '["mine"]'
+    assert using.read(f"{kept('todo')}/notes/one.txt") == "mine"
+    assert os.stat(kept("todo")).st_mode & 0o777 == 0o700
+
+
+def test_where_every_file_is_code_a_changed_one_is_kept_elsewhere(installer, tmp_path):
+    source = making.cyclop(tmp_path / "here", "hello")
+    making.write(f"{source}/words.txt", "theirs")
+    plugin = installer.install(Source(location=source)).plugin
+    making.write(f"{plugin.path}/words.txt", "mine")
+    making.write(f"{source}/words.txt", "theirs, and better")
+    update(installer, plugin)
+    assert using.read(f"{plugin.path}/words.txt") == "theirs, and better"
+    assert using.read(f"{kept('hello')}/words.txt") == "mine"
+
+
+def test_an_update_that_does_not_happen_keeps_nothing_elsewhere(installer, todo):
+    source, plugin = todo
+    making.write(f"{source}/run.py", "# theirs", 0o755)
+    making.write(f"{plugin.path}/run.py", "# mine", 0o755)
+
+    def refuse():
+        with installer.update(plugin) as new:
+            assert os.path.exists(new.kept)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        refuse()
+    assert using.read(f"{plugin.path}/run.py") == "# mine"
+    assert not os.path.exists(kept("todo"))
+
+
+def test_an_update_to_nothing_new_moves_nothing_and_waits_for_nobody(catalog, installer, repository):
+    plugin = installer.install(Source(location=url(repository))).plugin
+    Audit(catalog.store).begin(Record(call="c1", at=0, attachment="x", tool="kit.act", plugin="kit"))
+    inode = os.stat(plugin.path).st_ino
+    head = commit(repository, "another commit, and nothing in it")
+    done = update(installer, plugin)
+    assert (done.is_new, done.record.commit, os.stat(plugin.path).st_ino) == (False, head, inode)
+    assert installer.origin(plugin).commit == head
+    assert installed() == ["kit"]
+
+
+@pytest.mark.parametrize("damage", ["changed", "gone", "closed"])
+def test_an_update_to_nothing_new_mends_code_that_nobody_approved(catalog, installer, repository, damage):
+    plugin = installer.install(Source(location=url(repository))).plugin
+    program = f"{plugin.path}/act/run"
+    if damage == "changed":
+        making.write(program, "#!/bin/sh\necho mine", 0o755)
+    elif damage == "gone":
+        os.unlink(program)
+    else:
+        os.chmod(program, 0o644)
+    assert update(installer, plugin).is_new
+    assert said(plugin) == "one"
+    assert os.access(program, os.X_OK)
+    assert os.path.exists(f"{kept('kit')}/act/run") == (damage == "changed")
+
+
+def test_code_that_a_person_changed_and_approved_stays_until_there_is_something_new(catalog, installer, repository):
+    plugin = installer.install(Source(location=url(repository))).plugin
+    making.write(f"{plugin.path}/act/run", "#!/bin/sh\necho mine", 0o755)
+    catalog.approvals.approve(plugin, catalog.digest(plugin), (), always=True, follow=False, unconfined=False)
+    assert not update(installer, plugin).is_new
+    assert said(plugin) == "mine"
+
+
 def test_what_anyplug_did_not_install_cannot_be_updated(catalog, installer):
     making.cyclop("plugins", "hello")
     plugin = catalog.load().plugin("hello").plugin
@@ -512,6 +661,8 @@ def test_what_anyplug_did_not_install_cannot_be_updated(catalog, installer):
 
 def test_an_update_waits_for_calls_under_way(catalog, installer, repository, monkeypatch):
     plugin = installer.install(Source(location=url(repository))).plugin
+    making.write(f"{repository}/act/run", "#!/bin/sh\necho two", 0o755)
+    commit(repository)
     record = Record(call="c1", at=0, attachment="x", tool="kit.act", plugin="kit")
     trail = Audit(catalog.store)
     trail.begin(record)

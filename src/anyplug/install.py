@@ -9,14 +9,13 @@ import itertools
 import os
 import secrets
 import shutil
-import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import msgspec
 
-from anyplug import config, digest, discovery, sources, trees
+from anyplug import config, digest, discovery, inheritance, sources, trees
 from anyplug.audit import Audit
 from anyplug.catalog import Catalog
 from anyplug.errors import InstallError
@@ -24,6 +23,7 @@ from anyplug.formats import scripts, table
 from anyplug.formats.contract import Folder
 from anyplug.formats.manifest import NOTHING_TO_RUN
 from anyplug.formats.mcp import configuration
+from anyplug.inheritance import Inheritance
 from anyplug.model import Plugin
 from anyplug.sources import Brought, Source
 
@@ -44,7 +44,13 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
     source: Source
     commit: str = ""
     files: tuple[str, ...] = ()
+    hashes: dict[str, str] = {}  # of these files as they came; older records have none
     at: float = 0.0
+
+    @property
+    def came(self) -> dict[str, str]:
+        """Each file's hash as it came; empty if nobody wrote it down."""
+        return {name: self.hashes.get(name, "") for name in self.files}
 
 
 class _Swap(msgspec.Struct, frozen=True):
@@ -59,8 +65,11 @@ class Installed(msgspec.Struct, frozen=True):
 
     plugin: Plugin
     record: Install
-    left_config: bool
+    left_config: bool = False
     left_modules: tuple[str, ...] = ()
+    is_new: bool = True  # else it was there already
+    inheritance: Inheritance = Inheritance()
+    kept: str = ""  # the folder for what of it has no place in the plugin, if there is such
 
 
 class Installer:
@@ -95,7 +104,8 @@ class Installer:
     def update(self, plugin: Plugin) -> Iterator[Installed]:
         """Put the newest version in place for the time of the block, and for good if the block does not raise.
 
-        Configuration and whatever the plugin wrote beside itself are carried over. Raises InstallError.
+        What was written or changed beside the version before is taken over, or kept. If nothing is new, nothing is
+        moved. Raises InstallError.
         """
         before = self.origin(plugin)
         if before is None:
@@ -112,21 +122,80 @@ class Installer:
                         f"`anyplug install` it beside, then `anyplug remove {plugin.name}`",
                     )
                 record = _record(before.source, brought, new)
+                is_new = self._is_new(plugin, before, new, record)
+            if not is_new:
+                same = msgspec.structs.replace(record, at=before.at)
+                self._remember(plugin.path, same)
+                yield Installed(plugin, same, is_new=False)
+                return
+            with _explained(f"update '{plugin.name}'"):
                 self._wait_for_calls(plugin)
-                _carry_over(plugin.path, new.path, _added(plugin.path, set(before.files)))
-                _write_swap(staging, _Swap(plugin.path, record.at))
-                aside = os.path.join(staging, BEFORE)
-                os.rename(plugin.path, aside)
-            try:
-                os.rename(new.path, plugin.path)
-                yield Installed(self._read(plugin.path), record, brought.left_config, brought.left_modules)
+                own = inheritance.written(plugin.path, before.came, before.at)
+                plan = inheritance.plan(plugin.path, new.path, own, before.came, record.hashes, _code_of(plugin, new))
+                inheritance.hand_down(plugin.path, new.path, plan)
+            with self._keeping(plugin, plan.kept) as kept, self._swapped(plugin, new, staging, record):
+                yield Installed(
+                    self._read(plugin.path),
+                    record,
+                    brought.left_config,
+                    brought.left_modules,
+                    inheritance=plan,
+                    kept=kept,
+                )
                 self._remember(plugin.path, record)
-            except BaseException:
-                # Moved, not deleted: a file that resists deletion must not keep the old version from its place.
-                if os.path.lexists(plugin.path):
-                    os.rename(plugin.path, os.path.join(staging, FAILED))
-                os.rename(aside, plugin.path)
-                raise
+
+    def _is_new(self, plugin: Plugin, before: Install, new: Plugin, record: Install) -> bool:
+        """Whether the new version is another than what was installed, or mends what was done to that since."""
+        is_same = before.hashes == record.hashes or (not before.hashes and before.commit == record.commit != "")
+        if plugin.is_broken or not is_same:
+            return True
+        closed = [name for name in record.files if _is_program(new, name) and not _is_program(plugin, name)]
+        if closed or self._catalog.standing(plugin).state == "approved":
+            return bool(closed)  # else it is as the person wants it, even if they changed it themselves
+        every_file, named = table.BY_NAME[new.format].EVERY_FILE_COUNTS, configuration.named_files(new)
+        code = digest.take(new.path, every_file=every_file, before=None, named=named).as_digest().files
+        return not code.items() <= self._catalog.digest(plugin).files.items()
+
+    @contextmanager
+    def _swapped(self, plugin: Plugin, new: Plugin, staging: str, record: Install) -> Iterator[None]:
+        """Put a new version in place, and the one before again if the block raises."""
+        aside = os.path.join(staging, BEFORE)
+        with _explained(f"update '{plugin.name}'"):
+            _write_swap(staging, _Swap(plugin.path, record.at))
+            os.rename(plugin.path, aside)
+        try:
+            os.rename(new.path, plugin.path)
+            yield
+        except BaseException:
+            # Moved, not deleted: a file that resists deletion must not keep the old version from its place.
+            if os.path.lexists(plugin.path):
+                os.rename(plugin.path, os.path.join(staging, FAILED))
+            os.rename(aside, plugin.path)
+            raise
+
+    @contextmanager
+    def _keeping(self, plugin: Plugin, names: Sequence[str]) -> Iterator[str]:
+        """Keep files of a plugin, unless the block raises; give their folder, if any."""
+        folder = self._keep(plugin, names)
+        try:
+            yield folder
+        except BaseException:
+            _forget_kept(folder)
+            raise
+
+    def _keep(self, plugin: Plugin, names: Sequence[str]) -> str:
+        """Copy files of a plugin to where it cannot reach them; give their folder, or nothing if there are none."""
+        if not names:
+            return ""
+        folder = self._kept(plugin)
+        try:
+            with _explained(f"keep what was changed in '{plugin.name}'"):
+                os.makedirs(folder, mode=0o700)
+                inheritance.copy(plugin.path, folder, names)
+        except BaseException:
+            _forget_kept(folder)
+            raise
+        return folder
 
     def remove(self, plugin: Plugin, *, purge: bool) -> None:
         """Remove a plugin's folder, or only the link that led to it; with `purge` its data and secrets, too.
@@ -137,10 +206,7 @@ class Installer:
         if purge:
             self._catalog.secrets.forget(plugin.path)
         with _explained(f"remove '{plugin.name}'"):
-            if not purge and (state := self._state(plugin)):
-                kept = self._kept(plugin)
-                os.makedirs(kept, mode=0o700)
-                _carry_over(plugin.path, kept, state)
+            self._keep(plugin, () if purge else self._state(plugin))
             for path in going:
                 _delete(path)
         self._catalog.approvals.forget(plugin.path)
@@ -157,7 +223,7 @@ class Installer:
         return (going + kept, []) if purge else (going, kept)
 
     def _kept(self, plugin: Plugin) -> str:
-        """Give where what a plugin wrote beside itself is put when it is removed.
+        """Give where what a plugin wrote beside itself is put when it is removed, or has no place for it any more.
 
         No plugin can write there, so that none decides where its files go. They are not put back by themselves:
         what comes next under that name may be another's.
@@ -174,10 +240,8 @@ class Installer:
         before = self.origin(plugin)
         if before is None or not table.BY_NAME[plugin.format].WRITES_BESIDE_ITSELF:
             return []
-        paths = [(name, os.path.join(plugin.path, name)) for name in _added(plugin.path, {config.FILE})]
-        came = set(before.files)
-        own = [(name, path) for name, path in paths if name not in came or os.lstat(path).st_mtime > before.at]
-        return [name for name, path in own if digest.is_data(name, path)]
+        own = inheritance.written(plugin.path, before.came, before.at)
+        return [name for name in own if name != config.FILE and digest.is_data(name, os.path.join(plugin.path, name))]
 
     def is_ours(self, plugin: Plugin) -> bool:
         """Whether the folder lies where `install` puts things."""
@@ -353,34 +417,28 @@ def _named_files(plugin: Plugin) -> list[str]:
 
 def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:
     kept = msgspec.structs.replace(source, location=source.lasting_location)
-    return Install(source=kept, commit=brought.commit, files=tuple(trees.files(plugin.path)), at=time.time())
+    hashes = inheritance.hashes(plugin.path)
+    return Install(source=kept, commit=brought.commit, files=tuple(hashes), hashes=hashes, at=time.time())
 
 
-def _added(folder: str, installed: set[str]) -> list[str]:
-    """List what the plugin or the person wrote since it was installed."""
-    return [name for name in trees.files(folder) if name not in installed and "__pycache__" not in name.split(os.sep)]
+def _code_of(*versions: Plugin) -> Callable[[str, str], bool]:
+    """Give what says of a file's name and path whether the digest covers it, in any of these versions."""
+    every_file = any(table.BY_NAME[version.format].EVERY_FILE_COUNTS for version in versions if version.format)
+    named = {name for version in versions for name in configuration.named_files(version)}
+    return lambda name, path: every_file or name in named or not digest.is_data(name, path)
 
 
-def _carry_over(old: str, new: str, names: list[str]) -> None:
-    """Copy files from one version to the next, unless that has such a file."""
-    for name in names:
-        target, origin = os.path.join(new, name), os.path.join(old, name)
-        if os.path.lexists(target):
-            continue
-        mode = os.lstat(origin).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)) or not _has_room(new, os.path.dirname(target)):
-            continue
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copy2(origin, target, follow_symlinks=False)
+def _is_program(plugin: Plugin, name: str) -> bool:
+    path = os.path.join(plugin.path, name)
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def _has_room(root: str, folder: str) -> bool:
-    """Whether files can go into a folder of the new version: no file stands in the way, no link leads elsewhere."""
-    while folder != root:
-        if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
-            return False
-        folder = os.path.dirname(folder)
-    return True
+def _forget_kept(folder: str) -> None:
+    """Delete what was kept of a version that is in place after all."""
+    if folder:
+        with suppress(OSError):
+            _delete(folder)
+            os.rmdir(os.path.dirname(folder))  # if nothing else is there
 
 
 def _delete(path: str) -> None:

@@ -188,7 +188,7 @@ class Home:
         return os.path.join(self.path, "cache", folder)
 
     def kept(self, plugin: str) -> str:
-        """Give the folder for what removed plugins of that name had written beside themselves; none can reach it."""
+        """Give the folder for what plugins of that name lost to a removal or an update; none can reach it."""
         return os.path.join(self.path, "kept", plugin)
 
     def files(self, plugin: str) -> str:

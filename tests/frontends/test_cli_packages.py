@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+import extending
 import looking
 import making
 import using
@@ -18,6 +19,7 @@ INSTALLED = {
     "name", "format", "version", "description", "path", "state", "health", "tier", "tools", "commands", "shadowed_by",
     "problems", "commit", "instructions",
 }  # fmt: skip
+UPDATED = INSTALLED | {"updated", "beside", "kept"}
 ONE, TWO = "#!/bin/sh\necho one", "#!/bin/sh\necho two"
 
 
@@ -64,7 +66,8 @@ def test_in_json_there_is_one_object_at_the_end(source):
     assert done.err == ""
     change(source)
     done = using.ok("update", "kit", "--json", "--yes")
-    assert (set(done.json), done.json["state"]) == (INSTALLED, "approved")
+    assert (set(done.json), done.json["state"], done.json["updated"]) == (UPDATED, "approved", True)
+    assert using.ok("update", "kit", "--json").json["updated"] is False
     change(source, ONE)
     assert using.ok("update", "kit", "--json").json["state"] == "changed"
 
@@ -89,6 +92,7 @@ def test_a_repository_is_installed_and_its_commit_named(source):
     head = subprocess.run(["git", "-C", source, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
     assert f"kit is installed at {head[:12]} in" in using.ok("install", f"file://{source}").out
     assert using.ok("update", "kit", "--json").json["commit"] == head.strip()
+    assert using.ok("update", "kit").out == f"kit is up to date, at {head[:12]}\n"
 
 
 def test_what_cannot_be_installed_is_an_error_with_a_hint_and_leaves_nothing(tmp_path):
@@ -163,8 +167,57 @@ def test_an_update_that_changes_nothing_asks_nothing(source):
     using.ok("install", source, "--yes", "--always")
     seen = using.at_terminal("update", "kit")
     assert seen.code == 0
+    assert "kit is up to date" in seen.seen
     assert "It asks for" not in seen.seen
+    assert "updated" not in seen.seen
     assert using.ok("call", "kit.act").out == "one\n"
+
+
+TODO = """
+hello()
+tool("add")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "tool_call":
+        with open("todos.json") as file:
+            todos = json.load(file) + [frame["args"]["what"]]
+        with open("todos.json", "w") as file:
+            json.dump(todos, file)
+        say(frame, str(len(todos)))
+"""
+
+
+def test_what_an_extension_added_to_a_file_of_its_own_outlives_updates(tmp_path):
+    source = extending.extension(tmp_path / "source", "todo", TODO)
+    making.write(f"{source}/todos.json", '["example"]')
+    using.ok("install", source, "--yes", "--always")
+    for number, what in ((2, "tea"), (3, "milk")):
+        assert using.ok("call", "add", f"what={what}").out == f"{number}\n"
+    folder = os.path.join(using.home(), "plugins", "todo")
+    assert using.ok("update", "todo").out == "todo is up to date\n"
+    making.write(f"{source}/run.py", extending.PRELUDE + TODO + "# more", 0o755)
+    done = using.ok("update", "todo", "--yes")
+    assert "todos.json" not in done.err
+    assert using.ok("call", "add", "what=bread").out == "4\n"
+    assert using.read_json(f"{folder}/todos.json") == ["example", "tea", "milk", "bread"]
+    making.write(f"{source}/todos.json", '["another example"]')
+    done = using.ok("update", "todo", "--yes")
+    assert "todos.json stays as it was; what the new version brings is beside it, as todos.json.new" in done.err
+    assert using.read_json(f"{folder}/todos.json") == ["example", "tea", "milk", "bread"]
+    assert using.read_json(f"{folder}/todos.json.new") == ["another example"]
+
+
+def test_where_an_update_keeps_what_has_no_place_in_the_new_version_is_said(source):
+    using.ok("install", source, "--yes", "--always")
+    making.write(f"{using.home()}/plugins/kit/act/run", "#!/bin/sh\necho mine", 0o755)
+    change(source)
+    kept = f"{using.home()}/kept/kit/1/act/run"
+    done = using.ok("update", "kit", "--yes")
+    assert f"act/run was changed here and has no place in the new version; it is kept as {kept}" in done.err
+    assert using.read(kept).endswith("echo mine")
+    making.write(f"{using.home()}/plugins/kit/act/run", "#!/bin/sh\necho mine", 0o755)
+    change(source, ONE)
+    assert using.ok("update", "kit", "--yes", "--json").json["kept"] == [f"{using.home()}/kept/kit/2/act/run"]
 
 
 def test_an_update_does_not_widen_what_was_granted(tmp_path):

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from anyplug.errors import InstallError
 from anyplug.frontends.cli import render, terminal, trust
@@ -70,6 +71,8 @@ def update(session: Session) -> int:
     with ExitStack() as stack:
         with _progress(session, f"updating {entry.name}"):
             installed = stack.enter_context(installer.update(entry.plugin))
+        if not installed.is_new:
+            return _say_nothing_is_new(session, installed)
         fresh = _entry(session, installed)
         _describe(session, installed, fresh, "updated")
         if before is not None and before.approved and fresh.standing.digest not in {"", before.digest}:
@@ -80,7 +83,8 @@ def update(session: Session) -> int:
             options.yes |= fresh.state == "approved"
             if _approves(session):
                 _settle_or_go_back(session, fresh)
-    _report(session, installed)
+    _say_what_was_kept(session, installed)
+    _report(session, installed, **_inheritance_shape(installed))
     return 0
 
 
@@ -181,16 +185,45 @@ def _describe(session: Session, installed: Installed, entry: Entry, what: str) -
         print(f"\nInstructions from the plugin's author, for you:\n\n{render.plain(plugin.instructions)}\n", flush=True)
 
 
-def _report(session: Session, installed: Installed) -> None:
+def _say_nothing_is_new(session: Session, installed: Installed) -> int:
+    if not session.options.json:
+        at = f", at {installed.record.commit[:12]}" if installed.record.commit else ""
+        print(f"{installed.plugin.name} is up to date{at}")
+    _report(session, installed, **_inheritance_shape(installed))
+    return 0
+
+
+def _say_what_was_kept(session: Session, installed: Installed) -> None:
+    """Tell the person where the new version's own files are that do not lie in their place, and where theirs are."""
+    if session.options.json:
+        return
+    for name, aside in installed.inheritance.beside.items():
+        session.note(render.line(f"note: {name} stays as it was; what the new version brings is beside it, as {aside}"))
+    for name in installed.inheritance.kept:
+        kept = os.path.join(installed.kept, name)
+        session.note(
+            render.line(f"note: {name} was changed here and has no place in the new version; it is kept as {kept}")
+        )
+
+
+def _inheritance_shape(installed: Installed) -> dict[str, Any]:
+    folder, inheritance = installed.plugin.path, installed.inheritance
+    return {
+        "updated": installed.is_new,
+        "beside": [os.path.join(folder, aside) for aside in inheritance.beside.values()],
+        "kept": [os.path.join(installed.kept, name) for name in inheritance.kept],
+    }
+
+
+def _report(session: Session, installed: Installed, **more: Any) -> None:
     """Say where the plugin stands in the end."""
     plugin, entry = installed.plugin, _entry(session, installed)
     if session.options.json:
-        session.print_json(
-            {**entry_shape(entry), "commit": installed.record.commit or None, "instructions": plugin.instructions}
-        )
+        commit = installed.record.commit or None
+        session.print_json({**entry_shape(entry), "commit": commit, "instructions": plugin.instructions, **more})
     elif entry.state in {"new", "changed"}:
         session.note(f"hint: `anyplug approve {plugin.name}` shows what it asks for; nothing of it runs before")
-    elif entry.state == "approved":
+    elif entry.state == "approved" and installed.is_new:
         print(f"{plugin.name} is approved")
         trust.say_what_is_missing(session, plugin)
 
