@@ -235,6 +235,7 @@ def errors() -> str:
                 ("`bad_schema`", "A tool's input schema is not valid JSON Schema, so arguments are not checked."),
                 ("`nothing_to_run`", "An extension of zot's holds a theme or skills and no program."),
                 ("`bad_registration`", "An extension registered something unusable, or twice, or has another name."),
+                ("`bad_code`", "`check` only: an extension's program is no valid Python, or lacks its SDK."),
                 ("`bad_server`", "An MCP server's entry cannot be used; the other servers load."),
                 ("`not_pinned`", "An MCP server fetches code when it starts, and does not say which version."),
                 ("`not_covered`", "An MCP server runs code that lies outside of the plugin's folder."),

@@ -2,9 +2,11 @@
 
 import json
 import os
+import subprocess
 
 import pytest
 
+import extending
 import making
 from anyplug.checkup import examine
 
@@ -112,3 +114,154 @@ def test_what_is_no_plugin_is_a_problem_and_no_exception(root, kind):
         with open(f"{path}/plugin.json", "wb") as file:
             file.truncate(100 << 20)
     assert len(found(path)) == 1
+
+
+# Extensions
+
+MAIN = "#!/usr/bin/env python3\nprint('never')\n"
+
+
+def extension(root, script=MAIN, **changes):
+    """Make an extension that `main.py` is the program of."""
+    folder = os.path.join(root, "ext")
+    manifest = {"name": "ext", "exec": "./main.py"} | changes
+    extending.write_manifest(folder, {field: value for field, value in manifest.items() if value is not ...})
+    making.write(f"{folder}/main.py", script, 0o755)
+    return folder
+
+
+def told(path):
+    return [(problem.level, problem.message, problem.hint) for problem in examine(path).problems]
+
+
+def test_a_good_extension_has_no_problems_whatever_it_has_of_its_own(root):
+    own = {"author": "me", "tags": [], "minVersion": "1", "api_version": 2, "description_de": "x", "homepage": "x"}
+    assert told(extension(root, language="python", theme={}, skills=["x"], Enabled=True, **own)) == []
+    assert told(extension(root, exec="python3", args=["-u", "main.py", "--out", "made.py"])) == []
+    assert told(extension(root, description="x", descriptions={"de": "x"})) == []
+    assert told(extension(root, exec="./main.py", args=["chart.js"])) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("descripton", "description"),
+        ("Desciptoin", "description"),
+        ("enable", "enabled"),
+        ("arg", "args"),
+        ("verison", "version"),
+    ],
+)
+def test_a_key_that_is_nearly_a_known_one_is_named(root, key, meant):
+    (problem,) = told(extension(root, **{key: False}))
+    assert problem == ("warning", f"'{key}' in extension.json means nothing", f'did you mean "{meant}"?')
+
+
+@pytest.mark.parametrize(("field", "key"), [("exec", "exce"), ("exec", "Exe"), ("name", "nmae")])
+def test_a_required_key_that_is_misspelt_is_said_once_with_the_key(root, field, key):
+    (problem,) = told(extension(root, **{field: ..., key: "./main.py"}))
+    assert problem[0] == "error"
+    assert f"{field} is required" in problem[1]
+    assert problem[2] == f'rename "{key.lower()}" to "{field}"'
+
+
+def test_a_program_that_args_names_and_that_is_not_there_is_named(root):
+    ((level, message, hint),) = told(extension(root, exec="python3", args=["-u", "mian.py"]))
+    assert (level, message) == ("warning", "'args' names mian.py, which is not there")
+    assert hint == "did you mean main.py?"
+    ((_, message, hint),) = told(extension(root, exec="node", args=["dist/index.js"]))
+    assert "dist/index.js" in message
+    assert "relative to the extension's folder" in hint
+
+
+@pytest.mark.parametrize("how", ["program", "argument", "no-suffix"])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("def f(:", "invalid syntax"), ("return 1", "'return' outside function"), ("  x = 1", "unexpected indent")],
+)
+def test_a_program_that_is_no_python_is_an_error_with_the_line(root, how, line, said):
+    folder = extension(root, f"{MAIN}{line}\n")
+    if how == "argument":
+        extension(root, f"{MAIN}{line}\n", exec="python3", args=["main.py"])
+    elif how == "no-suffix":
+        extension(root, f"{MAIN}{line}\n", exec="./main")
+        os.rename(f"{folder}/main.py", f"{folder}/main")
+    ((level, message, _),) = told(folder)
+    assert level == "error"
+    assert message == f"main{'' if how == 'no-suffix' else '.py'}, line 3: {said}"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        b"#!/usr/bin/env python3\nx = '\0'\n",
+        b"#!/usr/bin/env python3\n# coding: no-such-coding\n",
+        b"#!/usr/bin/env python3\nx = '\xff'\n",
+    ],
+)
+def test_what_python_cannot_even_read_is_an_error_too(root, script):
+    folder = extension(root)
+    making.write(f"{folder}/main.py", script, 0o755)
+    assert [level for level, _, _ in told(folder)] == ["error"]
+
+
+@pytest.mark.parametrize("script", ["(" * 5000, "-" * 100_000 + "1", "x" + ".x" * 50_000, "if 1:\n" * 300])
+def test_no_program_ends_a_check(root, script):
+    told(extension(root, MAIN + script))
+
+
+def test_a_program_in_python_two_is_not_read_as_three(root):
+    folder = extension(root, "#!/usr/bin/env python2\nprint 'x'\n")
+    assert not [message for _, message, _ in told(folder) if "line" in message]
+
+
+@pytest.mark.parametrize(
+    "line", ["from anyplug_ext import Extension", "import json, anyplug_ext", "import anyplug_ext as e"]
+)
+def test_an_sdk_that_is_imported_and_does_not_lie_beside_is_named_with_the_copy(root, line):
+    folder = extension(root, f"{MAIN}{line}\n")
+    ((level, message, hint),) = told(folder)
+    assert (level, message) == ("warning", "main.py imports anyplug_ext, and there is no anyplug_ext.py beside it")
+    subprocess.run(hint.split(), check=True)
+    assert told(folder) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "try:\n    import anyplug_ext\nexcept ImportError: pass",
+        "import sys\nsys.path.insert(0, 'lib')\nimport anyplug_ext",
+        "# /// script\n# dependencies = []\n# ///\nimport anyplug_ext",
+        "from . import anyplug_ext",
+        "import anyplug_extra",
+    ],
+)
+def test_one_that_may_come_from_elsewhere_is_not(root, code):
+    assert told(extension(root, f"{MAIN}{code}\n")) == []
+
+
+def test_arguments_in_exec_are_told_where_they_belong(root):
+    ((_, message, hint),) = told(extension(root, exec="python3 main.py"))
+    assert message == "there is no program 'python3 main.py' on the PATH"
+    assert hint == 'in extension.json leave only the program there, and put the words behind it into "args"'
+    ((_, message, hint),) = told(extension(root, exec="./main.py --fast"))
+    assert "does not exist" in message
+    assert 'name only main.py; if the format has "args", the words behind it belong there' in hint
+
+
+def test_a_byte_order_mark_is_named_and_no_missing_shebang(root):
+    ((_, message, hint),) = told(extension(root, "\ufeff" + MAIN))
+    assert "byte order mark" in message
+    assert "without" in hint
+    assert len(told(extension(root, "\ufeffprint(1)\n"))) == 2
+    messages = [message for _, message, _ in told(extension(root, "\ufeff#!/bin/sh\r\n"))]
+    assert any("CRLF" in message for message in messages)
+
+
+def test_a_check_of_an_extension_runs_nothing(root):
+    ran = os.path.join(root, "ran")
+    folder = extension(root, f"{MAIN}open({ran!r}, 'w')\nimport anyplug_ext\n")
+    told(folder)
+    told(extension(root, f"{MAIN}open({ran!r}, 'w')\n", exec="python3", args=["main.py"]))
+    assert not os.path.exists(ran)
+    assert sorted(os.listdir(folder)) == ["extension.json", "main.py"]

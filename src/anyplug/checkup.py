@@ -8,8 +8,10 @@ import msgspec
 from anyplug import discovery, names, schema
 from anyplug.formats.contract import Folder
 from anyplug.formats.mcp import configuration
+from anyplug.formats.zot import format as zot
+from anyplug.formats.zot import slips
 from anyplug.model import Plugin, Problem
-from anyplug.runtime.diagnosis import faults
+from anyplug.runtime.diagnosis import faults, not_on_path
 from anyplug.runtime.toolchain import find_node, find_uv
 
 
@@ -20,7 +22,8 @@ def examine(path: str) -> Plugin:
     assert plugin is not None  # a folder that was named is broken rather than nothing
     problems = list(plugin.problems)
     seen = {problem.message for problem in problems}
-    for problem in (*_names(plugin), *_programs(plugin), *_schemas(plugin)):
+    extensions = slips.slips(plugin) if plugin.format == zot.NAME else []
+    for problem in (*_names(plugin), *_programs(plugin), *_schemas(plugin), *extensions):
         if problem.message not in seen:
             problems.append(problem)
             seen.add(problem.message)
@@ -40,31 +43,41 @@ def _programs(plugin: Plugin) -> list[Problem]:
     ours = [os.path.dirname(program) for program in (find_uv(), find_node()) if program]
     search = ":".join([*ours, os.environ.get("PATH", os.defpath)])
     said = {problem.hint for problem in plugin.problems if problem.code == "not_executable"}
-    return [
+    found: list[Problem] = []
+    paths = [*(tool.program for tool in plugin.tools), plugin.init]
+    for program in _stay_up(plugin):
+        if (path := _found(plugin, program, search)) is not None:
+            paths.append(path)
+        else:
+            fault = not_on_path(program, "the configuration" if plugin.endpoints else zot.MANIFEST)
+            found.append(Problem("not_executable", fault.reason, fault.hint, "warning"))
+    found += [
         Problem(
             "not_executable",
             f"{os.path.relpath(path, plugin.path)} cannot be run: {fault.reason}",
             fault.hint,
             "warning",
         )
-        for path in dict.fromkeys(
-            [*(tool.program for tool in plugin.tools), plugin.init, *_stays_up_as(plugin, search)]
-        )
+        for path in dict.fromkeys(paths)
         if path
         for fault in faults(path, search)
         if fault.hint not in said  # by whoever read the manifest
     ]
+    return found
 
 
-def _stays_up_as(plugin: Plugin, search: str) -> list[str]:
-    """Give the paths of the programs of a plugin that stay up; a bare name is looked for on the PATH."""
+def _stay_up(plugin: Plugin) -> list[str]:
+    """Give the programs of a plugin that stay up: paths, and names for the PATH."""
     programs = [plugin.launch.program] if plugin.launch is not None else []
     programs += [configuration.program(plugin, one) for one in plugin.endpoints if "$" not in one.command]
-    return [
-        program if "/" in program else shutil.which(program, path=search) or os.path.join(plugin.path, program)
-        for program in programs
-        if program
-    ]
+    return [program for program in dict.fromkeys(programs) if program]
+
+
+def _found(plugin: Plugin, program: str, search: str) -> str | None:
+    """Give a program's path; of a name that is not on the PATH, that in the plugin's folder, or None."""
+    if "/" in program or (path := shutil.which(program, path=search)) is None:
+        path = os.path.join(plugin.path, program)
+    return path if "/" in program or os.path.exists(path) else None
 
 
 def _schemas(plugin: Plugin) -> list[Problem]:

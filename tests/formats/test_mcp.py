@@ -277,7 +277,11 @@ def test_a_folder_is_an_mcp_plugin_after_all_older_formats(tmp_path, cyclop):
 
 def test_check_says_what_can_be_seen_from_outside(mcp):
     assert checkup.examine(mcp()).problems == ()
-    assert "does not exist" in checkup.examine(mcp("gone", command="no-such-program")).problems[0].message
+    (gone,) = checkup.examine(mcp("gone", command="no-such-program")).problems
+    assert (gone.message, gone.hint) == (
+        "there is no program 'no-such-program' on the PATH",
+        "install no-such-program, or give its path in the configuration",
+    )
     folder = mcp("closed", command="./server.py", args=[])
     assert [problem.hint for problem in checkup.examine(folder).problems if "chmod" in problem.hint]
 

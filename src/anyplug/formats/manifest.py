@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ from anyplug import digest
 from anyplug.model import Problem
 from anyplug.runtime.diagnosis import diagnose
 
+LONG_WORD = 8  # letters from which on two slips are likelier than another word
+LONGEST_WORD = 64  # letters of what is compared with others
 LARGEST_MANIFEST = 4 << 20  # bytes; real ones have a few thousand
 NOTHING_TO_RUN = "nothing_to_run"  # the problem of a folder that is a plugin to others and holds no program
 BOM = b"\xef\xbb\xbf"
@@ -100,6 +103,28 @@ def warn_if_not_executable(path: str, what: str, report: Report) -> None:
     fault = diagnose(path)
     if fault is not None:
         report.warn(f"{what} cannot be run: {fault.reason}", fault.hint, "not_executable")
+
+
+def near(word: str, others: Iterable[str]) -> str:
+    """Give the one that differs from a word by no more than a slip or, of a long one, two; empty if none does."""
+    most = 2 if len(word) >= LONG_WORD else 1
+    close = [(slips, other) for other in others if (slips := _slips(word, other, most)) <= most]
+    return min(close)[1] if close else ""
+
+
+def _slips(word: str, other: str, most: int) -> int:
+    """Count the letters that are missing, too many, wrong or swapped with the next; gives up above the most."""
+    if abs(len(word) - len(other)) > most or max(len(word), len(other)) > LONGEST_WORD:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(word):
+        earlier, before, row = before, row, [i + 1]
+        for j, wanted in enumerate(other):
+            row.append(min(before[j] + (letter != wanted), before[j + 1] + 1, row[j] + 1))
+            if i and j and letter == other[j - 1] and word[i - 1] == wanted:
+                row[-1] = min(row[-1], earlier[j - 1] + 1)
+    return row[-1]
 
 
 def is_plain_name(name: str) -> bool:

@@ -8,16 +8,9 @@ import msgspec
 from anyplug import errors
 from anyplug.errors import CallError, TooLarge, Unavailable
 from anyplug.formats import oneshot
-from anyplug.runtime.diagnosis import diagnose
+from anyplug.runtime.diagnosis import diagnose, not_on_path
 from anyplug.runtime.program import Program
 from anyplug.runtime.session import LARGEST_BUFFER, FrameTooLong, NotSent, PeerGone
-
-# What nobody can install by its own name, and what to do.
-COMES_WITH = {
-    "uvx": "write `uv` with the arguments `tool`, `run` in its place, which is here, or install uv",
-    "npx": "install npm, which brings it along",
-}
-
 
 LARGEST_INPUT = LARGEST_BUFFER // 2  # bytes of a call's arguments; several may be on their way
 
@@ -57,12 +50,8 @@ def not_started(what: str, program: Program, reason: str, *, plugin: str, named_
     """Say why a program could not be started, and the cure; `named_in` is where its author names it."""
     name, search_path = program.argv[0], program.env.get("PATH")
     path = name if "/" in name else shutil.which(name, path=search_path)
-    if path is None:
-        hint = COMES_WITH.get(name) or f"install {name}, or give its path in {named_in}"
-        if " " in name:
-            hint = f'in {named_in} leave only the program there, and put the words behind it into "args"'
-        reason = f"there is no program '{name}' on the PATH"
-    elif fault := diagnose(path, search_path):
+    fault = not_on_path(name, named_in) if path is None else diagnose(path, search_path)
+    if fault is not None:
         reason, hint = fault.reason, fault.hint
     else:
         hint = oneshot.cure_for_start(reason, plugin)

@@ -6,7 +6,14 @@ import stat
 import msgspec
 
 HEAD_BYTES = 256  # what the kernel reads of a shebang line
+BOM = b"\xef\xbb\xbf"
 BINARY_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
+
+# What nobody can install by its own name, and what to do.
+COMES_WITH = {
+    "uvx": "write `uv` with the arguments `tool`, `run` in its place, which is here, or install uv",
+    "npx": "install npm, which brings it along",
+}
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -28,7 +35,7 @@ def faults(path: str, search_path: str | None = None) -> list[Diagnosis]:
     except FileNotFoundError:
         if os.path.islink(path):
             return [Diagnosis("it is a link to nothing", f"mend or remove {path}")]
-        return [Diagnosis("the file does not exist", "check the name and its spelling in the manifest")]
+        return [Diagnosis("the file does not exist", _cure_for_name(path))]
     except OSError as error:
         return [Diagnosis(error.strerror or str(error), f"check the permissions of {os.path.dirname(path)}")]
     if stat.S_ISDIR(found.st_mode):
@@ -41,6 +48,10 @@ def faults(path: str, search_path: str | None = None) -> list[Diagnosis]:
             head = file.read(HEAD_BYTES)
     except OSError as error:
         return [*closed, Diagnosis(error.strerror or str(error), f"chmod +r {path}")]
+    if head.startswith(BOM):
+        reason = "it begins with a byte order mark (BOM), so the system does not see what runs it"
+        closed.append(Diagnosis(reason, "save the file as UTF-8 without one"))
+        head = head.removeprefix(BOM)
     if head.startswith(b"#!"):
         unusable = _diagnose_shebang(head, search_path)
         return [*closed, unusable] if unusable else closed
@@ -52,6 +63,22 @@ def faults(path: str, search_path: str | None = None) -> list[Diagnosis]:
             )
         )
     return closed
+
+
+def not_on_path(name: str, named_in: str) -> Diagnosis:
+    """Say that there is no program of that name; `named_in` is where its author names it."""
+    hint = COMES_WITH.get(name) or f"install {name}, or give its path in {named_in}"
+    if " " in name:
+        hint = f'in {named_in} leave only the program there, and put the words behind it into "args"'
+    return Diagnosis(f"there is no program '{name}' on the PATH", hint)
+
+
+def _cure_for_name(path: str) -> str:
+    folder, name = os.path.split(path)
+    alone, _, behind = name.partition(" ")
+    if behind and os.path.exists(os.path.join(folder, alone)):
+        return f'name only {alone}; if the format has "args", the words behind it belong there'
+    return "check the name and its spelling in the manifest"
 
 
 def has_shebang_or_is_binary(path: str) -> bool:

@@ -25,6 +25,8 @@ ARGUMENTS: Arguments = "warn"
 EVERY_FILE_COUNTS = False
 WRITES_BESIDE_ITSELF = True
 
+# What a manifest may have. Authors have keys of their own, too.
+KEYS = ("name", "version", "description", "exec", "args", "enabled", "language", "skills", "theme", "themes")
 TIMEOUT_S = 60.0
 THEMES = ("theme.json", "themes/theme.json")  # where zot looks for one
 LONGEST_KIND = 80  # characters of a block's type, for messages
@@ -131,7 +133,7 @@ def tools(plugin: str, registered: "Iterable[frames.RegisterTool]") -> tuple[Too
 def _name(raw: dict[str, Any], report: manifest.Report, where: str) -> str:
     name = _text(raw, "name")
     if not name:
-        report.error(f"manifest: name is required at {where}", 'add "name": "..."')
+        report.error(f"manifest: name is required at {where}", _cure(raw, "name", 'add "name": "..."'))
     elif not manifest.is_plain_name(name):
         report.error(f"the name '{name}' cannot be a folder's name", "use letters, digits, dots, hyphens, underscores")
         return ""
@@ -146,7 +148,8 @@ def _launch(raw: dict[str, Any], folder: str, report: manifest.Report, where: st
         report.warn(f"it holds {holds} and no program", hint, manifest.NOTHING_TO_RUN)
         return None
     if not given:
-        report.error(f"manifest: exec is required at {where}", 'add "exec" with the path of the program')
+        cure = _cure(raw, "exec", 'add "exec" with the path of the program')
+        report.error(f"manifest: exec is required at {where}", cure)
         return None
     if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
         report.error(f"'args' must be a list of strings at {where}", 'write it like ["--mode", "daemon"]')
@@ -160,6 +163,12 @@ def _launch(raw: dict[str, Any], folder: str, report: manifest.Report, where: st
     elif "/" not in given and os.path.isfile(os.path.join(folder, given)):
         report.warn(f"exec '{given}' is looked for on the PATH, and not in the folder", f'write "./{given}" for that')
     return Launch(program, tuple(arguments))
+
+
+def _cure(raw: dict[str, Any], field: str, otherwise: str) -> str:
+    """Say how to mend that a field is missing: it may only be misspelt."""
+    key = "" if field in raw else manifest.near(field, [key for key in raw if key not in KEYS])
+    return f'rename "{key}" to "{field}"' if key else otherwise
 
 
 def _else_holds(raw: dict[str, Any], folder: str) -> str:
