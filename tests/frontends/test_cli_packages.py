@@ -207,6 +207,16 @@ def test_what_an_extension_added_to_a_file_of_its_own_outlives_updates(tmp_path)
     assert using.read_json(f"{folder}/todos.json.new") == ["another example"]
 
 
+def test_an_extension_that_switches_itself_off_is_installed_with_a_word_about_it(tmp_path):
+    source = extending.extension(tmp_path / "source", "todo", enabled=False)
+    done = using.ok("install", source, "--yes")
+    path = os.path.join(using.home(), "plugins", "todo", "extension.json")
+    cure = f'hint: it is switched off: set "enabled" to true in {path}'
+    assert f"{cure}; then `anyplug approve todo`\n" in done.err
+    using.ok("approve", "todo", "--yes")
+    assert using.ok("update", "todo").err.endswith(f"{cure}\n")
+
+
 def test_where_an_update_keeps_what_has_no_place_in_the_new_version_is_said(source):
     using.ok("install", source, "--yes", "--always")
     making.write(f"{using.home()}/plugins/kit/act/run", "#!/bin/sh\necho mine", 0o755)

@@ -271,6 +271,9 @@ def test_a_plugin_that_is_switched_off_in_its_own_config_says_where():
     making.write(f"{folder}/config.json", json.dumps({"permissions": []}))
     assert using.listed("kit")["state"] == "disabled"
     done = using.ok("approve", "kit", "--yes")
-    assert done.out == "kit is disabled\n"
+    assert done.out == "kit is approved, but it is switched off\n"
+    assert 'change "permissions" in' in done.err
+    done = using.fails(1, "enable", "kit")
+    assert "'kit' cannot be enabled here: it is switched off" in done.err
     assert 'change "permissions" in' in done.err
     assert using.read_json(f"{folder}/config.json") == {"permissions": []}

@@ -105,7 +105,7 @@ def test_the_state_that_is_reported_is_the_one_that_counts():
     making.cyclop("plugins", "hello")
     using.ok("disable", "hello")
     done = using.ok("approve", "hello", "--yes")
-    assert done.out == "hello is disabled\n"
+    assert done.out == "hello is approved, but it is switched off\n"
     assert "hint: `anyplug enable hello` switches it on" in done.err
     assert using.ok("approve", "hello", "--yes", "--json").json["state"] == "disabled"
     assert "approved" in using.ok("enable", "hello").out

@@ -314,7 +314,14 @@ def test_the_switch_in_the_manifest_is_honoured_and_enable_says_where_it_is(inst
     manifest = json.loads(read(path))
     making.write(path, json.dumps(manifest | {"enabled": False}))
     assert listed("full")["state"] == "disabled"
-    assert "extension.json" in ok("enable", "full").err
+    ok("disable", "full")
+    done = fails(1, "enable", "full")
+    assert "'full' cannot be enabled here: its manifest switches it off" in done.err
+    assert f'hint: set "enabled" to true in {path}' in done.err
+    assert run("enable", "full", "--json").json["error"]["code"] == "bad_manifest"
+    done = ok("approve", "full", "--yes")
+    assert done.out == "full is approved, but its manifest switches it off\n"
+    assert f'hint: set "enabled" to true in {path}' in done.err
     making.write(path, json.dumps(manifest | {"enabled": True}))
     assert listed("full")["state"] == "approved"  # the switch is no part of the digest
 

@@ -223,6 +223,10 @@ def _report(session: Session, installed: Installed, **more: Any) -> None:
         session.print_json({**entry_shape(entry), "commit": commit, "instructions": plugin.instructions, **more})
     elif entry.state in {"new", "changed"}:
         session.note(f"hint: `anyplug approve {plugin.name}` shows what it asks for; nothing of it runs before")
+    elif entry.state == "disabled":
+        decision = session.catalog.approvals.of(plugin)
+        then = "" if decision is not None and decision.approved else f"; then `anyplug approve {plugin.name}`"
+        session.note(f"hint: it is switched off: {entry.standing.reason}{then}")
     elif entry.state == "approved" and installed.is_new:
         print(f"{plugin.name} is approved")
         trust.say_what_is_missing(session, plugin)

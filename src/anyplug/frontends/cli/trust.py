@@ -87,7 +87,7 @@ COMMANDS = {
 def approve(session: Session, entry: Entry) -> int:
     """Let a person approve a plugin, and say so."""
     settle(session, entry)
-    _report(session, entry.plugin)
+    _report(session, entry.plugin, decided="approved, but ")
     if not session.options.json:
         say_what_is_missing(session, entry.plugin)
     return 0
@@ -173,8 +173,10 @@ def _switch(session: Session, *, on: bool) -> int:
             f"'{plugin.name}' was named for this run, and is neither on nor off otherwise", "leave it out, or name it"
         )
     session.catalog.approvals.enable(plugin, on=on)
-    is_on = session.catalog.standing(plugin).state != "disabled"
-    _report(session, plugin, " (switched on)" if on and is_on else "")
+    standing = session.catalog.standing(plugin)
+    if on and standing.state == "disabled" and not plugin.is_broken:
+        raise ManifestError(f"'{plugin.name}' cannot be enabled here: {_why_off(session, plugin)}", standing.reason)
+    _report(session, plugin, " (switched on)" if on else "")
     return 0
 
 
@@ -315,12 +317,20 @@ def _name(parser: Parser) -> None:
     parser.add_argument("name", metavar="NAME", help="the plugin's name, or its folder")
 
 
-def _report(session: Session, plugin: Plugin, more: str = "") -> None:
-    """Say where a plugin stands after what was decided."""
+def _why_off(session: Session, plugin: Plugin) -> str:
+    """Say who switched a plugin off; how to switch it on is its standing's to say."""
+    by_itself = not plugin.enabled and not session.catalog.approvals.is_disabled(plugin)
+    return "its manifest switches it off" if by_itself else "it is switched off"
+
+
+def _report(session: Session, plugin: Plugin, more: str = "", decided: str = "") -> None:
+    """Say where a plugin stands after what was decided; `decided` is said with a state that does not show it."""
     standing = session.catalog.standing(plugin) if not plugin.is_broken else Standing(state="broken")
     if session.options.json:
         session.print_json({"name": plugin.name, "path": plugin.path, "state": standing.state})
         return
-    print(f"{plugin.name} is {standing.state}{more}")
+    is_hidden = decided and standing.state == "disabled"
+    state = f"{decided}{_why_off(session, plugin)}" if is_hidden else standing.state
+    print(f"{plugin.name} is {state}{more}")
     if standing.state == "disabled" and standing.reason:
         session.note(f"hint: {standing.reason}")
