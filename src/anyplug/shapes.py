@@ -10,6 +10,7 @@ from anyplug.model import Endpoint, Plugin, Problem, Result, Tool
 from anyplug.registry import Entry, Snapshot
 
 if TYPE_CHECKING:  # some need an event loop, all cost start-up, and looking at plugins needs none of them
+    from anyplug.approval import Approval
     from anyplug.audit import Numbered
     from anyplug.chains import ChainOutcome
     from anyplug.commands import CommandOutcome
@@ -179,6 +180,13 @@ def confinement_shape(held_by: "Protection | None") -> dict[str, Any] | None:
     return None if held_by is None else msgspec.to_builtins(held_by)
 
 
+def approval_shape(approval: "Approval | None") -> dict[str, bool] | None:
+    """Give how a plugin was approved; of one that was not, nothing."""
+    if approval is None or not approval.approved:
+        return None
+    return {"always": approval.always, "follow": approval.follow, "unconfined": approval.unconfined}
+
+
 def show_shape(
     entry: Entry,
     values: dict[str, Any],
@@ -186,6 +194,7 @@ def show_shape(
     digest: str,
     process: dict[str, Any] | None = None,
     held_by: "Protection | None" = None,
+    approval: "Approval | None" = None,
 ) -> dict[str, Any]:
     """Give everything about one plugin."""
     plugin = entry.plugin
@@ -198,6 +207,7 @@ def show_shape(
         "found_at": plugin.found_at,
         "changes": list(entry.standing.changes),
         "permissions": {"asked": list(plugin.permissions), "granted": list(entry.standing.granted)},
+        "approval": approval_shape(approval),
         "confinement": confinement_shape(held_by),
         "config": config_shape(plugin, values),
         "instructions": plugin.instructions,

@@ -15,7 +15,7 @@ LIST = {
     "problems",
 }  # fmt: skip
 SHOW = LIST | {
-    "permissions", "confinement", "config", "instructions", "environment_withheld", "digest", "process",
+    "permissions", "approval", "confinement", "config", "instructions", "environment_withheld", "digest", "process",
     "registrations",
 }  # fmt: skip
 TOOL = {"name", "model_name", "plugin", "format", "description", "input_schema", "tier"}

@@ -146,6 +146,58 @@ def test_one_who_writes_a_plugin_can_follow_it():
     assert "it now asks for network" in using.fails(3, "call", "hello").err
 
 
+def test_show_and_approve_say_how_a_plugin_is_approved():
+    kit()
+    assert using.ok("show", "kit", "--json").json["approval"] is None
+    using.ok("approve", "kit", "--yes")
+    shown = using.ok("show", "kit").out
+    assert "tier      2 (asks once in each run or session)" in shown
+    assert "approval" not in shown
+    done = using.ok("approve", "kit", "--yes", "--always", "--follow", "--allow-unconfined")
+    assert done.out == (
+        "kit is approved: it runs without asking, and stays approved while only its code changes, "
+        "and may run where its permissions cannot be enforced\n"
+    )
+    shown = using.ok("show", "kit").out
+    for said in ("2 (does not ask: you said always)", "only its code changes (--follow)", "(--allow-unconfined)"):
+        assert said in shown
+    every = {"always": True, "follow": True, "unconfined": True}
+    assert using.ok("show", "kit", "--json").json["approval"] == every
+    using.ok("disable", "kit")
+    assert "2 (does not ask: you said always)" in using.ok("show", "kit").out
+    assert using.ok("show", "kit", "--json").json["approval"] == every
+    named = using.ok("-e", "plugins/kit", "--no-discover", "show", "kit").out
+    assert "2 (does not ask: you named its folder)" in named
+    assert "--follow" not in named
+
+
+def test_approve_says_what_an_approval_before_it_allowed_and_it_does_not():
+    kit()
+    using.ok("approve", "kit", "--yes", "--always", "--allow-unconfined")
+    done = using.ok("approve", "kit", "--yes", "--follow")
+    assert done.out == "kit is approved: it stays approved while only its code changes\n"
+    assert "it asks once in each run or session again, since --always was not given\n" in done.err
+    assert "it does not run any more where its permissions cannot be enforced, since --allow-unconfined" in done.err
+    done = using.ok("approve", "kit", "--yes")
+    assert (done.out, "a change of its code needs a new approval again, since --follow was" in done.err) == (
+        "kit is approved\n",
+        True,
+    )
+    assert "was not given" not in using.ok("approve", "kit", "--yes").err
+
+
+def test_whoever_takes_a_required_guard_away_is_told_that_every_call_is_refused(settings):
+    settings('[plugins.watch]\nguard = "required"\n')
+    making.stavrobot("plugins", "watch")
+    kit()
+    warning = "warning: every call is refused now: watch is a required guard"
+    for words in (["disable"], ["enable"], ["deny"], ["revoke"], ["approve", "--yes"]):
+        done = using.ok(words[0], "watch", *words[1:])
+        assert (warning in done.err) == (words[0] != "approve"), done
+    assert warning in using.ok("disable", "watch", "--json").err
+    assert "warning" not in using.ok("disable", "kit").err
+
+
 def test_a_broken_or_shadowed_plugin_cannot_be_approved():
     making.write("plugins/half/plugin.json", "{")
     making.cyclop("plugins", "twice")

@@ -16,6 +16,7 @@ from anyplug.registry import Entry, Snapshot
 from anyplug.shapes import entry_shape, process_shape, server_shape, show_shape, tool_shape
 
 if TYPE_CHECKING:
+    from anyplug.approval import Approval
     from anyplug.host import Host
     from anyplug.protection import Protection
 
@@ -162,7 +163,8 @@ def show(session: Session) -> int:
     if plugin.stays_up and entry.state == "approved":
         entry, process = _look_at_running(session, plugin)
     held_by = _held_by(session, entry)
-    shape = show_shape(entry, values, dict(os.environ), digest, process, held_by)
+    approval = None if plugin.explicit else session.catalog.approvals.of(plugin)
+    shape = show_shape(entry, values, dict(os.environ), digest, process, held_by, approval)
     if session.options.json:
         session.print_json(shape)
         return 0
@@ -174,7 +176,8 @@ def show(session: Session) -> int:
             ("file" if plugin.is_file else "folder", _folder(entry)),
             ("state", entry.state + (f", by {_shadowed_by(entry)}" if entry.shadowed_by else "")),
             ("changes", "\n".join(entry.standing.changes)),
-            ("tier", f"{plugin.tier} ({_tier(plugin.tier)})" if entry.state != "broken" else ""),
+            ("tier", f"{plugin.tier} ({_tier(plugin, approval)})" if entry.state != "broken" else ""),
+            ("approval", "\n".join(_approval(approval))),
             ("asks for", "\n".join(describe_permissions(plugin.permissions)) or "nothing"),
             ("granted", "\n".join(describe_permissions(entry.standing.granted))),
             ("warning", permissions.warning(entry.standing.granted or plugin.permissions)),
@@ -345,8 +348,24 @@ def _folder(entry: Entry) -> str:
     return plugin.path if plugin.found_at in {"", plugin.path} else f"{plugin.found_at} -> {plugin.path}"
 
 
-def _tier(tier: int) -> str:
-    return "runs without asking once approved" if tier == 1 else "asks once in each run or session"
+def _tier(plugin: Plugin, approval: "Approval | None") -> str:
+    if plugin.tier == 1:
+        return "runs without asking once approved"
+    if plugin.explicit:
+        return "does not ask: you named its folder"
+    is_always = approval is not None and approval.always
+    return "does not ask: you said always" if is_always else "asks once in each run or session"
+
+
+def _approval(approval: "Approval | None") -> list[str]:
+    """Say what a person allowed beyond the approval itself."""
+    if approval is None:
+        return []
+    unconfined = "may run where its permissions cannot be enforced (--allow-unconfined)"
+    return [
+        *(["stays approved while only its code changes (--follow)"] if approval.follow else []),
+        *([unconfined] if approval.unconfined else []),
+    ]
 
 
 def _config_line(key: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.plugins import FORMAT_NAMES, describe_permissions, describe_servers, named
 from anyplug.frontends.cli.session import Session, refuse
+from anyplug.gate import HARMLESS_TIER
 from anyplug.model import Plugin
 from anyplug.registry import Entry
 
@@ -87,7 +88,7 @@ COMMANDS = {
 def approve(session: Session, entry: Entry) -> int:
     """Let a person approve a plugin, and say so."""
     settle(session, entry)
-    _report(session, entry.plugin, decided="approved, but ")
+    _report(session, entry.plugin, _what_holds(session, entry.plugin), decided="approved, but ")
     if not session.options.json:
         say_what_is_missing(session, entry.plugin)
     return 0
@@ -98,6 +99,7 @@ def settle(session: Session, entry: Entry) -> None:
     options, plugin = session.options, entry.plugin
     if entry.state in {"broken", "shadowed"}:
         raise _unusable(entry)
+    before = session.catalog.approvals.of(plugin)
     granted = _granted(session, plugin) if options.grant is None else _checked(options.grant)
     seen = session.catalog.digest(plugin).value
     if not options.json:
@@ -124,6 +126,7 @@ def settle(session: Session, entry: Entry) -> None:
         return 0
 
     session.with_host(work)
+    _say_what_ended(session, plugin, before)
 
 
 def deny(session: Session) -> int:
@@ -261,6 +264,33 @@ def _present_what_runs(session: Session, entry: Entry) -> None:
         terminal.say(f"It runs {plugin.init} once, to set itself up.")
 
 
+def _what_holds(session: Session, plugin: Plugin) -> str:
+    """Say how a plugin is approved, where that is more than usual."""
+    approval = session.catalog.approvals.of(plugin)
+    if approval is None or session.catalog.standing(plugin).state != "approved":
+        return ""
+    holds = [
+        *(["runs without asking"] if approval.always and plugin.tier > HARMLESS_TIER else []),
+        *(["stays approved while only its code changes"] if approval.follow else []),
+        *(["may run where its permissions cannot be enforced"] if approval.unconfined else []),
+    ]
+    return f": it {', and '.join(holds)}" if holds else ""
+
+
+def _say_what_ended(session: Session, plugin: Plugin, before: "Approval | None") -> None:
+    """Say what an approval before this one allowed, and this one does not."""
+    if before is None or not before.approved:
+        return
+    options = session.options
+    if before.always and not options.always and plugin.tier > HARMLESS_TIER:
+        session.note("it asks once in each run or session again, since --always was not given")
+    if before.follow and not options.follow:
+        session.note("a change of its code needs a new approval again, since --follow was not given")
+    if before.unconfined and not options.allow_unconfined:
+        lacking = "since --allow-unconfined was not given"
+        session.note(f"it does not run any more where its permissions cannot be enforced, {lacking}")
+
+
 def say_what_is_missing(session: Session, plugin: Plugin) -> None:
     """Say which values a plugin needs before it works."""
     try:
@@ -328,9 +358,12 @@ def _report(session: Session, plugin: Plugin, more: str = "", decided: str = "")
     standing = session.catalog.standing(plugin) if not plugin.is_broken else Standing(state="broken")
     if session.options.json:
         session.print_json({"name": plugin.name, "path": plugin.path, "state": standing.state})
-        return
-    is_hidden = decided and standing.state == "disabled"
-    state = f"{decided}{_why_off(session, plugin)}" if is_hidden else standing.state
-    print(f"{plugin.name} is {state}{more}")
-    if standing.state == "disabled" and standing.reason:
+    else:
+        is_hidden = decided and standing.state == "disabled"
+        state = f"{decided}{_why_off(session, plugin)}" if is_hidden else standing.state
+        print(f"{plugin.name} is {state}{more}", flush=True)
+    if standing.state != "approved" and session.catalog.settings.of(plugin.name).guard == "required":
+        where = session.catalog.home.settings
+        session.warn(f'every call is refused now: {plugin.name} is a required guard (guard = "required" in {where})')
+    if standing.state == "disabled" and standing.reason and not session.options.json:
         session.note(f"hint: {standing.reason}")
