@@ -137,8 +137,10 @@ class Audit:
         """List the calls that hosts have under way."""
         return [record for lines in journal.of_the_living(self._store.journals) for record in _sorted_out(lines)[0]]
 
-    def records(self, *, plugin: str = "", tool: str = "", limit: int = -1) -> list[Numbered]:
-        """Read the newest records, oldest of them first."""
+    def records(
+        self, *, plugin: str = "", tool: str = "", outcome: str = "", by: str = "", since: float = 0.0, limit: int = -1
+    ) -> list[Numbered]:
+        """Read the newest records that fit, oldest of them first. `by` names who decided, `since` when they began."""
         self.commit()
         wanted = []
         decoder = msgspec.json.Decoder(Record)
@@ -148,7 +150,13 @@ class Audit:
             except (msgspec.DecodeError, UnicodeDecodeError):
                 # Somebody tampered with it.
                 record = Record(call="", at=0.0, attachment="", tool="", outcome="unreadable")
-            if (not plugin or record.plugin == plugin) and (not tool or record.tool == tool):
+            if (
+                (not plugin or record.plugin == plugin)
+                and (not tool or record.tool == tool)
+                and (not outcome or record.outcome == outcome)
+                and (not by or had_a_say(record, by))
+                and record.at >= since
+            ):
                 wanted.append(Numbered(number, record))
                 if len(wanted) == limit:
                     break
@@ -214,6 +222,15 @@ class Audit:
         ended += [(record.call, _encode(record)) for record in lost]
         if ended:
             self._append(ended, are_new=False)
+
+
+def had_a_say(record: Record, name: str) -> bool:
+    """Whether a guard, a policy's rule, a person or the host decided about a call, changed it or was passed over."""
+    kind, _, decider = record.by.partition(":")
+    if name in {record.by, kind, decider, decider.partition(" ")[0]}:  # behind a rule stands where it is written
+        return True
+    whose = (f"{name} ", f"{name}:", f"policy:{name} ", f"the guard '{name}' ", f"the required guard '{name}' ")
+    return any(note.startswith(whose) for note in record.notes)
 
 
 def digest_of(value: Any) -> str:

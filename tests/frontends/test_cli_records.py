@@ -1,8 +1,10 @@
 """`jobs`, `logs` and `audit`: what is kept of calls; and calls that are cut short."""
 
+import itertools
 import os
 import signal
 import sqlite3
+import time
 
 import pytest
 
@@ -235,6 +237,72 @@ def test_records_can_be_looked_for():
     assert [r["number"] for r in using.ok("audit", "--json", "--tool", "nobody").json] == [5]
     assert "not_found" in using.ok("audit").out
     assert using.ok("audit", "--verify", "--json").json == {"records": 5, "intact": True, "broken": []}
+
+
+def ruled():
+    """Leave records of all who can have a say, an hour apart, the last one now."""
+    store = Store(os.path.join(using.home(), "anyplug.db"))
+    trail = Audit(store)
+    rule = "policy:SHORT-TEXTS .cupcake/policies/network.rego:16"
+    said = (
+        {"verdict": "allowed", "by": "approval"},
+        {"verdict": "denied", "by": "guard:hush", "reason": "secrets\nstay here", "outcome": "denied"},
+        {"verdict": "denied", "by": rule, "reason": "only short texts", "outcome": "denied"},
+        {"verdict": "allowed", "by": "person", "reason": "once", "notes": ("hush rewrote it: not so loud",)},
+        {"verdict": "allowed", "by": "named", "notes": (f"{rule} changed the arguments: shorter",)},
+        {
+            "verdict": "allowed",
+            "by": "approval",
+            "notes": ("the guard 'late' gave no usable answer; it was passed over",),
+        },
+    )
+    for number, more in enumerate(said, 1):
+        at = time.time() - 3600 * (len(said) - number)
+        trail.end(Record(**{"call": str(number), "at": at, "attachment": "x", "tool": "t", "outcome": "done", **more}))
+    store.close()
+
+
+def numbers(*words):
+    return [record["number"] for record in using.ok("audit", "--json", *words).json]
+
+
+def test_the_table_says_why_a_call_was_refused_and_who_changed_it_or_was_passed_over():
+    ruled()
+    lines = using.ok("audit").out.splitlines()
+    below = {int(row.split()[0]): note.strip() for row, note in itertools.pairwise(lines) if note.startswith("   ")}
+    assert below == {
+        2: "because: secrets stay here",
+        3: "because: only short texts",
+        4: "hush rewrote it: not so loud",
+        5: "policy:SHORT-TEXTS .cupcake/policies/network.rego:16 changed the arguments: shorter",
+        6: "the guard 'late' gave no usable answer; it was passed over",
+    }
+
+
+def test_records_can_be_looked_for_by_who_decided_how_it_ended_and_when():
+    ruled()
+    assert numbers("--by", "hush") == [*numbers("--by", "guard:hush"), 4] == [2, 4]
+    assert numbers("--by", "SHORT-TEXTS") == numbers("--by", "policy") == [3, 5]
+    assert (numbers("--by", "person"), numbers("--by", "late")) == ([4], [6])
+    assert numbers("--outcome", "denied") == [2, 3]
+    assert numbers("--outcome", "denied", "-n", "1") == [3]
+    assert numbers("--since", "150m") == [4, 5, 6]
+    assert numbers("--since", time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - 5400))) == [5, 6]
+    assert numbers("--since", "2000-01-01") == [1, 2, 3, 4, 5, 6]
+    assert using.ok("audit", "--by", "nobody").out == "No recorded call fits.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-n", "0"], "'0' is not a number of records, which begins at 1"),
+        (["-n", "-3"], "'-3' is not a number of records"),
+        (["--since", "yesterday"], "'yesterday' is neither a span such as 30m, 2h or 3d nor a date"),
+        (["--outcome", "refused"], "invalid choice: 'refused'"),
+    ],
+)
+def test_what_no_record_can_fit_is_a_usage_error(words, message):
+    assert message in using.fails(2, "audit", *words).err
 
 
 def test_without_calls_the_trail_is_empty_and_intact():

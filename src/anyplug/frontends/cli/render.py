@@ -28,18 +28,21 @@ STATE_COLOURS = {
 }
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows in columns; the last column wraps."""
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[Sequence[str]] = ()) -> None:
+    """Print rows in columns; the last column wraps. `below` has lines for each row, which stand under it."""
     rows = [[plain(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
     before_last = sum(widths[:-1]) + GAP * (len(widths) - 1)
     room = max(NARROWEST, _width() - before_last)
     print(style("1", _line(headings, widths)))
-    for row in rows:
+    indent = " " * (widths[0] + GAP)
+    for row, remarks in zip(rows, below or [()] * len(rows), strict=True):
         first, *more = textwrap.wrap(row[-1], room) or [""]
         print(paint_state(_line([*row[:-1], first], widths)))
-        for line in more:
-            print(" " * before_last + line)
+        for text in more:
+            print(" " * before_last + text)
+        for remark in remarks:
+            print(textwrap.fill(line(remark), _width(), initial_indent=indent, subsequent_indent=f"{indent}  "))
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> None:
