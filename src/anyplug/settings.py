@@ -215,15 +215,20 @@ class Home:
         except FileNotFoundError:
             return Settings()
         except OSError as error:
-            raise ConfigError(f"cannot read {self.settings}: {error.strerror}") from error
+            raise ConfigError(f"cannot read {self.settings}: {error.strerror}", "check who may read it") from error
         import tomllib  # 27 ms, and most people have no such file
 
         try:
-            return msgspec.convert(tomllib.loads(raw.decode()), Settings)
-        except (ValueError, msgspec.ValidationError) as error:
-            raise ConfigError(
-                f"{self.settings}: {error}", "`docs/reference/settings.md` lists what can be set"
-            ) from error
+            values = tomllib.loads(raw.decode())
+        except ValueError as error:
+            raise ConfigError(f"{self.settings}: {error}", "mend it there; texts stand in quotes") from error
+        try:
+            return msgspec.convert(values, Settings)
+        except msgspec.ValidationError as error:
+            from anyplug import slips  # only for those who made one
+
+            slip = slips.find(values, Settings) or slips.Slip(str(error), slips.CURE)
+            raise ConfigError(f"{self.settings}: {slip.message}", slip.hint) from error
 
 
 def find_home(given: str | os.PathLike[str] | None = None) -> Home:

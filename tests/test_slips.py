@@ -1,0 +1,44 @@
+"""What is said about a `settings.toml` that cannot be used."""
+
+import pytest
+
+from anyplug import slips
+from anyplug.errors import ConfigError
+from anyplug.settings import find_home
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (
+            '[plugins.tea]\nguard = "requird"',
+            '[plugins.tea] guard is "requird", and has to be "optional" or "required"',
+            'did you mean "required"?',
+        ),
+        (
+            '[plugins."my tea"]\narguments = 3',
+            '[plugins."my tea"] arguments is 3, and has to be "strict" or "warn" or "off"',
+            slips.CURE,
+        ),
+        ('[plugins.tea]\ntimeout_s = "a"', '[plugins.tea] timeout_s is "a", and has to be a number', slips.CURE),
+        ("[plugins.tea]\ntimout_s = 1", "[plugins.tea] there is no setting timout_s", "did you mean timeout_s?"),
+        (
+            "[plugins.tea.limits]\nmemory = 1.5",
+            "[plugins.tea.limits] memory is 1.5, and has to be a whole number",
+            slips.CURE,
+        ),
+        ("[plugins]\ntea = 1", "[plugins] tea is 1, and has to be a table", slips.CURE),
+        ("[http]\ncalls = 0", "[http] calls is 0, and has to be a whole number above 0", slips.CURE),
+        ("[profiles.a]\ntools = [1]", "[profiles.a] tools is [1], and has to be a list, each of it a text", slips.CURE),
+        ("zzz = 1", "there is no setting zzz", "there are: namespaces, confinement, mcp, http"),
+        ("namespaces = 'no'", 'namespaces is "no", and has to be true or false', slips.CURE),
+        ("[http\\n", "(at line 1, column 6)", "mend it there"),
+    ],
+)
+def test_a_slip_in_the_settings_is_named_with_its_place_and_what_may_stand_there(text, message, hint, home, settings):
+    settings(text)
+    with pytest.raises(ConfigError) as caught:
+        find_home(home).read_settings()
+    assert caught.value.message.startswith(f"{home}/settings.toml: ")
+    assert message in caught.value.message
+    assert caught.value.hint.startswith(hint)
