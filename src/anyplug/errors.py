@@ -128,7 +128,7 @@ class CommandNotFound(CallError):
     def __init__(self, name: str, similar: list[str], reason: str = "", cure: str = "") -> None:
         """`cure` is for those who did not just mistype."""
         near = ", ".join(f"/{known}" for known in similar)
-        hint = f"did you mean {near}?" if near else cure or "`anyplug show NAME` lists a plugin's commands"
+        hint = f"did you mean {near}?" if near else cure or "`anyplug run` lists what there is"
         shown = _short(name.removeprefix("/"))
         super().__init__(f"no command is named '/{shown}'" + (f": {reason}" if reason else ""), hint)
 

@@ -100,6 +100,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         full = self.full_name(name)
         found = self.owners.get(name) or self.owners.get(full) or OURS.get(full) or self.overruled.get(name)
         if found is None:
+            if name.removeprefix("/").lower() in self.commands:
+                command = f"`anyplug run /{name.removeprefix('/').lower()}`"
+                raise ToolNotFound(printable(name), [], "that is a command", f"{command} runs it")
             known = {**self.owners, **self.aliases}
             raise ToolNotFound(printable(name), _similar(name, known), *self._why_not(name))
         return found

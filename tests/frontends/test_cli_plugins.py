@@ -277,3 +277,16 @@ def test_a_plugin_that_is_switched_off_in_its_own_config_says_where():
     assert "'kit' cannot be enabled here: it is switched off" in done.err
     assert 'change "permissions" in' in done.err
     assert using.read_json(f"{folder}/config.json") == {"permissions": []}
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_tools_of_a_named_folder_that_cannot_be_used_are_an_error_and_the_others_are_listed(words):
+    good = making.cyclop("here", "good")
+    making.write("bad/plugin.json", "{")
+    for folder, reason in (("bad", "plugin.json is not valid JSON"), ("gone", "cannot read")):
+        done = using.run("-e", good, "-e", folder, "--no-discover", "tools", *words)
+        assert done.code == 1
+        assert "good" in done.out
+        assert f"error: {folder}: {reason}" in done.err
+        assert "hint: " in done.err
+    assert "error" not in using.ok("-e", good, "--no-discover", "tools", *words).err

@@ -74,8 +74,7 @@ def test_a_new_extension_is_listed_without_being_started(extension):
     assert (entry["format"], entry["state"], entry["health"], entry["tier"]) == ("zot", "new", "idle", 2)
     assert (entry["tools"], entry["commands"]) == ([], [])
     table = ok("list").out
-    assert "zot" in table
-    assert "What full does." in table
+    assert "zot     new    2     ?      What full does." in table
     assert starts(os.path.join(home(), "plugins", "full")) == 0
 
 
@@ -104,8 +103,14 @@ def test_one_that_does_not_start_is_listed_with_the_reason(tmp_path):
     entry = listed("doomed", "--plugin", folder, "--no-discover")
     assert [problem["code"] for problem in entry["problems"]] == ["not_running"]
     assert "it exited with 1: no database" in entry["problems"][0]["message"]
-    done = run("--plugin", folder, "--no-discover", "tools")
-    assert "No tools can be called." in done.out
+    for words in (["tools"], ["run"]):
+        done = run("--plugin", folder, "--no-discover", *words)
+        assert (done.code, done.out) == (
+            1,
+            f"No {'tools can be called' if words == ['tools'] else 'commands can be run'}.\n",
+        )
+        assert "error: doomed: it is not running: " in done.err
+        assert "no database" in done.err
 
 
 def test_show_says_everything_that_someone_debugging_needs(installed):
@@ -213,13 +218,13 @@ def test_the_shapes_of_run(name, fields, extension):
     assert shape == {"command": f"/{name}", "plugin": "full", **nothing, **fields}
 
 
-def test_run_shows_a_panel_as_its_lines(extension):
+def test_run_shows_a_panel_with_its_title_and_its_footer(extension):
     shape = ok("--plugin", extension, "--no-discover", "run", "/panel", "--json").json
     assert (shape["action"], shape["error"]) == ("open_panel", None)
     assert shape["panel"] == {
         "id": "p", "owner": "full", "title": "T", "lines": ["a", "b"], "footer": "f", "is_open": True,
     }  # fmt: skip
-    assert ok("--plugin", extension, "--no-discover", "run", "/panel").out == "open_panel: a\nb\n"
+    assert ok("--plugin", extension, "--no-discover", "run", "/panel").out == "open_panel: T\na\nb\nf\n"
 
 
 def test_run_prints_the_action_and_its_text(extension):
@@ -235,7 +240,45 @@ def test_the_exit_codes_of_run(extension):
         assert (done.code, done.json["error"]["code"]) == (code, error)
     plain = run(*options, "/fails")
     assert (plain.code, plain.out, "extension /fails: no key" in plain.err) == (1, "", True)
-    assert run("run").code == 2
+    assert run(*options, "").code == 4
+
+
+def test_a_command_may_be_typed_in_several_words_with_and_without_its_slash(extension):
+    options = ("--plugin", extension, "--no-discover", "run")
+    for words in (["/notes x y"], ["/notes", "x", "y"], ["notes", "x", "--yes", "y"]):
+        assert "[full] info: after x y" in ok(*options, *words).err
+
+
+def test_run_without_a_command_lists_those_that_can_be_run(extension):
+    options = ("--plugin", extension, "--no-discover", "run")
+    shown = ok(*options).out.splitlines()
+    assert shown[0].split() == ["COMMAND", "PLUGIN", "DESCRIPTION"]
+    assert shown[1].split() == ["/prompt", "full", "Does", "prompt."]
+    listed = ok(*options, "--json").json
+    assert listed[0] == {"command": "/prompt", "plugin": "full", "description": "Does prompt."}
+    assert len(listed) == len(shown) - 1 == 8  # not /help, which is zot's
+    assert "`anyplug run` lists what there is" in fails(4, *options, "/xyzzy").err
+
+
+def test_of_what_nobody_approved_no_command_is_listed(extension):
+    ok("install", extension)
+    done = ok("run")
+    assert done.out == "No commands can be run.\n"
+    assert "1 plugin not approved: full" in done.err
+
+
+def test_run_says_that_there_is_nothing_to_send(tmp_path):
+    script = 'hello()\ncommand("go")\nemit("ready")\nfor frame in heard():\n    if "id" in frame:\n'
+    folder = extending.extension(
+        tmp_path, "mute", script + "        emit('command_response', id=frame['id'], action='prompt')\n"
+    )
+    assert ok("--plugin", folder, "--no-discover", "run", "/go").out == "prompt: (empty)\n"
+
+
+@pytest.mark.parametrize("name", ["/prompt", "prompt", "Prompt"])
+def test_whoever_calls_a_command_is_told_how_it_is_run(name, extension):
+    done = fails(4, "--plugin", extension, "--no-discover", "call", name)
+    assert f"no tool is named '{name}': that is a command\nhint: `anyplug run /prompt` runs it\n" in done.err
 
 
 def test_notes_go_to_stderr_also_those_right_behind_the_answer(extension):

@@ -6,7 +6,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("plugins", "show everything about a plugin"),
     "call": ("call", "call a tool"),
     "chain": ("chain", "call tools one after the other, each with what those before it gave"),
-    "run": ("run", "run a slash command of an extension"),
+    "run": ("run", "run a slash command of an extension, or list those that there are"),
     "mcp": ("mcp", "serve your plugins' tools to an agent that speaks MCP"),
     "serve": ("serve", "keep a host up that other commands and agents share"),
     "status": ("serve", "say how the host that is up does"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from anyplug import config, names, permissions
-from anyplug.errors import ConfigError
+from anyplug.errors import DONE, FAILED, ConfigError
 from anyplug.frontends.cli import arguments, render
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
@@ -75,7 +75,7 @@ def list_plugins(session: Session) -> int:
             FORMAT_NAMES[entry.format],
             entry.state,
             str(entry.plugin.tier) if entry.state != "broken" else "-",
-            str(len(entry.tools)),
+            _count_tools(session, entry),
             entry.plugin.description,
         )
         for entry in entries
@@ -83,6 +83,12 @@ def list_plugins(session: Session) -> int:
     render.table(("NAME", "FORMAT", "STATE", "TIER", "TOOLS", "DESCRIPTION"), rows)
     _print_problems(entries)
     return 0
+
+
+def _count_tools(session: Session, entry: Entry) -> str:
+    """Count a plugin's tools; of one that says only while it runs what it has, and never did, nobody knows."""
+    is_silent = entry.plugin.stays_up and entry.state not in {"approved", "broken"}
+    return "?" if is_silent and not session.catalog.knows_offer(entry.plugin) else str(len(entry.tools))
 
 
 def _healths(session: Session) -> dict[str, str]:
@@ -116,25 +122,34 @@ def list_tools(session: Session) -> int:
         owned = [(tool, entry) for tool, entry in owned if entry.state == "approved"]
     if session.options.json:
         session.print_json([tool_shape(tool, entry, session.snapshot) for tool, entry in owned])
-        return 0
-    if owned:
+    elif owned:
         _print_tools(owned, snapshot)
     else:
         print("No tools can be called.")
+    return say_who_is_missing(session, snapshot, name or "", is_all=session.options.all)
+
+
+def say_who_is_missing(session: Session, snapshot: Snapshot, name: str = "", *, is_all: bool = False) -> int:
+    """Say whose tools or commands are not there, and why; give the exit code. `name`: of one plugin only.
+
+    Whoever names a folder for this run wants what is in it: if that cannot be used, it is an error.
+    """
+    code = DONE
     for entry in snapshot.entries:
-        for problem in entry.problems:
-            is_telling = problem.code == NOT_RUNNING or entry.plugin.explicit  # whoever names a folder wants to know
-            if is_telling and (not name or entry.name == name):
-                session.warn(f"{entry.name}: {problem.message}")
+        for problem in entry.problems if name in {"", entry.name} else ():
+            said = f"{entry.name}: {problem.message}"
+            if entry.plugin.explicit and (problem.level == "error" or problem.code == NOT_RUNNING):
+                render.error(said, problem.hint)
+                code = FAILED
+            elif entry.plugin.explicit or problem.code == NOT_RUNNING:
+                session.warn(said)
     waiting = [
-        entry.name
-        for entry in snapshot.entries
-        if entry.state in {"new", "changed"} and (not name or entry.name == name)
+        entry.name for entry in snapshot.entries if entry.state in {"new", "changed"} and name in {"", entry.name}
     ]
-    if waiting and not session.options.all:
+    if waiting and not is_all:
         session.note(f"{render.count(len(waiting), 'plugin')} not approved: {', '.join(waiting)}")
         session.note(f"hint: `anyplug approve {waiting[0]}` shows what it asks for")
-    return 0
+    return code
 
 
 def _print_tools(owned: list[tuple[Tool, Entry]], snapshot: Snapshot) -> None:

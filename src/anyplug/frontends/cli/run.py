@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 
 def _run(parser: Parser) -> Command:
-    parser.add_argument("line", metavar="COMMAND", help="the slash command as you would type it, in quotes")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        default=[],
+        metavar="COMMAND",
+        help="the slash command as you would type it; all that can be run are listed without one",
+    )
     parser.add_argument("--yes", action="store_true", help="answer yes where a plugin of tier 2 asks")
     return run
 
@@ -36,15 +42,18 @@ class NoResidentHost(AnyplugError):
 
 
 def run(session: Session) -> int:
-    """Run a slash command and print what it asks for."""
+    """Run a slash command and print what it asks for, or list all that there are."""
+    if not session.options.words:
+        return _list(session)
+    line = " ".join(session.options.words)
     if (resident := session.attach(yes=session.options.yes)) is not None:
         with resident:
-            return _report(session, resident.run(session.options.line))
+            return _report(session, resident.run(line))
 
     async def work(host: "Host") -> int:
         from anyplug.frontends.resident.answers import run_command  # with the host, which is here already
 
-        return _report(session, await run_command(host, session.options.line, terminal_attachment(session)))
+        return _report(session, await run_command(host, line, terminal_attachment(session)))
 
     return session.with_host(work)
 
@@ -68,6 +77,21 @@ def reload(session: Session) -> int:
     return 0
 
 
+def _list(session: Session) -> int:
+    from anyplug.frontends.cli.plugins import say_who_is_missing  # what is only run needs none of it
+
+    snapshot = session.running_snapshot()
+    runnable = [(command, entry) for command, entry in snapshot.commands.values() if entry.state == "approved"]
+    rows = [(f"/{command.name}", entry.name, command.description) for command, entry in runnable]
+    if session.options.json:
+        session.print_json([dict(zip(("command", "plugin", "description"), row, strict=True)) for row in rows])
+    elif rows:
+        render.table(("COMMAND", "PLUGIN", "DESCRIPTION"), rows)
+    else:
+        print("No commands can be run.")
+    return say_who_is_missing(session, snapshot)
+
+
 def _report(session: Session, outcome: "CommandOutcome") -> int:
     if session.options.json:
         session.print_json(command_shape(outcome, list(outcome.notes)))
@@ -78,5 +102,16 @@ def _report(session: Session, outcome: "CommandOutcome") -> int:
         if outcome.error is not None:
             render.error(outcome.error.message, outcome.error.hint)
         else:
-            print(render.plain(f"{outcome.action}: {outcome.text}" if outcome.text else outcome.action))
+            print(render.plain(_said(outcome)))
     return CODES[outcome.error.code].exit if outcome.error else 0
+
+
+def _said(outcome: "CommandOutcome") -> str:
+    """Give an action with its text; of a panel its title, its lines and its footer, one below the other."""
+    text = outcome.text
+    if outcome.panel is not None:
+        footer = (outcome.panel.footer,) if outcome.panel.footer else ()
+        text = "\n".join((outcome.panel.title, *outcome.panel.lines, *footer))
+    if outcome.action == "noop":
+        return outcome.action
+    return f"{outcome.action}: {text or '(empty)'}"
