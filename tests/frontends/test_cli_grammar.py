@@ -53,6 +53,21 @@ def test_without_a_command_the_help_is_shown_and_it_is_a_usage_error():
         (["approve"], "the following arguments are required: NAME\n", "anyplug approve --help"),
         (["grant", "x"], "the following arguments are required: P\n", "anyplug grant --help"),
         (["logs", "x", "-n", "many"], "invalid int value: 'many'", "anyplug logs --help"),
+        (
+            ["call", "steep", "--kind", "mint"],
+            "unrecognized arguments: --kind mint\n",
+            "a tool's arguments are written KEY=VALUE: kind=mint; ",
+        ),
+        (
+            ["call", "steep", "--kind=mint"],
+            "unrecognized arguments: --kind=mint",
+            "a tool's arguments are written KEY=VALUE: kind=mint; ",
+        ),
+        (["call", "steep", "--sweet"], "arguments: --sweet\n", "a tool's arguments are written KEY=VALUE: sweet=...; "),
+        (["ext", "list"], "there is no command 'ext'\n", "zot's ext is left out here: anyplug list"),
+        (["ext", "info", "x"], "there is no command 'ext'\n", "zot's ext is left out here: anyplug COMMAND"),
+        (["ext"], "there is no command 'ext'\n", "zot's ext is left out here: anyplug COMMAND"),
+        (["help", "lst"], "there is no command 'lst'; did you mean 'list'?", "anyplug --help"),
         (["list", "--js"], "unrecognized arguments: --js", "anyplug list --help"),
     ],
 )
@@ -63,6 +78,23 @@ def test_what_is_not_understood_is_a_usage_error_that_says_why(words, message, h
     assert message in said.err
     assert f"hint: {hint}" in said.err.replace("`", "")
     assert said.out == ""
+
+
+def test_help_is_a_command_too():
+    assert using.ok("help").out == using.ok("help", "help").out == using.ok("--help").out
+    assert using.ok("help", "eval").out == using.ok("eval", "--help").out
+    assert using.ok("help", "audit").out == using.ok("audit", "--help").out
+    assert using.ok("-e", "x", "help", "policy").out == using.ok("policy", "--help").out
+
+
+def test_arguments_in_json_without_their_option_are_told_where_they_go():
+    plugin = making.stavrobot("here", "echo", "#!/bin/sh\ncat")
+    for given in ('{"kind":"mint"}', '{"kind":"a=b"}'):
+        done = using.fails(2, "-e", plugin, "call", "echo.act", given)
+        assert (
+            f"'{given}' is not of the form KEY=VALUE\nhint: a JSON object goes behind --args: --args '{given}'"
+            in done.err
+        )
 
 
 def test_a_usage_error_exits_with_2():

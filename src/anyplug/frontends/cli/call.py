@@ -85,6 +85,10 @@ def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] 
     properties = input_schema.get("properties", {}) if input_schema is not None else {}
     for word in words:
         name, equals, value = word.partition("=")
+        if word.startswith("{"):
+            raise UsageError(
+                f"'{word}' is not of the form KEY=VALUE", f"a JSON object goes behind --args: --args '{word}'"
+            )
         if not equals or not name:
             raise UsageError(f"'{word}' is not of the form KEY=VALUE", "quote values that have spaces in them")
         wanted = properties.get(name)

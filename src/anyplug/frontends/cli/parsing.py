@@ -17,6 +17,7 @@ Command = Callable[["Session"], int]
 
 TAKES_A_VALUE = frozenset({"--plugin", "--ext", "-e", "--home"})
 BEFORE_COMMAND = TAKES_A_VALUE | {"--no-discover", "--quiet", "--debug"}
+KEY_VALUE = "KEY=VALUE"  # how commands name a tool's arguments
 MARGIN = 2  # columns that argparse leaves free
 DESCRIPTION = "One host for the plugins of every agent: find, check, approve, run and record them."
 
@@ -31,15 +32,22 @@ class Help(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in our words, with a hint."""
 
-    def error(self, message: str) -> NoReturn:
+    def error(self, message: str, hint: str = "") -> NoReturn:
         """Print a usage error and exit."""
-        hint = f"`{self.prog} --help` says how it goes"
+        print(f"{self.prog}: {message}", file=sys.stderr)
+        print(f"hint: {hint or self._cure(message)}", file=sys.stderr)
+        raise SystemExit(USAGE)
+
+    def _cure(self, message: str) -> str:
+        """Say what somebody may have meant, else where to look."""
+        usually = f"`{self.prog} --help` says how it goes"
         unknown = message.partition("unrecognized arguments: ")[2].replace("=", " ").split()
         if misplaced := [word for word in unknown if word in BEFORE_COMMAND]:
-            hint = f"{misplaced[0]} goes before the command: `anyplug {misplaced[0]} ... COMMAND`"
-        print(f"{self.prog}: {message}", file=sys.stderr)
-        print(f"hint: {hint}", file=sys.stderr)
-        raise SystemExit(USAGE)
+            return f"{misplaced[0]} goes before the command: `anyplug {misplaced[0]} ... COMMAND`"
+        if unknown and unknown[0].startswith("--") and any(action.metavar == KEY_VALUE for action in self._actions):
+            key, value, *_ = [*unknown, "..."]
+            return f"a tool's arguments are written {KEY_VALUE}: `{key.removeprefix('--')}={value}`; {usually}"
+        return usually
 
 
 def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
@@ -55,18 +63,31 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
     if at == len(words):
         parser.print_help()
         raise SystemExit(USAGE)
-    name = words[at]
+    name, rest = words[at], words[at + 1 :]
+    if name == "help":
+        if rest in ([], ["help"]):
+            parser.print_help()
+            raise SystemExit(DONE)
+        name, rest = rest[0], [*rest[1:], "--help"]
     if name not in COMMANDS:
-        from difflib import get_close_matches  # only for those who mistype
-
-        near = get_close_matches(name, COMMANDS, n=1)
-        parser.error(f"there is no command '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""))
+        _refuse(parser, name, rest)
     command_options, run = command_parser(name)
-    rest = words[at + 1 :]
     # People write options between a tool's arguments, too; but argparse forgets a `--` when it allows for that.
     read = command_options.parse_args if "--" in rest else command_options.parse_intermixed_args
     read(rest, namespace=options)
     return options, run
+
+
+def _refuse(parser: Parser, name: str, rest: list[str]) -> NoReturn:
+    """Say that there is no such command, and which one may have been meant."""
+    message = f"there is no command '{name}'"
+    if name == "ext":  # zot's way: `zot ext list`
+        meant = rest[0] if rest and rest[0] in COMMANDS else "COMMAND"
+        parser.error(message, f"zot's `ext` is left out here: `anyplug {meant}`")
+    from difflib import get_close_matches  # only for those who mistype
+
+    near = get_close_matches(name, COMMANDS, n=1)
+    parser.error(message + (f"; did you mean '{near[0]}'?" if near else ""))
 
 
 def program_parser() -> Parser:
@@ -76,7 +97,7 @@ def program_parser() -> Parser:
     parser = Parser(
         prog="anyplug",
         description=DESCRIPTION,
-        epilog=f"commands:\n{listing}\n\n`anyplug COMMAND --help` says more about one.",
+        epilog=f"commands:\n{listing}\n\n`anyplug help COMMAND` says more about one.",
         usage="anyplug [OPTIONS] COMMAND ...",
         formatter_class=Help,
         allow_abbrev=False,
