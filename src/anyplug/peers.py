@@ -35,6 +35,7 @@ DRAIN_S = 30.0  # how long calls under way may hold up the end of what is to be 
 DRAIN_STEP_S = 0.01
 HEAR_S = 10.0  # for those that have to start first, and then have the time that they have for `ready`
 HEAR_STEP_S = 0.05
+STOPPED = "was stopped by the host"
 
 
 class Peers:
@@ -313,6 +314,7 @@ class Peers:
         began = time.monotonic()
         peer = start = None
         came_up = False
+        how = STOPPED
         try:
             start = await self._start(place.plugin)
             peer = PEERS[place.plugin.format](place.plugin, self._terms(place, start), _Ear(self, place, ended))
@@ -326,6 +328,7 @@ class Peers:
             try:
                 await ended.wait()
                 assert peer.gone is not None
+                how = f"ended: {peer.gone.reason}"
                 place.reason = self._secrecy(place.plugin).text(str(peer.unavailable("by itself", peer.gone)))
             finally:
                 if peer.gone is None:
@@ -339,12 +342,15 @@ class Peers:
                 error.hint = start.cure(f"{error.message}\n{error.metadata.get('stderr', '')}") or error.hint
             self._secrecy(place.plugin).error(error)
             place.reason = f"{error.message} ({error.hint})" if error.hint else error.message
+            how = f"did not come up: {error.message}"
         finally:
             if peer is not None:
                 place.session = getattr(peer, "session", None) or place.session  # it may have failed before it had one
                 self._said(peer, None)
             if start is not None:
                 start.release()
+            if peer is not None:
+                self._log_end(place, peer, how)
         place.came_up = came_up
         place.crashes = 1 if time.monotonic() - began > STEADY_S else place.crashes + 1
         if place.refusal is not None:
@@ -373,10 +379,18 @@ class Peers:
         place.over.set()
         place.settled.set()
 
+    def _log_end(self, place: Place, peer: Peer, how: str) -> None:
+        """Write into the log how a run ended, in one line: what it said itself stands above."""
+        session = getattr(peer, "session", None)  # it may have been stopped before it had one
+        if how == STOPPED and session is not None and session.gone is not None:
+            how = f"{how}: {session.gone.reason}"
+        said = self._secrecy(place.plugin).text(how).partition("\n")[0]
+        logs.append(self._home.log(place.plugin.name), f"{_label(place)} {said}", "")
+
     def _terms(self, place: Place, start: Start) -> Terms:
         plugin = place.plugin
         path = self._home.log(plugin.name)
-        logs.append(path, f"starting {plugin.name} {place.process or plugin.version}".rstrip(), "")
+        logs.append(path, f"starting {_label(place)}", "")
         secrecy = self._secrecy(plugin)
         return Terms(
             process=place.process,
@@ -389,6 +403,11 @@ class Peers:
             log=lambda chunk: logs.append_raw(path, secrecy.data(chunk)),
             secrecy=secrecy,
         )
+
+
+def _label(place: Place) -> str:
+    """Name what runs at a place, for the log."""
+    return f"{place.plugin.name} {place.process or place.plugin.version}".rstrip()
 
 
 class _Ear:

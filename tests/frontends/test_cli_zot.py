@@ -111,6 +111,7 @@ def test_one_that_does_not_start_is_listed_with_the_reason(tmp_path):
         )
         assert "error: doomed: it is not running: " in done.err
         assert "no database" in done.err
+        assert "hint: mend it\n" in done.err
 
 
 def test_show_says_everything_that_someone_debugging_needs(installed):
@@ -417,11 +418,33 @@ def test_logs_hold_its_stderr_and_what_could_not_be_understood(installed):
     lines = ok("logs", "full").out
     assert "starting full 1.0.0" in lines
     assert "up and running" in lines
-    assert ok("logs", "full", "-n", "1", "--json").json["lines"] == ["up and running"]
+    *_, said, end = ok("logs", "full", "-n", "2", "--json").json["lines"]
+    assert said == "up and running"
+    assert end.endswith(" full 1.0.0 was stopped by the host: it exited with 0")
     following = start("logs", "full", "-f")
     ok("call", "weather", "city=y")
     following.terminate()
     assert "up and running" in finish(following).out
+
+
+@pytest.mark.parametrize(
+    ("script", "end"),
+    [
+        ("sys.exit(3)", "leaves 1.0.0 ended: it exited with 3"),
+        ("os.kill(os.getpid(), 9)", "leaves 1.0.0 ended: it was killed by SIGKILL"),
+    ],
+)
+def test_a_log_says_how_a_run_ended_by_itself(tmp_path, script, end):
+    code = f'hello()\ntool("leave")\nemit("ready")\nfor frame in heard():\n    if "id" in frame: {script}\n'
+    folder = extending.extension(tmp_path, "leaves", code)
+    fails(1, "-e", folder, "--no-discover", "call", "leave")
+    assert any(line.endswith(f" {end}") for line in ok("logs", "leaves").out.splitlines())
+
+
+def test_a_log_says_why_something_did_not_come_up(tmp_path):
+    folder = extending.extension(tmp_path, "doomed", "sys.exit('no database')")
+    run("-e", folder, "--no-discover", "tools")
+    assert " doomed 1.0.0 did not come up: extension 'doomed' ended before it said hello" in ok("logs", "doomed").out
 
 
 # Roots

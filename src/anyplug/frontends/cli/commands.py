@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "reload": ("run", "start plugins anew in the host that is up"),
     "config": ("config", "show and change a plugin's configuration"),
     "secret": ("secret", "store values for a plugin's variables, list and forget them"),
-    "logs": ("logs", "show what a plugin wrote to stderr"),
+    "logs": ("logs", "show what a plugin wrote to stderr, and how its runs ended"),
     "jobs": ("jobs", "list the runs of asynchronous tools, or look at one"),
     "connect": ("connect", "let another agent use the plugins: put the server into its configuration"),
     "export": ("export", "write a plugin as a bundle that other programs install"),
