@@ -3,8 +3,8 @@
 from anyplug import checkup
 from anyplug.errors import FAILED
 from anyplug.frontends.cli import render
+from anyplug.frontends.cli.describe import FORMAT_NAMES
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.plugins import FORMAT_NAMES
 from anyplug.frontends.cli.session import Session
 from anyplug.shapes import problem_shape
 

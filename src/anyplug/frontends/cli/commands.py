@@ -3,7 +3,7 @@
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("plugins", "list the plugins that were found, and where they stand"),
     "tools": ("plugins", "list the tools that can be called, or show one"),
-    "show": ("plugins", "show everything about a plugin"),
+    "show": ("show", "show everything about a plugin"),
     "call": ("call", "call a tool"),
     "chain": ("chain", "call tools one after the other, each with what those before it gave"),
     "run": ("run", "run a slash command of an extension, or list those that there are"),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from anyplug import __version__, permissions
 from anyplug.errors import DONE, FAILED
+from anyplug.frontends.cli.describe import FORMAT_NAMES
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.plugins import FORMAT_NAMES
 from anyplug.frontends.cli.session import Session
 from anyplug.gate import Attachment
 from anyplug.host import Host

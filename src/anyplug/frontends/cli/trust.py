@@ -9,8 +9,8 @@ from anyplug.approval import Standing
 from anyplug.errors import AnyplugError, ManifestError, NotApproved, UsageError
 from anyplug.formats import table
 from anyplug.frontends.cli import render, terminal
+from anyplug.frontends.cli.describe import FORMAT_NAMES, describe_permissions, describe_servers, named
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.plugins import FORMAT_NAMES, describe_permissions, describe_servers, named
 from anyplug.frontends.cli.session import Session, refuse
 from anyplug.gate import HARMLESS_TIER
 from anyplug.model import Plugin

@@ -1,0 +1,60 @@
+"""How commands speak of plugins: whose they are, what they ask for, and what is wrong with them."""
+
+from anyplug import permissions
+from anyplug.frontends.cli import render
+from anyplug.model import Plugin
+from anyplug.registry import Entry
+from anyplug.shapes import server_shape
+
+FORMAT_NAMES = {
+    "cyclop": "Cyclop One",
+    "stavrobot": "Stavrobot",
+    "zot": "zot",
+    "mcp": "MCP",
+    "workbench": "Workbench",
+    "builtin": "built-in",
+    "": "?",
+}
+
+
+def named(name: str, description: str) -> str:
+    """Give a name with what it stands for, if anybody said."""
+    return f"{name}: {description}" if description else name
+
+
+def describe_servers(plugin: Plugin) -> list[str]:
+    """Say of each MCP server what is started, or where it is."""
+    lines = []
+    for server in map(server_shape, plugin.endpoints):
+        reached = " ".join(server["command"]) if server["command"] else server["url"]
+        given = [*(f"{name}={value}" for name, value in server["environment"].items()), *server["headers"]]
+        lines.append(render.line(f"{server['name']}: {reached}" + (f" (with {', '.join(given)})" if given else "")))
+    return lines
+
+
+def describe_permissions(asked: tuple[str, ...]) -> list[str]:
+    """Say what each permission means."""
+    return [render.line(f"{permission}: {permissions.describe(permission)}") for permission in asked]
+
+
+def print_problems(entries: list[Entry]) -> None:
+    """Print what is wrong with plugins, each with its cure."""
+    for entry in entries:
+        for problem in entry.problems:
+            print(f"\n{problem.level}: {entry.name}: {render.line(problem.message)}")
+            if problem.hint:
+                print(f"  hint: {render.line(problem.hint)}")
+        if entry.state == "shadowed":
+            print(f"\nnote: {entry.name} at {entry.path} is shadowed by {shadowed_by(entry)}")
+
+
+def shadowed_by(entry: Entry) -> str:
+    """Say which other one of its name comes first, and what is left to it."""
+    return entry.shadowed_by + ("; as a guard it goes on until that one is approved" if entry.on_guard else "")
+
+
+def first_sentence(text: str) -> str:
+    """Give as much of a description as fits into a list."""
+    line = text.strip().partition("\n")[0]
+    end = line.find(". ")
+    return line if end < 0 else line[: end + 1]

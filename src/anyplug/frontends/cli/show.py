@@ -1,0 +1,202 @@
+"""`show`: everything about one plugin."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from anyplug import config, permissions
+from anyplug.errors import ConfigError
+from anyplug.frontends.cli import render
+from anyplug.frontends.cli.describe import (
+    FORMAT_NAMES,
+    describe_permissions,
+    describe_servers,
+    first_sentence,
+    named,
+    print_problems,
+    shadowed_by,
+)
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.session import Session
+from anyplug.model import Plugin
+from anyplug.registry import Entry
+from anyplug.shapes import process_shape, show_shape
+
+if TYPE_CHECKING:
+    from anyplug.approval import Approval
+    from anyplug.host import Host
+    from anyplug.protection import Protection
+
+MIB, GIB = 1 << 20, 1 << 30
+SIZES = frozenset({"memory", "file_size", "disk", "tmp"})  # the limits that are bytes
+
+
+def _show(parser: Parser) -> Command:
+    parser.add_argument("name", metavar="NAME", help="the plugin's name, or its folder")
+    return show
+
+
+COMMANDS = {"show": _show}
+
+
+def show(session: Session) -> int:
+    """Show one plugin."""
+    entry = session.plugin(session.options.name)
+    plugin = entry.plugin
+    try:
+        values = config.read(plugin) if plugin.config else {}
+    except ConfigError as error:
+        values = {}
+        session.warn(error.message)
+    digest = _digest(session, entry)
+    process = None
+    if plugin.stays_up and entry.state == "approved":
+        entry, process = _look_at_running(session, plugin)
+    held_by = _held_by(session, entry)
+    approval = None if plugin.explicit else session.catalog.approvals.of(plugin)
+    shape = show_shape(entry, values, dict(os.environ), digest, process, held_by, approval)
+    if session.options.json:
+        session.print_json(shape)
+        return 0
+    render.fields(
+        [
+            ("name", f"{plugin.name} {plugin.version}".strip()),
+            ("format", FORMAT_NAMES[plugin.format]),
+            ("about", plugin.description),
+            ("file" if plugin.is_file else "folder", _folder(entry)),
+            ("state", entry.state + (f", by {shadowed_by(entry)}" if entry.shadowed_by else "")),
+            ("changes", "\n".join(entry.standing.changes)),
+            ("tier", f"{plugin.tier} ({_tier(plugin, approval)})" if entry.state != "broken" else ""),
+            ("approval", "\n".join(_approval(approval))),
+            ("asks for", "\n".join(describe_permissions(plugin.permissions)) or "nothing"),
+            ("granted", "\n".join(describe_permissions(entry.standing.granted))),
+            ("warning", permissions.warning(entry.standing.granted or plugin.permissions)),
+            *(_confinement_fields(held_by) if held_by is not None else ()),
+            ("withheld", ", ".join(shape["environment_withheld"])),
+            ("digest", digest[:16]),
+            ("servers", "\n".join(describe_servers(plugin))),
+            ("tools", "\n".join(named(tool.name, first_sentence(tool.description)) for tool in entry.tools)),
+            ("commands", "\n".join(named(f"/{command.name}", command.description) for command in entry.commands)),
+            ("process", _process_lines(process)),
+            ("config", "\n".join(_config_line(key) for key in shape["config"])),
+        ]
+    )
+    if plugin.instructions:
+        print(f"\nInstructions from the plugin's author, for you:\n\n{render.plain(plugin.instructions)}")
+    print_problems([entry])
+    return 0
+
+
+def _held_by(session: Session, entry: Entry) -> "Protection | None":
+    """Find out what holds a plugin, or would hold it if all that it asks for were granted."""
+    if entry.state in {"broken", "shadowed"}:
+        return None
+    from anyplug.protection import assess  # brings an event loop along, and only `show` and `approve` need it
+
+    standing = entry.standing
+    if entry.state in {"new", "denied"}:
+        standing = msgspec.structs.replace(standing, granted=entry.plugin.permissions)
+    return assess(session.catalog, entry.plugin, standing)
+
+
+def _confinement_fields(held_by: "Protection") -> list[tuple[str, str]]:
+    """Say for people what holds a plugin, and what its grants open."""
+    said = {
+        "confined": "yes, by " + ", ".join(held_by.layers),
+        "partly": f"only in part, by {', '.join(held_by.layers) or 'nothing'}, because you allowed it",
+        "refused": "it does not run here, because its permissions cannot be enforced",
+        "off": f"no: confinement is switched off by {held_by.off_by}",
+    }
+    falls = [render.line(f"nothing holds {fall.what}: {fall.why}; {fall.cure}") for fall in held_by.shortfalls]
+    return [
+        ("opens", "\n".join(held_by.notes)),
+        ("confined", "\n".join([said[held_by.state], *falls])),
+        ("left open", "\n".join(held_by.gaps)),
+        ("limits", ", ".join(_limit(name, value) for name, value in held_by.limits.items())),
+    ]
+
+
+def _limit(name: str, value: int) -> str:
+    """Say a limit as a person would."""
+    if name in SIZES:
+        unit, size = ("GiB", GIB) if value >= GIB and value % GIB == 0 else ("MiB", MIB)
+        return f"{name.replace('_', ' ')} {value / size:g} {unit}"
+    return f"CPU {value} s" if name == "cpu_s" else f"{value} {name.replace('_', ' ')}"
+
+
+def _look_at_running(session: Session, plugin: Plugin) -> tuple[Entry, dict[str, Any]]:
+    if (resident := session.attach()) is None:
+        return session.with_host(lambda host: _look_at(host, plugin))
+    with resident:
+        process = resident.look(plugin.path)
+        session.see_as(resident.conditions())
+    return session.plugin(plugin.path), process
+
+
+async def _look_at(host: "Host", plugin: Plugin) -> tuple[Entry, dict[str, Any]]:
+    """Start a plugin that stays up, and look at what it does."""
+    places = await host.peers.look_in(plugin, retry=False)  # this host has tried it just now
+    return host.snapshot.plugin(plugin.path), process_shape(places)
+
+
+def _process_lines(process: dict[str, Any] | None) -> str:
+    if process is None:
+        return ""
+    if "processes" in process:
+        several = process["processes"].items()
+        return "\n".join(f"{render.line(name)}: {_process_lines(each)}" for name, each in several)
+    frames = ", ".join(f"{count} {kind}" for kind, count in process["frames"].items()) or "none"
+    pid = f", pid {process['pid']}" if process["pid"] else ""
+    up = f", up {render.duration(process['uptime_s'])}" if process["uptime_s"] else ""
+    lines = [
+        f"{process['health']}{pid}{up}, {render.count(process['restarts'], 'restart')}"
+        if process["health"] == "running"
+        else f"{process['health']}: {process['reason']}",
+        *([f"frames: {frames}; malformed: {process['malformed']}"] if pid or process["health"] != "running" else []),
+        *([f"is told of: {', '.join(process['events'])}"] if process["events"] else []),
+        *([f"decides about: {', '.join(process['intercepts'])}"] if process["intercepts"] else []),
+    ]
+    return "\n".join(
+        [*lines, *([f"stderr: {process['stderr_tail'].strip()}"] if process["stderr_tail"].strip() else [])]
+    )
+
+
+def _digest(session: Session, entry: Entry) -> str:
+    if entry.state in {"broken", "shadowed"}:
+        return ""
+    try:
+        return session.catalog.digest(entry.plugin).value
+    except OSError:
+        return ""
+
+
+def _folder(entry: Entry) -> str:
+    plugin = entry.plugin
+    return plugin.path if plugin.found_at in {"", plugin.path} else f"{plugin.found_at} -> {plugin.path}"
+
+
+def _tier(plugin: Plugin, approval: "Approval | None") -> str:
+    if plugin.tier == 1:
+        return "runs without asking once approved"
+    if plugin.explicit:
+        return "does not ask: you named its folder"
+    is_always = approval is not None and approval.always
+    return "does not ask: you said always" if is_always else "asks once in each run or session"
+
+
+def _approval(approval: "Approval | None") -> list[str]:
+    """Say what a person allowed beyond the approval itself."""
+    if approval is None:
+        return []
+    unconfined = "may run where its permissions cannot be enforced (--allow-unconfined)"
+    return [
+        *(["stays approved while only its code changes (--follow)"] if approval.follow else []),
+        *([unconfined] if approval.unconfined else []),
+    ]
+
+
+def _config_line(key: dict[str, Any]) -> str:
+    value = config.SHOWN_SECRET if key["secret"] else key["value"]
+    state = f"= {value}" if key["set"] else ("not set, required" if key["required"] else "not set")
+    return f"{key['name']} {state}  {key['description']}".rstrip()
