@@ -73,11 +73,11 @@ class Watch:
 
     def excess(self, pids: list[int]) -> str:
         """Say what there is too much of; empty if nothing is."""
+        if len(pids) > self._limits["processes"]:  # first: so many also use much
+            return f"it had more than {self._limits['processes']} processes"
         memory, most = sum(map(_resident, pids)), self._limits["memory"]
         if memory > most:
             return f"its processes together used more than {most >> 20} MiB of memory"
-        if len(pids) > self._limits["processes"]:
-            return f"it had more than {self._limits['processes']} processes"
         return self._disk_excess(pids)
 
     def _disk_excess(self, pids: list[int]) -> str:
