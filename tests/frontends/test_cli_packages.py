@@ -55,7 +55,7 @@ def test_away_from_a_terminal_a_plugin_is_installed_and_not_approved(source):
 
 def test_with_yes_it_is_approved_too(source):
     done = using.ok("install", source, "--yes", "--always")
-    assert done.out.endswith("kit is approved\n")
+    assert done.out.endswith("kit is approved: it runs without asking\n")
     assert using.ok("call", "kit.act").out == "one\n"
 
 
@@ -406,3 +406,10 @@ def test_an_update_that_is_under_way_is_left_alone(source, other):
         assert terminal.code == 0
     assert sorted(in_plugins()) == ["kit", "other"]
     assert using.ok("call", "kit.act").out == "two\n"
+
+
+def test_who_removes_a_required_guard_is_told_what_that_means(settings):
+    making.cyclop("source", "hello")
+    using.ok("install", "source/hello", "--yes")
+    settings('[plugins.hello]\nguard = "required"\n')
+    assert "every call is refused now: hello is a required guard" in using.ok("remove", "hello", "--yes").err

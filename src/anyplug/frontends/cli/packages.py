@@ -119,6 +119,7 @@ def remove(session: Session) -> int:
         session.print_json({"name": plugin.name, "removed": going})
     else:
         print(f"{plugin.name} is removed")
+    trust.warn_of_missing_guard(session, plugin)
     return 0
 
 
@@ -228,7 +229,7 @@ def _report(session: Session, installed: Installed, **more: Any) -> None:
         then = "" if decision is not None and decision.approved else f"; then `anyplug approve {plugin.name}`"
         session.note(f"hint: it is switched off: {entry.standing.reason}{then}")
     elif entry.state == "approved" and installed.is_new:
-        print(f"{plugin.name} is approved")
+        print(f"{plugin.name} is approved{trust.what_holds(session, plugin)}")
         trust.say_what_is_missing(session, plugin)
 
 

@@ -88,7 +88,7 @@ COMMANDS = {
 def approve(session: Session, entry: Entry) -> int:
     """Let a person approve a plugin, and say so."""
     settle(session, entry)
-    _report(session, entry.plugin, _what_holds(session, entry.plugin), decided="approved, but ")
+    _report(session, entry.plugin, what_holds(session, entry.plugin), decided="approved, but ")
     if not session.options.json:
         say_what_is_missing(session, entry.plugin)
     return 0
@@ -264,7 +264,7 @@ def _present_what_runs(session: Session, entry: Entry) -> None:
         terminal.say(f"It runs {plugin.init} once, to set itself up.")
 
 
-def _what_holds(session: Session, plugin: Plugin) -> str:
+def what_holds(session: Session, plugin: Plugin) -> str:
     """Say how a plugin is approved, where that is more than usual."""
     approval = session.catalog.approvals.of(plugin)
     if approval is None or session.catalog.standing(plugin).state != "approved":
@@ -362,8 +362,14 @@ def _report(session: Session, plugin: Plugin, more: str = "", decided: str = "")
         is_hidden = decided and standing.state == "disabled"
         state = f"{decided}{_why_off(session, plugin)}" if is_hidden else standing.state
         print(f"{plugin.name} is {state}{more}", flush=True)
-    if standing.state != "approved" and session.catalog.settings.of(plugin.name).guard == "required":
-        where = session.catalog.home.settings
-        session.warn(f'every call is refused now: {plugin.name} is a required guard (guard = "required" in {where})')
+    if standing.state != "approved":
+        warn_of_missing_guard(session, plugin)
     if standing.state == "disabled" and standing.reason and not session.options.json:
         session.note(f"hint: {standing.reason}")
+
+
+def warn_of_missing_guard(session: Session, plugin: Plugin) -> None:
+    """Say what it means that a plugin does not run, if the person wanted nothing to run without it."""
+    if session.catalog.settings.of(plugin.name).guard == "required":
+        where = session.catalog.home.settings
+        session.warn(f'every call is refused now: {plugin.name} is a required guard (guard = "required" in {where})')
