@@ -128,7 +128,8 @@ MEANINGS = {
     "plugin decide and puts a warning into the metadata, `off` does not check. By default Cyclop One, zot and "
     "Workbench warn, Stavrobot is strict, and MCP servers check for themselves.",
     "PluginSettings.timeout_s": "Seconds that a call of this plugin's tools may take. By default 30; 300 for "
-    "Stavrobot's asynchronous tools, 60 for zot's and for MCP servers'. zot's interactive tools have no limit.",
+    "Stavrobot's asynchronous tools, 60 for zot's and for MCP servers'. zot's interactive tools have no limit "
+    "where panels can be shown.",
     "PluginSettings.max_output_bytes": "Bytes that a tool may write to stdout before it is ended. By default 1 MiB for "
     "Cyclop One and 16 MiB for Stavrobot; for MCP servers, bytes of one message, 16 MiB. zot's extensions have a limit "
     "for each line in its place, 4 MiB.",

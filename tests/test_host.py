@@ -229,6 +229,30 @@ async def test_calls_at_once_ask_once_if_the_answer_is_for_all_of_them(host, cyc
         assert [kept.record.outcome for kept in h.audit.records()] == ["done"] * 6
 
 
+async def test_who_comes_while_the_next_is_asked_waits_as_well(host, cyclop, root):
+    cyclop(permissions=["network"])
+    open_questions, most = 0, 0
+
+    async def ask(_):
+        nonlocal open_questions, most
+        open_questions += 1
+        most = max(most, open_questions)
+        await anyio.sleep(0.1)
+        open_questions -= 1
+        return "once"
+
+    async with host(roots=(root,), ask=ask) as h:
+        await h.approve(h.plugins[0].plugin)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(h.call, "hello")
+                await anyio.sleep(0.06)
+            with anyio.move_on_after(0.01):  # one that waits gives up
+                await h.call("hello")
+            tasks.start_soon(h.call, "hello")
+    assert most == 1
+
+
 async def test_tier_1_never_asks(host, cyclop, root):
     cyclop(permissions=["filesystem:read"])
     async with host(roots=(root,)) as h:

@@ -11,6 +11,7 @@ import watchfiles
 import looking
 import making
 from anyplug import digest
+from anyplug.errors import StoreError
 from waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -308,3 +309,27 @@ async def test_a_reload_reads_settings_again_also_where_nobody_watches(host, cyc
         settings('[policy]\nprogram = "/nowhere/cupcake"\n')
         await h.reload()
         assert "policies could not decide" in (await h.call("hello")).text
+
+
+async def test_settings_that_could_not_be_taken_over_are_taken_over_by_the_next_look(
+    host, cyclop, settings, monkeypatch
+):
+    async with host(cyclop("hello")) as h:
+        settings('[plugins.nosuchguard]\nguard = "required"\n')
+        monkeypatch.setattr(h.catalog, "snapshot", failing_once(h.catalog.snapshot, StoreError("busy", "")))
+        with pytest.raises(StoreError):
+            await h.reload()
+        assert h.catalog.has_other_settings
+        await h.reload()
+        assert not h.catalog.has_other_settings
+
+
+def failing_once(function, error):
+    failures = [error]
+
+    def call(*given):
+        if failures:
+            raise failures.pop()
+        return function(*given)
+
+    return call

@@ -58,23 +58,26 @@ class Catalog:
 
     @property
     def has_other_settings(self) -> bool:
-        """Whether somebody has written settings since they were last read."""
+        """Whether somebody has written settings since they were last taken over."""
         return self.home.settings_stamp() != self._settings_stamp
 
-    def follow_settings(self) -> bool:
-        """Read the settings again if somebody has written them; whether somebody has.
+    def follow_settings(self) -> Callable[[], None] | None:
+        """Read the settings again if somebody has written them; give what says that they are taken over.
 
         If they cannot be used, the last good ones hold.
         """
         stamp = self.home.settings_stamp()
         if stamp == self._settings_stamp:
-            return False
-        self._settings_stamp = stamp
+            return None
         try:
             self.settings, self.settings_fault = self.home.read_settings(), ""
         except ConfigError as error:
             self.settings_fault = f"the settings cannot be used, and the last good ones hold: {error.message}"
-        return True
+
+        def taken_over() -> None:
+            self._settings_stamp = stamp
+
+        return taken_over
 
     def load(self) -> Snapshot:
         """Read everything, without running anything."""

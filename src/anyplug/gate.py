@@ -33,7 +33,7 @@ ALWAYS = Verdict(allowed=True, by="approval", reason="always")
 SAID_YES = Verdict(allowed=True, by="person", reason="--yes")
 SAID_BEFORE = Verdict(allowed=True, by="person", reason="for this attachment")
 
-WITHOUT_PANELS = frozenset({"cli", "mcp"})  # ways in that show a person nothing that plugins draw
+LIBRARY = "library"
 
 LONGEST_GIVEN = 600  # characters of arguments that a person is shown
 
@@ -66,7 +66,7 @@ class Attachment:
 
     def __init__(
         self,
-        kind: str = "library",
+        kind: str = LIBRARY,
         *,
         ask: Ask | None = None,
         yes: bool = False,
@@ -80,7 +80,7 @@ class Attachment:
         the caller's own environment, if it is another than the host's. What a `view` does not show is not there.
         """
         self.id = f"{kind}-{secrets.token_hex(4)}"
-        self.shows_panels = kind not in WITHOUT_PANELS
+        self.shows_panels = kind == LIBRARY  # a program may show a person what plugins draw
         self.ask = ask
         self.yes = yes
         self.chain = chain
@@ -95,6 +95,13 @@ class Attachment:
         same = copy.copy(self)
         same.ask = ask
         return same
+
+    def for_plugin(self, plugin: Plugin, chain: tuple[str, ...]) -> "Attachment":
+        """Give a caller that is a plugin, in a call of this one: the same person is asked, and has answered before."""
+        caller = Attachment(f"extension-{plugin.name}", ask=self.ask, yes=self.yes, chain=chain, users=self.users)
+        caller.allowed, caller._turns = self.allowed, self._turns
+        caller.shows_panels, caller.plugin = self.shows_panels, plugin.path
+        return caller
 
     async def put(self, question: Question, about: str) -> Answer:
         """Put a question to the person; `about` is what the answer counts for, if it counts for this attachment.
@@ -118,7 +125,7 @@ class Attachment:
         except Exception as error:
             raise Denied("host", f"the person could not be asked: {type(error).__name__}: {error}") from error
         finally:
-            if not turn.statistics().tasks_waiting:
+            if not turn.locked():  # nobody has it, and so nobody waits for it
                 self._turns.pop(about, None)
         return answer if answer in YES else "no"
 

@@ -194,6 +194,7 @@ class Host:
             # The body's own error is not the tasks': handed to them, it would come back inside a group.
             await self._tasks.__aexit__(None, None, None)
         finally:
+            self._loading.close()
             self._looks.close()
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._confinement.close)
@@ -577,8 +578,4 @@ class Host:
         Inside a call of its own, whoever made that call is asked; else whoever the host asks.
         """
         asker = self._callers.get(parent.id, self._attachment) if parent is not None else self._attachment
-        attachment = Attachment(
-            f"extension-{extension.plugin.name}", ask=asker.ask, yes=asker.yes, chain=chain, users=asker.users
-        )
-        attachment.allowed, attachment.plugin = asker.allowed, extension.plugin.path
-        return await self.call(name, arguments, attachment=attachment)
+        return await self.call(name, arguments, attachment=asker.for_plugin(extension.plugin, chain))

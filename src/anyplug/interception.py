@@ -153,10 +153,10 @@ class Guards:
             words.append(word)
             value = word.value
             if word.block:
-                return _ruling(words, blocked_by=place.plugin.name, reason=word.block)
+                return _ruling(value, words, blocked_by=place.plugin.name, reason=word.block)
         # One that was there may have gone while others were asked.
-        refusal = self._without_required(value) if may_block else None
-        return refusal or (_ruling(words) if words else Ruling(value=value))
+        gone = self._without_required(value) if may_block else None
+        return _ruling(value, words, *((gone.blocked_by, gone.reason) if gone else ()))
 
     async def _hear_out(self, key: tuple[str, str], event: str, asker: str, until: float) -> Place | None:
         """Give what stands at a place once it is up and has said whether it guards an event, for a bounded time.
@@ -258,10 +258,10 @@ def _missing(value: Any, why: str) -> _Word:
     return _Word(value, note=f"{why}; it was passed over", is_missing=True)
 
 
-def _ruling(words: list[_Word], blocked_by: str = "", reason: str = "") -> Ruling:
+def _ruling(value: Any, words: list[_Word], blocked_by: str = "", reason: str = "") -> Ruling:
     """Put together what came of all guards."""
     return Ruling(
-        value=words[-1].value,
+        value=value,
         blocked_by=blocked_by,
         reason=reason,
         notes=tuple(word.note for word in words if word.note),

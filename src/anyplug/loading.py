@@ -46,6 +46,7 @@ class Loading:
         self._found: list[Plugin] = []
         self._edition = 0  # of what people decided, by which it was taken over
         self._is_stale = False
+        self._retry: asyncio.TimerHandle | None = None
         self._looking = anyio.Lock()  # of two looks the later one must win
         self.snapshot = NOTHING
 
@@ -67,10 +68,13 @@ class Loading:
     async def again(self, renew: Renew | None = None) -> None:
         """Read everything again, also the settings; of what stays up, start anew what changed or is to be renewed."""
         async with self._looking:
-            if self._catalog.follow_settings():
+            taken_over = self._catalog.follow_settings()
+            if taken_over is not None:
                 self._set_anew()
             found = await anyio.to_thread.run_sync(self._catalog.find, self.snapshot)
             settle = self._take_over(found, renew or _nothing)
+            if taken_over is not None:  # else whoever looks next does all of it
+                taken_over()
         try:
             await settle()
         finally:
@@ -102,6 +106,11 @@ class Loading:
                 await self.again()
             except StoreError:
                 continue  # the snapshot stays as it is; calls say what is wrong with the store
+
+    def close(self) -> None:
+        """Make no more snapshots."""
+        if self._retry is not None:
+            self._retry.cancel()
 
     def grow_stale(self) -> None:
         """Make a new snapshot soon: an extension registers many things in one go."""
@@ -149,7 +158,7 @@ class Loading:
         try:
             self._refresh()
         except StoreError:  # calls say what is wrong with it
-            asyncio.get_running_loop().call_later(RETRY_S, self._refresh_in_time)
+            self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._refresh_in_time)
 
     def _refresh(self) -> None:
         """Swap the snapshot for one that has what extensions offer now."""

@@ -8,7 +8,7 @@ import msgspec
 if TYPE_CHECKING:  # brings an event loop along, and who prints a note needs none
     from anyplug.panels import Panel
 
-MOST_NOTES = 1_000  # of one slash command
+MOST_NOTES = 1_000  # of one call or slash command
 LONGEST_NOTES = 1 << 20  # characters of all of them
 
 
@@ -81,7 +81,8 @@ def note_teller(plugin: str, tell: Callable[[str], None]) -> Listener:
 
 def lines_of(note: Note) -> list[str]:
     """Give a note's lines for a person, each with its plugin, so that none passes for one of ours."""
-    return [f"[{note.plugin}] {note.level}: {line}" for line in note.message.splitlines()]
+    level = " ".join(note.level.split())
+    return [f"[{note.plugin}] {level}: {line}" for line in note.message.splitlines()]
 
 
 def _as_note(notice: Notice) -> Note | None:

@@ -106,7 +106,7 @@ class Peers:
     def swap(
         self, wanted: list[Wanted], renew: Callable[[Plugin], bool] = lambda _: False
     ) -> Callable[[], Awaitable[None]]:
-        """Run just these from now on; those that have another digest now, or are to be renewed, are started anew.
+        """Run just these from now on; those that are others now, or are to be renewed, are started anew.
 
         All of it is begun here, and the host's own tasks see to it. What this gives waits until each is up, or failed
         to start once: what is tried again holds nobody up, and neither does what waits for calls of what it replaces.

@@ -167,14 +167,17 @@ class Incoming:
             frame = _read(line)
         except UNREADABLE as error:
             reason = str(error).removeprefix("JSON is malformed: ")
-            why = f"malformed JSON: {reason}: {quoted(line)}" if line.strip() else "an empty line"
-            self.malformed(why)
-            self._missed(Unread(line[:LOOKED_AT], why))
+            self._miss(line, f"malformed JSON: {reason}" if line.strip() else "an empty line")
             return
         if not isinstance(frame, dict):
-            self.malformed(f"a frame must be a JSON object: {quoted(line)}")
+            self._miss(line, "a frame must be a JSON object")
             return
         self._receive(frame)
+
+    def _miss(self, line: bytes, why: str) -> None:
+        """Take note of a line that is no frame; the log alone has a part of it, which may hold secrets."""
+        self.malformed(f"{why}: {_quoted(line)}" if line.strip() else why)
+        self._missed(Unread(line[:LOOKED_AT], why))
 
     def _too_long(self, line: bytes | bytearray) -> None:
         self.counts.too_long += 1
@@ -217,6 +220,6 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def quoted(line: bytes) -> str:
+def _quoted(line: bytes) -> str:
     """Give the beginning of a line, for people who look for where it was printed."""
     return ascii(line[:QUOTED].decode(errors="replace")) + ("…" if len(line) > QUOTED else "")

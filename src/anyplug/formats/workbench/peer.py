@@ -301,10 +301,12 @@ class NodePlugin:
         if values.is_too_deep(tool.schema):
             self._warn(f"the tool '{tool.name}' was skipped: its schema is unusable, {values.TOO_DEEP}")
             return
-        self._registered_bytes += len(msgspec.json.encode(tool))
-        if self._registered_bytes > LARGEST_REGISTERED:
+        replaced = self.tools.get(tool.name)
+        grown = len(msgspec.json.encode(tool)) - (len(msgspec.json.encode(replaced)) if replaced else 0)
+        if self._registered_bytes + grown > LARGEST_REGISTERED:
             self._warn(f"it registered more than {LARGEST_REGISTERED >> 20} MiB; the rest does not count")
             return
+        self._registered_bytes += grown
         self.tools[tool.name] = tool
         self._listener.registered(self)
 

@@ -20,7 +20,7 @@ from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.registrations import Registration, Registrations
 from anyplug.model import Call, Offer, Plugin
-from anyplug.runtime.incoming import Unread, quoted
+from anyplug.runtime.incoming import Unread
 from anyplug.runtime.program import Program
 from anyplug.runtime.session import NotSent, PeerGone, Session
 from anyplug.settings import zot_home
@@ -248,7 +248,7 @@ class Extension:
     def _said_instead(self) -> str:
         """Say what came on stdout in place of a hello, to stand behind that."""
         if unfinished := self.session.unfinished:
-            return f"; it wrote {quoted(unfinished)} without a line break"
+            return f"; it wrote {len(unfinished)} bytes or more without a line break"
         return self._noise() or "; it wrote nothing to stdout, or has not flushed it, or waits for input itself"
 
     def _timed_out(self, name: str, limit_s: float | None, noise: int, *, is_interactive: bool = False) -> TimedOut:
@@ -351,7 +351,8 @@ class Extension:
         """Look whether a line that is no frame was meant to answer something."""
         kind, number = MEANT.search(line.start), MEANT_FOR.search(line.start)
         if kind is not None and number is not None:
-            self._doubt(f"{kind[1].decode()} {number[1].decode(errors='replace')}", line.why)
+            why = f"its answer was no frame: {line.why} (`anyplug logs {self.plugin.name}` has the line)"
+            self._doubt(f"{kind[1].decode()} {number[1].decode(errors='replace')}", why)
 
     def _read(self, kind: str, raw: dict[str, Any] | msgspec.Struct) -> msgspec.Struct:
         """Read a frame, with its secrets hidden if people see it as it is; raises NotAFrame."""

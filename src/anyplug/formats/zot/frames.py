@@ -50,7 +50,7 @@ class RegisterTool(msgspec.Struct, frozen=True):
     name: str
     description: str = ""
     schema: Any = None
-    interactive: bool = False  # it may wait for a person, so it has no time limit
+    interactive: bool = False  # it may wait for a person; where one can be shown panels, it has no time limit
     input_schema: Any = None  # what MCP calls it, and zot does not
 
 

@@ -371,5 +371,8 @@ def _report(session: Session, plugin: Plugin, more: str = "", decided: str = "")
 def warn_of_missing_guard(session: Session, plugin: Plugin) -> None:
     """Say what it means that a plugin does not run, if the person wanted nothing to run without it."""
     if session.catalog.settings.of(plugin.name).guard == "required":
+        namesakes = [entry for entry in session.catalog.load().entries if entry.name == plugin.name]
+        if any(entry.state == "approved" or entry.on_guard for entry in namesakes):
+            return
         where = session.catalog.home.settings
         session.warn(f'every call is refused now: {plugin.name} is a required guard (guard = "required" in {where})')

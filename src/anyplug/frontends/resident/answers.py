@@ -48,6 +48,7 @@ class Answers:
         return await answer(request)
 
     async def _call(self, request: protocol.CallTool) -> Result:
+        await self._host.hear_out(request.name)
         try:
             plugin = self._host.snapshot.tool(request.name)[0].plugin
         except ToolNotFound:
