@@ -33,8 +33,6 @@ ALWAYS = Verdict(allowed=True, by="approval", reason="always")
 SAID_YES = Verdict(allowed=True, by="person", reason="--yes")
 SAID_BEFORE = Verdict(allowed=True, by="person", reason="for this attachment")
 
-LIBRARY = "library"
-
 LONGEST_GIVEN = 600  # characters of arguments that a person is shown
 
 
@@ -66,21 +64,23 @@ class Attachment:
 
     def __init__(
         self,
-        kind: str = LIBRARY,
+        kind: str = "library",
         *,
         ask: Ask | None = None,
         yes: bool = False,
         chain: tuple[str, ...] = (),
         users: "Users | None" = None,
         view: View | None = None,
+        shows_panels: bool = True,
     ) -> None:
         """`yes` answers tier 2's question; without it and without `ask`, the answer is no.
 
         `chain` names the tools that led here, for a plugin that calls tools while one of its own runs. `users` has
         the caller's own environment, if it is another than the host's. What a `view` does not show is not there.
+        Without `shows_panels` nobody sees what plugins draw: a tool that waits for a person has a time limit then.
         """
-        self.id = f"{kind}-{secrets.token_hex(4)}"
-        self.shows_panels = kind == LIBRARY  # a program may show a person what plugins draw
+        self.id = _new_id(kind)
+        self.shows_panels = shows_panels
         self.ask = ask
         self.yes = yes
         self.chain = chain
@@ -98,9 +98,9 @@ class Attachment:
 
     def for_plugin(self, plugin: Plugin, chain: tuple[str, ...]) -> "Attachment":
         """Give a caller that is a plugin, in a call of this one: the same person is asked, and has answered before."""
-        caller = Attachment(f"extension-{plugin.name}", ask=self.ask, yes=self.yes, chain=chain, users=self.users)
-        caller.allowed, caller._turns = self.allowed, self._turns
-        caller.shows_panels, caller.plugin = self.shows_panels, plugin.path
+        caller = copy.copy(self)  # so that answers count for both
+        caller.id = _new_id(f"extension-{plugin.name}")
+        caller.chain, caller.plugin, caller.view = chain, plugin.path, None
         return caller
 
     async def put(self, question: Question, about: str) -> Answer:
@@ -128,6 +128,10 @@ class Attachment:
             if not turn.locked():  # nobody has it, and so nobody waits for it
                 self._turns.pop(about, None)
         return answer if answer in YES else "no"
+
+
+def _new_id(kind: str) -> str:
+    return f"{kind}-{secrets.token_hex(4)}"
 
 
 async def consent(

@@ -1177,7 +1177,7 @@ async def test_who_prints_an_answer_before_it_is_sent_is_heard(zot, host):
     ("script", "said"),
     [
         ("time.sleep(600)", "it wrote nothing to stdout, or has not flushed it, or waits for input itself"),
-        ("print('{\"type\":\"hello\"', end='', flush=True); time.sleep(600)", "without a line break"),
+        ("print('{\"type\":\"hello\"', end='', flush=True); time.sleep(600)", "a line without a line break behind it"),
         ("print('Loading', flush=True); time.sleep(600)", "it wrote 1 line that is no frame"),
     ],
 )
@@ -1206,13 +1206,13 @@ async def test_an_interactive_tool_ends_where_nobody_can_answer_it(zot, host, se
         'tool("act"', 'tool("act", interactive=True'
     )
     async with host(zot("asks", script)) as h:
-        error = (await h.call("act", attachment=Attachment("mcp", yes=True))).error
+        error = (await h.call("act", attachment=Attachment("agent", yes=True, shows_panels=False))).error
         assert (error.code, error.hint) == (
             "timed_out",
             "it may wait for a person, and nothing here shows what it draws",
         )
         with anyio.move_on_after(1) as scope:
-            await h.call("act", attachment=Attachment(yes=True))
+            await h.call("act", attachment=Attachment("agent", yes=True))
         assert scope.cancelled_caught
 
 

@@ -139,9 +139,9 @@ class Incoming:
                 self._line.clear()
 
     @property
-    def unfinished(self) -> bytes:
-        """What came of a line that is not over yet."""
-        return bytes(self._line[:LOOKED_AT])
+    def is_amid_a_line(self) -> bool:
+        """Whether something came of a line that is not over yet."""
+        return bool(self._line)
 
     def malformed(self, why: str) -> None:
         """Count a line that is no frame, and say so in the log."""

@@ -168,9 +168,9 @@ class Session:
         return self._stderr_end.decode(errors="replace")
 
     @property
-    def unfinished(self) -> bytes:
-        """The beginning of a line that it has not ended yet."""
-        return self._incoming.unfinished
+    def is_amid_a_line(self) -> bool:
+        """Whether it has begun a line and not ended it yet."""
+        return self._incoming.is_amid_a_line
 
     def expects(self, name: str) -> bool:
         """Whether somebody waits for the answer of that name."""

@@ -247,8 +247,8 @@ class Extension:
     @property
     def _said_instead(self) -> str:
         """Say what came on stdout in place of a hello, to stand behind that."""
-        if unfinished := self.session.unfinished:
-            return f"; it wrote {len(unfinished)} bytes or more without a line break"
+        if self.session.is_amid_a_line:
+            return "; it wrote a line without a line break behind it"
         return self._noise() or "; it wrote nothing to stdout, or has not flushed it, or waits for input itself"
 
     def _timed_out(self, name: str, limit_s: float | None, noise: int, *, is_interactive: bool = False) -> TimedOut:

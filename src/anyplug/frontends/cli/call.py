@@ -74,7 +74,8 @@ def terminal_attachment(session: Session) -> "Attachment":
     from anyplug.frontends.cli.questions import wait_for_answer  # with the host, for commands that run plugins
     from anyplug.gate import Attachment
 
-    return Attachment("cli", ask=wait_for_answer if terminal.can_ask() else None, yes=session.options.yes)
+    ask = wait_for_answer if terminal.can_ask() else None
+    return Attachment("cli", ask=ask, yes=session.options.yes, shows_panels=False)
 
 
 def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] | None) -> Any:

@@ -84,7 +84,7 @@ async def _show(console: "Console", root: str, home: str) -> tuple[list[Result],
         console.print("Approving all of them, for this demo.\n")
         for entry in host.plugins:
             await host.approve(entry.plugin)
-        attachment = Attachment("demo", yes=True)
+        attachment = Attachment("demo", yes=True, shows_panels=False)
         results = [await host.call(name, arguments, attachment=attachment) for name, arguments, _ in CALLS]
         console.print(_results_table(results))
         with open(os.path.join(root, EDITED, "main.py"), "a", encoding="utf-8") as file:

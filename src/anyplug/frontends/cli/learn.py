@@ -49,7 +49,8 @@ def learn(session: Session) -> int:
         from anyplug.gate import Attachment  # with the host
 
         kind = "learn-open" if options.open else "learn"
-        return await host.call(options.tool, given, attachment=Attachment(kind, yes=True))
+        attachment = Attachment(kind, yes=True, shows_panels=False)
+        return await host.call(options.tool, given, attachment=attachment)
 
     result = session.with_host(work, learning)
     code = CODES[result.error.code].exit if result.error else 0

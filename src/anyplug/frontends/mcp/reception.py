@@ -149,7 +149,9 @@ class Reception:
         connection = _connection(ctx)
         if KEY not in connection.state:
             known = self._attachment_of(ctx) if connection.session_id is None else None
-            connection.state[KEY] = Client(ctx.session, known or Attachment("mcp", view=self.desk.view))
+            connection.state[KEY] = Client(
+                ctx.session, known or Attachment("mcp", view=self.desk.view, shows_panels=False)
+            )
         client: Client = connection.state[KEY]
         return client
 
@@ -166,7 +168,7 @@ class Reception:
         known = self._attachment_of(ctx)
         responses = params.input_responses or {}
         return Request(
-            attachment=known or Attachment("mcp", view=self.desk.view),
+            attachment=known or Attachment("mcp", view=self.desk.view, shows_panels=False),
             is_modern=True,
             can_ask=can_show_forms(capabilities),
             is_alone=known is None,

@@ -50,7 +50,7 @@ async def serve_stream(
 
     It is one attachment; what is under way at its end is cancelled. `is_fast=False` leaves everything to the SDK.
     """
-    attachment = attachment or Attachment("mcp")
+    attachment = attachment or Attachment("mcp", shows_panels=False)
     attachment.view = view
     reception = Reception(Desk(host, view), lambda _: attachment)
     reading = anyio.CancelScope()

@@ -65,7 +65,7 @@ class Connection:
         self.since = time.time()
         self.pid = 0
         self.hello: protocol.Hello | None = None
-        self.attachment = Attachment("cli")
+        self.attachment = Attachment("cli", shows_panels=False)
         self.is_attached = False  # it was let in, and not only to ask how the host does
 
     @property
@@ -125,11 +125,12 @@ class Connection:
         users = Users(hello.environment)
         if hello.kind == "mcp":
             view = View(self._keeper.home, hello.profile, hello.surface)
-            self.attachment = Attachment("mcp", users=users)
+            self.attachment = Attachment("mcp", users=users, shows_panels=False)
             self._greet()
             await self._keeper.serve_mcp(host, view, self._reader, self._writer, self.attachment)
             return
-        self.attachment = Attachment("cli", ask=self._ask if hello.asks else None, yes=hello.yes, users=users)
+        ask = self._ask if hello.asks else None
+        self.attachment = Attachment("cli", ask=ask, yes=hello.yes, users=users, shows_panels=False)
         self._greet()
         if fault := host.catalog.settings_fault:
             self._send({"note": f"warning: {fault}"})
