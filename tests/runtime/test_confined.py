@@ -27,6 +27,8 @@ from anyplug.runtime.session import Session
 pytestmark = pytest.mark.anyio
 
 PLENTY = 1 << 24
+BURST = 60  # starts at once
+BULK = "x" * 20_000  # in the environment of each, so that few of them fill the socket
 WITHOUT_NAMESPACES = tuple(layer for layer in LAYERS if layer not in {"mounts", "pids", "network", "read-only"})
 DAEMON = "(setsid sh -c 'trap \"\" TERM HUP; while :; do sleep {0}; done' </dev/null >/dev/null 2>&1 &) ; sleep 0.2; "
 
@@ -756,6 +758,45 @@ async def test_the_receipt_says_what_was_in_force(confined):
     assert receipt.landlock > 0
     assert len(receipt.filter) == 64
     assert receipt.limits["memory"] == 1 << 30
+
+
+async def test_a_burst_of_starts_waits_for_a_spawner_that_stands_still_and_holds_up_nobody(confined):
+    plugin = confined()
+    spawner = plugin.spawn._process.pid
+    bulky = {"PATH": os.environ["PATH"], "BULK": BULK} | plugin.guard.environment
+    said = []
+
+    async def start(number):
+        said.append(await plugin.sh(f"echo {number}", env=bulky))
+
+    os.kill(spawner, signal.SIGSTOP)
+    async with anyio.create_task_group() as tasks:
+        for number in range(BURST):
+            tasks.start_soon(start, number)
+        await anyio.sleep(0.1)
+        assert not said
+        os.kill(spawner, signal.SIGCONT)
+    assert sorted(int(finished.stdout) for finished in said) == list(range(BURST))
+
+
+async def test_starts_that_wait_end_with_their_spawner(confined):
+    plugin = confined()
+    spawner = plugin.spawn._process.pid
+    bulky = {"PATH": os.environ["PATH"], "BULK": BULK} | plugin.guard.environment
+    said = []
+
+    async def start():
+        said.append(await plugin.sh("echo", env=bulky))
+
+    before = len(os.listdir("/proc/self/fd"))
+    os.kill(spawner, signal.SIGSTOP)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(BURST):
+            tasks.start_soon(start)
+        await anyio.sleep(0.1)
+        os.kill(spawner, signal.SIGKILL)
+    assert {finished.ending for finished in said} == {"lost"}
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_a_spawner_that_is_gone_is_said_to_be(confined):

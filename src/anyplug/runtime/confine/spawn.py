@@ -29,6 +29,7 @@ from anyplug.runtime.confine.enforcement import (
     Shortfall,
 )
 from anyplug.runtime.confine.nursery import NurseGone, Offspring
+from anyplug.runtime.confine.outbox import Outbox
 from anyplug.runtime.confine.profile import Profile, widened
 from anyplug.runtime.confine.watch import mark_of
 from anyplug.runtime.guard import Guard
@@ -163,7 +164,7 @@ class ConfinedSpawn:
         return self.enforcement.receipt(self.profile or Profile())
 
     def __call__(self, program: Program, stdin: int, stdout: int, stderr: int) -> ConfinedChild:
-        """Ask for a start; whether it succeeded comes with the first `poll`. Raises OSError if nobody is there."""
+        """Ask for a start; whether it succeeded comes with the first `poll`. Raises OSError if nobody can be asked."""
         number = next(self._numbers)
         limits_cpu = self.profile is not None and program.timeout_s > 0
         request = {
@@ -179,7 +180,7 @@ class ConfinedSpawn:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         try:
-            packets.send(self._requests, packets.encode(request), [stdin, stdout, stderr, writing])
+            self._outbox.send(packets.encode(request), [stdin, stdout, stderr, writing])
         except OSError:
             os.close(reading)
             raise
@@ -196,8 +197,8 @@ class ConfinedSpawn:
     def send(self, request: dict[str, int]) -> None:
         """Send a request without descriptors; if nobody is there, there is nothing to signal either."""
         try:
-            self._requests.send(packets.encode(request))
-        except (BrokenPipeError, ConnectionResetError, TimeoutError):
+            self._outbox.send(packets.encode(request))
+        except (BrokenPipeError, ConnectionResetError, BlockingIOError):
             pass
 
     def find(self, number: int) -> int | None:
@@ -220,6 +221,7 @@ class ConfinedSpawn:
             self._doorway.close()
             self._doorway = None
         if self._socket is not None:
+            self._outbox.close()
             self._socket.close()
         if self._process is not None:
             self._process.end(START_S)
@@ -249,9 +251,9 @@ class ConfinedSpawn:
         """Start the process, give it its order, and hear its word."""
         try:
             self._socket = self._spawned()
+            self._outbox = Outbox(self._socket)
         except OSError as error:  # the machine has no process left to give
             return _no_word(f"the spawner cannot be started: {error.strerror}")
-        # Also for what is sent later: many starts at once fill the socket, and the spawner empties it in no time.
         self._requests.settimeout(START_S)
         try:
             self._requests.send(packets.encode(_order(layers, self.profile) | {"recorded": self._is_recorded}))
@@ -268,6 +270,7 @@ class ConfinedSpawn:
             for fd in given:
                 os.close(fd)
             return _no_word("the spawner cannot be held: too many files are open here")
+        self._requests.setblocking(False)
         process, *doorways = given
         self._process = Offspring(process)
         for fd in doorways:
