@@ -137,6 +137,16 @@ def test_every_exported_name_exists():
         anyplug.nothing  # noqa: B018
 
 
+def test_type_checkers_see_the_names_that_are_exported():
+    seen = [
+        (alias.name, node.module)
+        for node in ast.walk(tree(PACKAGE))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(f"{PACKAGE}.")
+        for alias in node.names
+    ]
+    assert dict(seen) == anyplug._EXPORTS
+
+
 def test_the_pure_ground_does_no_input_or_output():
     for module in ("model", "errors", "names", "permissions", "schema"):
         names = {
