@@ -100,7 +100,7 @@ async def test_a_rewrite_is_what_the_tool_gets_and_the_record_says_who_did_it(zo
         result = await h.call("run", {"command": "ls"})
         kept = record(h)
     assert result.text == '{"command": "echo ls"}'
-    assert kept.notes == ("guard rewrote it: safer",)
+    assert (kept.notes, kept.notes_by) == (("guard rewrote it: safer",), ("guard:guard",))
     assert (kept.arguments, kept.verdict) == (digest_of({"command": "echo ls"}), "allowed")
 
 
@@ -112,6 +112,7 @@ async def test_rewrites_chain_in_load_order_and_a_later_guard_sees_the_earlier_o
     async with host(*chain, target) as h:
         assert (await h.call("run", {"command": "="})).text == '{"command": "=bac"}'
         assert record(h).notes == ("b rewrote it", "a rewrote it", "c rewrote it")
+        assert record(h).notes_by == ("guard:b", "guard:a", "guard:c")
     assert heard(chain[2], "event_intercept")[0]["tool_args"] == {"command": "=ba"}
 
 
@@ -185,6 +186,7 @@ async def test_a_silent_guard_is_waited_for_five_seconds(on_silence, zot, host, 
     if on_silence == "open":
         assert (result.is_error, kept.duration_ms >= 4900) == (False, True)
         assert kept.notes == ("the guard 'guard' gave no usable answer: it did not answer in time; it was passed over",)
+        assert kept.notes_by == ("guard:guard",)
     else:
         assert result.text == "the guard 'guard' gave no usable answer: it did not answer in time"
 

@@ -49,6 +49,7 @@ class Record(msgspec.Struct, kw_only=True, gc=False):
     by: str = ""
     reason: str = ""
     notes: tuple[str, ...] = ()  # who rewrote or noted what
+    notes_by: tuple[str, ...] = ()  # whose each of the notes is, in the form of `by`
     held_by: Receipt | None = None  # what confined what ran; None if nothing did run
     outcome: str = ""
     duration_ms: float = 0.0
@@ -226,11 +227,14 @@ class Audit:
 
 def had_a_say(record: Record, name: str) -> bool:
     """Whether a guard, a policy's rule, a person or the host decided about a call, changed it or was passed over."""
-    kind, _, decider = record.by.partition(":")
-    if name in {record.by, kind, decider, decider.partition(" ")[0]}:  # behind a rule stands where it is written
-        return True
-    whose = (f"{name} ", f"{name}:", f"policy:{name} ", f"the guard '{name}' ", f"the required guard '{name}' ")
-    return any(note.startswith(whose) for note in record.notes)
+    return any(name in _names(who) for who in (record.by, *record.notes_by))
+
+
+def _names(who: str) -> set[str]:
+    """Give all names of somebody: of `policy:A,B FILE:3`, two rules and their place, also `policy`, `A` and `B`."""
+    kind, _, own = who.partition(":")
+    rules = own.partition(" ")[0]
+    return {who, kind, own, rules, *rules.split(",")}
 
 
 def digest_of(value: Any) -> str:

@@ -34,7 +34,8 @@ class Gates:
         """Ask all of them about a call; give it as it is to run."""
         if self._guards.watch("tool_call"):
             ruling = await self._guards.tool_call(call, trail.attachment.plugin)
-            trail.record.notes = ruling.notes
+            for name, note in zip(ruling.notes_by, ruling.notes, strict=True):
+                trail.note(f"guard:{name}", note)
             trail.warnings += ruling.passed_over
             if ruling.blocked_by:
                 by = f"guard:{ruling.blocked_by}"

@@ -38,6 +38,7 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     blocked_by: str = ""
     reason: str = ""
     notes: tuple[str, ...] = ()  # who rewrote, said or missed what, for the record
+    notes_by: tuple[str, ...] = ()  # the guard of each note
     passed_over: tuple[str, ...] = ()  # of these, who was not heard although it should have been
 
 
@@ -146,8 +147,9 @@ class Guards:
                 frame = {"event": event, **fields, key_of_value: value}
                 word = await self._ask(extension, frame, chain, value, rewritten, may_block=may_block)
             elif missed := self._missed(place, event):
-                is_relied_on = may_block and place.plugin.name in self._relied_on
-                word = _Word(value, block=missed) if is_relied_on else _missing(value, missed)
+                name = place.plugin.name
+                is_relied_on = may_block and name in self._relied_on
+                word = _Word(name, value, block=missed) if is_relied_on else _missing(name, value, missed)
             else:
                 continue
             words.append(word)
@@ -212,20 +214,20 @@ class Guards:
             answer = await extension.intercept(frame, chain)
             said = _short(answer.reason)
             if answer.block and may_block:
-                return _Word(value, block=said or f"refused by extension {name}")
+                return _Word(name, value, block=said or f"refused by extension {name}")
             after = rewritten(answer, value)
         except (TimeoutError, PeerGone, BadAnswer) as error:
             why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
             is_down = isinstance(error, PeerGone) and name in self._required
             if may_block and isinstance(error, NotSent):  # it was not silent: nobody could ask it
-                return _Word(value, block=f"the guard '{name}' cannot be asked: {why}")
+                return _Word(name, value, block=f"the guard '{name}' cannot be asked: {why}")
             unusable = f"the guard '{name}' gave no usable answer: {why}"
             if may_block and (is_down or self._settings.of(name).on_silence == "closed"):
-                return _Word(value, block=unusable)
-            return _missing(value, unusable)
+                return _Word(name, value, block=unusable)
+            return _missing(name, value, unusable)
         if not values.are_same(after, value):
-            return _Word(after, note=f"{name} rewrote it" + (f": {said}" if said else ""))
-        return _Word(value, note=f"{name} noted: {said}" if said else "")
+            return _Word(name, after, note=f"{name} rewrote it" + (f": {said}" if said else ""))
+        return _Word(name, value, note=f"{name} noted: {said}" if said else "")
 
     def _unready(self, asker: str) -> str:
         """Give who asks, if it has not said that it is ready; one that is can be asked about its own calls, too."""
@@ -248,14 +250,15 @@ class Guards:
 class _Word(msgspec.Struct, frozen=True):
     """What came of one guard."""
 
+    guard: str
     value: Any  # as it left it
     note: str = ""  # for the record
     block: str = ""  # why it may not be, if it may not
     is_missing: bool = False  # it should have been heard, and was not
 
 
-def _missing(value: Any, why: str) -> _Word:
-    return _Word(value, note=f"{why}; it was passed over", is_missing=True)
+def _missing(guard: str, value: Any, why: str) -> _Word:
+    return _Word(guard, value, note=f"{why}; it was passed over", is_missing=True)
 
 
 def _ruling(value: Any, words: list[_Word], blocked_by: str = "", reason: str = "") -> Ruling:
@@ -265,6 +268,7 @@ def _ruling(value: Any, words: list[_Word], blocked_by: str = "", reason: str = 
         blocked_by=blocked_by,
         reason=reason,
         notes=tuple(word.note for word in words if word.note),
+        notes_by=tuple(word.guard for word in words if word.note),
         passed_over=tuple(word.note for word in words if word.is_missing),
     )
 

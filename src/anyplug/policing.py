@@ -28,7 +28,7 @@ class Policed(msgspec.Struct, frozen=True, kw_only=True):
 async def before(gate: PolicyGate, call: Call, standing: Standing, trail: Trail, cwd: str) -> Policed:
     """Ask policies about a call that is to run."""
     ruling = await gate.before(_facts(call, standing, cwd), _mask(trail))
-    trail.record.notes += ruling.notes
+    trail.note("policy", *ruling.notes)
     trail.warnings += ruling.notes
     trail.context += ruling.context
     if ruling.verb == "deny":
@@ -41,7 +41,7 @@ async def before(gate: PolicyGate, call: Call, standing: Standing, trail: Trail,
         if broken := violations(call.tool.input_schema, ruling.arguments):
             reason = f"a policy's change breaks the tool's schema: {broken[0]}"
             return Policed(call=call, verdict=_refused(ruling, reason))
-        trail.record.notes += (f"{ruling.by} changed the arguments: {ruling.reason}",)
+        trail.note(ruling.by, f"{ruling.by} changed the arguments: {ruling.reason}")
         return Policed(call=msgspec.structs.replace(call, arguments=ruling.arguments))
     return Policed(call=call)
 
@@ -56,9 +56,9 @@ async def after(gate: PolicyGate, call: Call, standing: Standing, trail: Trail, 
         structured=result.structured,
         mask=_mask(trail),
     )
-    trail.record.notes += ruling.notes
+    trail.note("policy", *ruling.notes)
     if ruling.verb in {"deny", "ask"}:
-        trail.record.notes += (f"{ruling.by} withheld the result: {ruling.reason}",)
+        trail.note(ruling.by, f"{ruling.by} withheld the result: {ruling.reason}")
         return failed(
             Denied("policy", f"the tool ran, and a policy withholds what it gave: {ruling.reason}", ruling.hint)
         )

@@ -59,6 +59,11 @@ class Trail:
         record = self.record
         record.tool, record.plugin, record.format = name, plugin.name, plugin.format
 
+    def note(self, by: str, *texts: str) -> None:
+        """Add notes to the record, all of the same guard or policy."""
+        self.record.notes += texts
+        self.record.notes_by += (by,) * len(texts)
+
     def complete(self, result: Result) -> Result:
         """Say in the result what was called and how long it took, and hide the plugin's secrets in it."""
         if self.warnings:

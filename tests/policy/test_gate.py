@@ -69,6 +69,7 @@ async def test_a_policy_changes_what_a_tool_is_given(host, cyclop):
         (record,) = records(h)
     assert json.loads(result.text)["input"] == {"text": "changed", "more": 1}
     assert any("policy:M" in note for note in record.notes)
+    assert [who.partition(" ")[0] for who in record.notes_by] == ["policy:M"]
 
 
 async def test_a_change_that_the_tool_does_not_take_refuses(host, stavrobot):
@@ -98,6 +99,7 @@ async def test_a_result_that_a_policy_refuses_is_seen_by_nobody(host, cyclop):
     assert "done" not in result.text
     assert result.error.hint == "decided by policy:R1 .cupcake/policies/anyplug/p.rego:8"
     assert any("withheld" in note for note in record.notes)
+    assert record.notes_by == ("policy:R1 .cupcake/policies/anyplug/p.rego:8",)
 
 
 async def test_what_a_tool_gives_as_data_is_judged_as_its_text_is(host, stavrobot):
@@ -256,6 +258,7 @@ async def test_fail_mode_open_lets_pass_and_notes_it(host, cyclop, settings):
         result = await h.call("hello")
         assert result.text == "done"
         assert any("let pass" in note for note in records(h)[0].notes)
+        assert set(records(h)[0].notes_by) == {"policy"}
     (warning,) = result.metadata["warnings"]  # who relies on policies learns that none was asked
     assert "p.rego:1" in warning
 
