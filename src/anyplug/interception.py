@@ -216,11 +216,12 @@ class Guards:
             if answer.block and may_block:
                 return _Word(name, value, block=said or f"refused by extension {name}")
             after = rewritten(answer, value)
+        except NotSent as not_sent:  # it was not silent: nobody could ask it
+            unasked = f"the guard '{name}' cannot be asked: {not_sent}"
+            return _Word(name, value, block=unasked) if may_block else _missing(name, value, unasked)
         except (TimeoutError, PeerGone, BadAnswer) as error:
             why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
             is_down = isinstance(error, PeerGone) and name in self._required
-            if may_block and isinstance(error, NotSent):  # it was not silent: nobody could ask it
-                return _Word(name, value, block=f"the guard '{name}' cannot be asked: {why}")
             unusable = f"the guard '{name}' gave no usable answer: {why}"
             if may_block and (is_down or self._settings.of(name).on_silence == "closed"):
                 return _Word(name, value, block=unusable)

@@ -31,13 +31,16 @@ def last_words(stderr: str) -> str:
     return f": {errors.last_words(stderr)}" if stderr else ""
 
 
-def ended(what: str, when: str, gone: PeerGone, hint: str) -> CallError:
-    """Describe that a peer has ended, or could not be told."""
-    if isinstance(gone, NotSent):
-        reason = f"{what} was not asked: {gone.reason}"
-        if isinstance(gone, FrameTooLong):
-            return TooLarge(reason, "write what is large to a file and pass its path")
-        return Unavailable(reason, "call it again when it has caught up")
+def not_asked(what: str, not_sent: NotSent) -> CallError:
+    """Say why a peer that is up was not asked."""
+    reason = f"{what} was not asked: {not_sent}"
+    if isinstance(not_sent, FrameTooLong):
+        return TooLarge(reason, "write what is large to a file and pass its path")
+    return Unavailable(reason, "call it again when it has caught up")
+
+
+def ended(what: str, when: str, gone: PeerGone, hint: str) -> Unavailable:
+    """Say how a peer ended."""
     return Unavailable(
         f"{what} ended {when}: {gone.reason}{last_words(gone.stderr)}",
         hint,

@@ -71,8 +71,8 @@ class PeerGone(Exception):
         self.stderr = stderr
 
 
-class NotSent(PeerGone):
-    """A frame was not sent, and the peer is as it was."""
+class NotSent(Exception):
+    """A frame was not sent, and the peer is as it was. The text says why."""
 
 
 class FrameTooLong(NotSent):
@@ -176,6 +176,19 @@ class Session:
         """Whether somebody waits for the answer of that name."""
         return name in self._waiting
 
+    async def ask(self, name: str, frame: Any, timeout_s: float | None) -> Any:
+        """Send a question, once there is room for it, and wait for the answer of that name.
+
+        Raises TimeoutError, PeerGone, NotSent, or what the question was failed with.
+        """
+        left_s = await self.has_room(timeout_s) if self.is_crowded else timeout_s
+        future = self.expect(name, left_s)
+        try:
+            self.send(frame)
+            return await future
+        finally:
+            self.forget(name)
+
     def send(self, frame: Any) -> None:
         """Send one frame; raises PeerGone, or NotSent."""
         if self._gone is not None:
@@ -235,6 +248,13 @@ class Session:
         future.set_result(value)
         return True
 
+    def fail(self, name: str, error: Exception) -> None:
+        """Fail whoever waits for the answer of that name, if anybody does."""
+        future = self._waiting.pop(name, None)
+        if future is not None and not future.done():
+            future.set_exception(error)
+            future.exception()  # whoever gave up waiting will not ask for it
+
     def forget(self, name: str) -> None:
         """Stop waiting for an answer."""
         self._waiting.pop(name, None)
@@ -269,8 +289,8 @@ class Session:
             try:
                 if goodbye is not None:
                     self.send(goodbye)
-            except PeerGone:
-                pass
+            except (PeerGone, NotSent):
+                pass  # then the end of its stdin says it
             self._outgoing.close_when_sent()
             for number, grace in ((None, STOP_S), (signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
                 if number is not None:

@@ -21,7 +21,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from anyplug.formats.mcp.streams import Source, Stream
-from anyplug.runtime.session import PeerGone, Session
+from anyplug.runtime.session import NotSent, PeerGone, Session
 
 UNREADABLE = "Failed to parse the answer"  # as the SDK begins it for servers at an address
 FULL = 256  # messages that wait to be taken before the server has to
@@ -84,12 +84,12 @@ class Outbox(Stream):
         self._session = session
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Send one message; raises BrokenResourceError if the server has ended."""
+        """Send one message; raises BrokenResourceError if the server has ended, or cannot be sent this."""
         try:
             await self._session.has_room(None)
             self._session.send(item.message.model_dump(by_alias=True, mode="json", exclude_unset=True))
-        except PeerGone as gone:
-            raise anyio.BrokenResourceError from gone
+        except (PeerGone, NotSent) as error:
+            raise anyio.BrokenResourceError from error
 
 
 def _kind(message: Any) -> str:

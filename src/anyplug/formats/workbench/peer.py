@@ -19,7 +19,7 @@ from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.workbench import format as workbench
 from anyplug.model import Call, Offer, Plugin, Tool
 from anyplug.runtime.program import Program
-from anyplug.runtime.session import LONGEST_LINE, PeerGone, Session
+from anyplug.runtime.session import LONGEST_LINE, NotSent, PeerGone, Session
 
 HELLO_S = 10.0  # for loading the plugin and for its `register`
 BLOCKED_S = 2.0  # a process that does not answer for so long, on a busy machine, does not let go of its event loop
@@ -140,18 +140,15 @@ class NodePlugin:
         given = staying.encoded(call.arguments)
         self.active[number] = call
         try:
-            left_s = await self.session.has_room(timeout_s) if self.session.is_crowded else timeout_s
-            future = self.session.expect(number, left_s)
-            try:
-                self.session.send({"type": "call", "id": number, "tool": name, "input": msgspec.Raw(given)})
-                raw = await future
-            finally:
-                self.session.forget(number)
+            frame = {"type": "call", "id": number, "tool": name, "input": msgspec.Raw(given)}
+            raw = await self.session.ask(number, frame, timeout_s)
         except TimeoutError:
             raise await self._timed_out(timeout_s) from None
         except asyncio.CancelledError:
             self._end_if_blocked("the call was cancelled")
             raise
+        except NotSent as not_sent:
+            raise staying.not_asked(f"plugin '{self.plugin.name}'", not_sent) from not_sent
         except PeerGone as gone:
             raise self.unavailable(f"while '{name}' was under way", gone) from gone
         finally:
@@ -163,7 +160,7 @@ class NodePlugin:
         self._reloading = False
         try:
             self.session.send({"type": "reloaded", "id": request.id})
-        except PeerGone:
+        except (PeerGone, NotSent):
             return
         if self._reload_wanted is not None:
             self._reload(self._reload_wanted)
@@ -249,7 +246,7 @@ class NodePlugin:
         try:
             answered = self.session.expect(number)
             self.session.send({"type": "ping", "id": number})
-        except PeerGone:
+        except (PeerGone, NotSent):
             self.session.forget(number)
             answered = self._loop.create_future()
             answered.set_result(None)

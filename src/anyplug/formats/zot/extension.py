@@ -1,6 +1,7 @@
 """One running extension: its handshake, what it registered, and the questions that go to it.
 
-Knows the protocol and nothing of the host: what concerns others is handed to its listener.
+A question's name, for the session, is the kind of frame that answers it and its id: an answer of another kind answers
+nobody. Knows the protocol and nothing of the host: what concerns others is handed to its listener.
 """
 
 import asyncio
@@ -158,7 +159,7 @@ class Extension:
         noise = self._noise_lines
         frame = {"type": "tool_call", "id": number, "name": name, "args": call.arguments}
         try:
-            answer: frames.ToolResult = await self._ask("tool_result", frame, timeout_s)
+            answer: frames.ToolResult = await self.session.ask(f"tool_result {number}", frame, timeout_s)
         except TimeoutError:
             self._take_back(number)
             raise self._timed_out(name, timeout_s, noise, is_interactive=call.tool.timeout_s <= 0) from None
@@ -167,6 +168,8 @@ class Extension:
             raise
         except BadAnswer as bad:
             raise self._bad_output(name, bad) from bad
+        except NotSent as not_sent:
+            raise staying.not_asked(self._label, not_sent) from not_sent
         except PeerGone as gone:
             raise self.unavailable(f"while '{name}' was under way", gone) from gone
         finally:
@@ -178,11 +181,13 @@ class Extension:
         number, noise = str(next(_numbers)), self._noise_lines
         frame = {"type": "command_invoked", "id": number, "name": name} | ({"args": words} if words else {})
         try:
-            answer: frames.CommandResponse = await self._ask("command_response", frame, COMMAND_S)
+            answer: frames.CommandResponse = await self.session.ask(f"command_response {number}", frame, COMMAND_S)
         except TimeoutError:
             raise self._timed_out(name, COMMAND_S, noise) from None
         except BadAnswer as bad:
             raise self._bad_output(name, bad) from bad
+        except NotSent as not_sent:
+            raise staying.not_asked(self._label, not_sent) from not_sent
         except PeerGone as gone:
             raise self.unavailable(f"while '/{name}' was under way", gone) from gone
         return answer
@@ -190,13 +195,14 @@ class Extension:
     async def intercept(self, event: dict[str, Any], chain: tuple[str, ...] = ()) -> frames.InterceptResponse:
         """Ask it about an event, to which the tools of `chain` led.
 
-        Raises TimeoutError or PeerGone, and what follows from that is the host's rule.
+        Raises TimeoutError, BadAnswer, NotSent or PeerGone; what follows from that is the host's rule.
         """
         number = str(next(_numbers))
         frame = {"type": "event_intercept", "id": number, **event}
         self._questions[number] = Question(chain)
         try:
-            answer: frames.InterceptResponse = await self._ask("event_intercept_response", frame, INTERCEPT_S)
+            name = f"event_intercept_response {number}"
+            answer: frames.InterceptResponse = await self.session.ask(name, frame, INTERCEPT_S)
         finally:
             del self._questions[number]
         return answer
@@ -226,13 +232,15 @@ class Extension:
         await self.session.stop({"type": "shutdown"})
 
     def unavailable(self, when: str, gone: PeerGone) -> CallError:
-        """Describe that it has ended, or could not be told."""
-        hint = f"`anyplug logs {self.plugin.name}` shows what it said"
-        return staying.ended(f"extension '{self.plugin.name}'", when, gone, hint)
+        """Say how it ended."""
+        return staying.ended(self._label, when, gone, f"`anyplug logs {self.plugin.name}` shows what it said")
+
+    @property
+    def _label(self) -> str:
+        return f"extension '{self.plugin.name}'"
 
     def _not_started(self, program: Program, reason: str) -> Unavailable:
-        name = self.plugin.name
-        return staying.not_started(f"extension '{name}'", program, reason, plugin=name, named_in="extension.json")
+        return staying.not_started(self._label, program, reason, plugin=self.plugin.name, named_in="extension.json")
 
     @property
     def _noise_lines(self) -> int:
@@ -261,20 +269,6 @@ class Extension:
 
     def _bad_output(self, name: str, bad: BadAnswer) -> BadOutput:
         return BadOutput(f"extension {self.plugin.name}/{name}: {bad}", "mend the frame that it answers with")
-
-    async def _ask(self, kind: str, frame: dict[str, Any], timeout_s: float | None) -> Any:
-        """Send a question and wait for an answer of the right kind: one of another kind answers nobody."""
-        number = f"{kind} {frame['id']}"
-        left_s = await self.session.has_room(timeout_s) if self.session.is_crowded else timeout_s
-        future = self.session.expect(number, left_s)
-        try:
-            self.session.send(frame)
-            answer = await future
-        finally:
-            self.session.forget(number)
-        if isinstance(answer, BadAnswer):
-            raise answer
-        return answer
 
     def _take_back(self, number: str) -> None:
         if "tool_cancel" in self.capabilities:
@@ -339,7 +333,7 @@ class Extension:
     def _fail(self, name: str, why: str) -> None:
         """Fail what a bad answer was meant for, if somebody waits for it."""
         self._doubted.discard(name)
-        self.session.answer(name, BadAnswer(why))
+        self.session.fail(name, BadAnswer(why))
 
     def _doubt(self, name: str, why: str) -> None:
         """Do the same, unless a right answer follows soon: some print what they are about to send."""
