@@ -848,7 +848,7 @@ async def test_a_link_that_the_person_made_is_followed(host, cyclop, root, usual
 
 
 def rooms(host):
-    return {path.rpartition("/")[2]: room for (path, _), room in host._confinement._rooms.items()}
+    return {path.rpartition("/")[2]: room for (path, _), room in host._provisions._confinement._rooms.items()}
 
 
 @pytest.mark.anyio
@@ -1122,6 +1122,6 @@ async def test_a_room_that_is_made_while_the_host_ends_is_closed(host, cyclop):
             results.append(await h.call("hello"))
 
         tasks.start_soon(call)
-        await waiting.until(lambda: any(lock.locked() for lock in h._confinement._making.values()))
+        await waiting.until(lambda: any(lock.locked() for lock in h._provisions._confinement._making.values()))
     assert results[0].error.code == "unavailable"
     assert not [words for words in looking.children().values() if "confine.nurse" in words]

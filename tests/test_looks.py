@@ -187,7 +187,8 @@ async def test_a_look_while_somebody_decides_does_not_last(host, root, quiet, mo
             transaction.execute("INSERT INTO disabled VALUES (?)", (plugin.path,))
             transaction.execute("UPDATE decisions SET count = ?", (other.approvals.mark.grow(),))
             mine = h.snapshot.plugin("quiet").plugin
-            assert h._looks.standing(mine).state == "approved"  # the mark has grown, and nothing is committed yet
+            # The mark has grown, and nothing is committed yet.
+            assert h._trust._looks.standing(mine).state == "approved"
         assert await code(h) == "disabled"
         other.close()
 
@@ -220,7 +221,7 @@ async def test_no_look_lasts_for_long_however_long_it_took(host, root, quiet, mo
         await code(h)
         monkeypatch.setattr(Catalog, "standing", slow)
         await code(h)
-        (lasting,) = h._looks._lasting.values()
+        (lasting,) = h._trust._looks._lasting.values()
         assert lasting.until - time.monotonic() <= looks.LASTS_AT_MOST_S
 
 

@@ -7,7 +7,6 @@ else runs a tool.
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,20 +14,17 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from anyplug import logs, trees
 from anyplug.approval import Standing
 from anyplug.audit import Audit
 from anyplug.catalog import Catalog
 from anyplug.chains import ChainOutcome, OnStep, Step, read_chain, run_chain
 from anyplug.commands import CommandOutcome, as_tool, split_command
-from anyplug.confinement import Confinement
 from anyplug.errors import (
     BadOutput,
     CallError,
     Cancelled,
     Denied,
     InvalidArguments,
-    NotApproved,
     StoreError,
     Unavailable,
 )
@@ -42,12 +38,12 @@ from anyplug.job_runs import JobRuns
 from anyplug.jobs import Job, Jobs
 from anyplug.live import Live
 from anyplug.loading import Loading
-from anyplug.looks import Looks
 from anyplug.model import Call, Command, Failure, Plugin, Problem, Progress, Result, Tool
 from anyplug.notices import Listener, Note, SnapshotChanged, note_taker
 from anyplug.panels import Panels
 from anyplug.peers import Peers
 from anyplug.policy.gate import PolicyGate
+from anyplug.preparation import Preparation
 from anyplug.recording import Recording
 from anyplug.registry import Entry, Snapshot
 from anyplug.runtime.runner import Runner
@@ -113,69 +109,18 @@ class Host:
         self._jobs = Jobs(self._catalog.store)
         self._secrecies = Secrecies(self._catalog.secrets)
         self.tally = tally or Tally()
-        self._recording = Recording(self._audit, self.tally)
-        self._loading = Loading(
-            self._catalog, lambda: self._live.peers, self._tell_of_snapshot, self._follow_settings, eager=eager
-        )
+        self._recording = Recording(self._audit, self.tally, tell)
+        self._loading = Loading(self._catalog, self._tell_of_snapshot, self._follow_settings, eager=eager)
 
     async def __aenter__(self) -> Self:
-        cwd = self._greeting.cwd or os.getcwd()
-        self._runner = Runner(
-            os.path.join(self._catalog.home.path, "locks"), namespaces=self._catalog.settings.namespaces
-        )
-        self._confinement = Confinement(
-            self._catalog.home,
-            self._catalog.settings,
-            self._runner.guard,
-            self._runner.direct,
-            cwd,
-            self._learning,
-            self._users.variables,
-            self._note_refusal,
-        )
         self._loop = asyncio.get_running_loop()
-        self._looks = Looks(self._catalog)
-        self._trust = Trust(self._looks, self._secrecies)
         self._leaving = anyio.Event()
-        self._tasks = await anyio.create_task_group().__aenter__()
-        self._catalog.store.tidy_aside(self._aside)
-        self._audit.gather(self._loop.call_later)
+        self._tasks = anyio.create_task_group()
+        self._put_together(self._catalog, self._greeting.cwd or os.getcwd())
+        await self._tasks.__aenter__()
+        self._recording.open(self._loop.call_later)
         try:
-            self._audit.recover()
-        except StoreError:
-            pass  # calls will be refused with the reason; looking at plugins still works
-        self._live = Live(
-            self._catalog.home,
-            self._catalog.settings,
-            self._catalog.store,
-            start=self._start,
-            secrecy=self._secrecies.of,
-            tasks=self._tasks,
-            changed=self._loading.grow_stale,
-            call=self._call_for,
-            snapshot=lambda: self.snapshot,
-            reload=self._loading.again,
-            greeting=self._greeting,
-        )
-        self._provisions = Provisions(
-            self._catalog,
-            self._runner,
-            self._confinement,
-            self._secrecies,
-            self._users,
-            reach=self._live.peers.reach,
-            reload=self._loading.reload_in_a_call,
-            tell=self._tell,
-        )
-        self._gates = Gates(
-            self._live.guards,
-            PolicyGate(self._catalog.home.path, self._catalog.settings.policy, self._runner),
-            self._catalog.approvals,
-            cwd,
-        )
-        self._job_runs = JobRuns(self._jobs, self._tasks, self._tell)
-        try:
-            await self._loading.begin()
+            await self._loading.begin(self._peers)
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -183,26 +128,56 @@ class Host:
             self._tasks.start_soon(self._loading.follow, self._leaving)
         return self
 
+    def _put_together(self, catalog: Catalog, cwd: str) -> None:
+        """Make what lives as long as the host is open, and let it know of each other. Nothing is started yet."""
+        catalog.store.tidy_aside(self._aside)
+        self._runner = Runner(os.path.join(catalog.home.path, "locks"), namespaces=catalog.settings.namespaces)
+        self._trust = Trust(catalog, self._secrecies)
+        self._peers = Peers(
+            catalog,
+            start=self._start,
+            secrecy=self._secrecies.of,
+            tasks=self._tasks,
+            changed=self._loading.grow_stale,
+            greeting=self._greeting,
+        )
+        self._provisions = Provisions(
+            catalog,
+            self._runner,
+            self._secrecies,
+            self._users,
+            project=cwd,
+            learning=self._learning,
+            reach=self._peers.reach,
+            reload=self._loading.reload_in_a_call,
+            tell=self._tell,
+        )
+        self._preparation = Preparation(catalog, self._provisions, self._secrecies)
+        self._live = Live(
+            self._peers, self._tasks, call=self._call_for, snapshot=lambda: self.snapshot, reload=self._loading.again
+        )
+        self._guards = Guards(self._peers, catalog.settings, self._loading.why_absent)
+        policies = PolicyGate(catalog.home.path, catalog.settings.policy, self._runner)
+        self._gates = Gates(self._guards, policies, catalog.approvals, cwd)
+        self._job_runs = JobRuns(self._jobs, self._tasks, self._tell)
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leaving.set()
         with anyio.CancelScope(shield=True):
-            await self._live.peers.stop_all()
+            await self._peers.stop_all()
         self._tasks.cancel_scope.cancel()
         try:
             # The body's own error is not the tasks': handed to them, it would come back inside a group.
             await self._tasks.__aexit__(None, None, None)
         finally:
             self._loading.close()
-            self._looks.close()
+            self._trust.close()
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._confinement.close)
+                await anyio.to_thread.run_sync(self._provisions.close)
                 await anyio.to_thread.run_sync(self._runner.close)
-            try:
-                self._audit.close()
-            except StoreError as failure:
-                self._tell(f"the last calls are not in the audit yet: {failure.message}")
+            self._recording.close()
             self._catalog.close()
 
     @property
@@ -242,12 +217,12 @@ class Host:
     @property
     def guards(self) -> Guards:
         """Who decides about events; an agent asks them before a turn and before it shows a message."""
-        return self._live.guards
+        return self._guards
 
     @property
     def peers(self) -> Peers:
         """The plugins that stay up, and how they are."""
-        return self._live.peers
+        return self._peers
 
     @property
     def catalog(self) -> Catalog:
@@ -330,15 +305,7 @@ class Host:
             call = self._made(as_tool(command), entry.plugin, trail, None)
             call = await self._gates.before_command(call, standing, trail)
             self._recording.begin(trail)
-            if self._live.peers.has_other_rights(entry.plugin, standing.rights):
-                await self._renew_rights(entry.plugin)
-            extension = await self._live.peers.reach(entry.plugin)
-            trail.record.held_by = self._confinement.receipt(entry.plugin)
-            answer = await extension.run_command(command.name, call.arguments["args"])
-            outcome = CommandOutcome.of(trail, answer, self._live.panels, extension)
-            seen = await self._gates.after(call, standing, trail, given := outcome.as_result())
-            if seen is not given:
-                outcome = outcome.judged(seen, self._live.panels)
+            outcome = await self._run_command(command, call, standing, trail)
         except CallError as error:
             outcome = CommandOutcome.failed(trail, error)
         except anyio.get_cancelled_exc_class():
@@ -364,11 +331,11 @@ class Host:
     async def hear_out(self, name: str) -> None:
         """Wait a moment for extensions that may yet register a tool, or a command with its slash, of this name."""
         if not self.snapshot.knows(name):
-            await self._live.peers.hear_out(lambda: self.snapshot.knows(name))
+            await self._peers.hear_out(lambda: self.snapshot.knows(name))
 
     def warm_up(self) -> None:
         """Start all that stays up and was left for later, without waiting for it."""
-        self._live.peers.begin_idle()
+        self._peers.begin_idle()
 
     async def reload(self, name: str | None = None) -> Snapshot:
         """Read everything again; plugins that stay up are torn down and started anew, or just the one of that name.
@@ -394,34 +361,15 @@ class Host:
         first; gives what they printed. Raises CallError if that fails or if it is another than was seen, and
         then nothing is approved.
         """
-        approvals = self._catalog.approvals
-        before = approvals.of(plugin)
-        if seen is not None and self._catalog.digest(plugin).value != seen:
-            raise NotApproved(plugin.name, "changed", ("while you were looking at it",))
-        said = ""
-        if before is None or before.digest != self._catalog.digest(plugin).value:
-            said = await self.prepare(plugin, granted, unconfined=unconfined)
-        given = plugin.permissions if granted is None else granted
-        digest = self._catalog.digest(plugin)  # after the set-up, which may have brought code along
-        approvals.approve(plugin, digest, given, always=always, follow=follow, unconfined=unconfined)
+        said = await self._preparation.approve(
+            plugin, granted, always=always, follow=follow, unconfined=unconfined, seen=seen
+        )
         await self.look_again()
         return said
 
     async def prepare(self, plugin: Plugin, granted: tuple[str, ...] | None = None, *, unconfined: bool = False) -> str:
         """Set a plugin up: its init script, its dependencies. Raises CallError."""
-        given = plugin.permissions if granted is None else granted
-        standing = Standing(state="approved", granted=given, unconfined=unconfined)
-        secrecy = self._secrecies.of(plugin, standing.granted)
-        # Bytecode and programs of what ran before would run with what this one is granted.
-        with suppress(OSError):
-            await anyio.to_thread.run_sync(trees.remove, self._catalog.home.cache(plugin))
-        try:
-            said = await table.BY_NAME[plugin.format].prepare(plugin, self._provisions.of(plugin, standing))
-        except CallError as error:
-            error.hint = self._provisions.cure(plugin, standing, error.message, purpose="init") or error.hint
-            secrecy.error(error)
-            raise
-        return secrecy.text(said)
+        return await self._preparation.prepare(plugin, granted, unconfined=unconfined)
 
     def has_started(self, pid: int) -> bool:
         """Whether a process comes from one of this host's plugins."""
@@ -474,7 +422,7 @@ class Host:
         self._callers[call.id] = trail.attachment
         try:
             try:
-                if call.plugin.stays_up and self._live.peers.has_other_rights(call.plugin, standing.rights):
+                if call.plugin.stays_up and self._peers.has_other_rights(call.plugin, standing.rights):
                     await self._renew_rights(call.plugin)
                 users = trail.attachment.users
                 around = self._provisions.made(call.plugin, standing, users) or await self._provisions.ready(
@@ -491,13 +439,24 @@ class Host:
                 result = msgspec.structs.replace(result, error=error)
             result = await self._gates.after(call, standing, trail, result)
         except anyio.get_cancelled_exc_class():
-            trail.record.held_by = self._confinement.receipt(call.plugin)
+            trail.record.held_by = self._provisions.receipt(call.plugin)
             self._recording.end(trail, failed(Cancelled("the call was cancelled")))
             raise
         finally:
             del self._callers[call.id]
-        trail.record.held_by = self._confinement.receipt(call.plugin)
+        trail.record.held_by = self._provisions.receipt(call.plugin)
         return self._recording.end(trail, warned(result, warnings))
+
+    async def _run_command(self, command: Command, call: Call, standing: Standing, trail: Trail) -> CommandOutcome:
+        """Run a slash command that may run, and ask the gates about what it gave; raises CallError."""
+        if self._peers.has_other_rights(call.plugin, standing.rights):
+            await self._renew_rights(call.plugin)
+        extension = await self._peers.reach(call.plugin)
+        trail.record.held_by = self._provisions.receipt(call.plugin)
+        answer = await extension.run_command(command.name, call.arguments["args"])
+        outcome = CommandOutcome.of(trail, answer, self._live.panels, extension)
+        seen = await self._gates.after(call, standing, trail, given := outcome.as_result())
+        return outcome if seen is given else outcome.judged(seen, self._live.panels)
 
     async def _admit(self, plugin: Plugin, tool: Tool | None, trail: Trail) -> Standing:
         """See to it that a plugin may be used, by all that people have decided up to now; raises CallError.
@@ -535,13 +494,7 @@ class Host:
     async def look_again(self) -> None:
         """Read everything again, now and not when somebody sees that it changed; what that starts is up then."""
         await self._loading.again()
-        await self._live.peers.come_up()
-
-    def _note_refusal(self, plugin: Plugin, text: str) -> None:
-        """Keep in the plugin's log which host it was refused; names can be made of secrets."""
-        logs.append(
-            self._catalog.home.log(plugin.name), "the proxy refused a host", self._secrecies.of(plugin).text(text)
-        )
+        await self._peers.come_up()
 
     def _aside(self, work: Callable[[], None]) -> None:
         """Have something done in a thread that nobody waits for but the end of the host; in whatever thread this is."""
@@ -556,11 +509,8 @@ class Host:
         """Let all go by the settings as they were read just now."""
         if self._catalog.settings_fault:
             self._tell(self._catalog.settings_fault)
-        settings = self._catalog.settings
-        self._runner.use_namespaces(wanted=settings.namespaces)
-        self._confinement.follow(settings)
-        self._live.follow(settings)
-        self._gates.follow(settings)
+        for part in (self._provisions, self._peers, self._guards, self._gates):
+            part.follow(self._catalog.settings)
 
     def _tell_of_snapshot(self) -> None:
         self._live.notice(SnapshotChanged())

@@ -1,4 +1,4 @@
-"""The plugins that stay up, for one host: what they offer, what they say, and what they ask of the host."""
+"""What a host and the plugins that stay up say to each other beside calls: events, notices, panels, requests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,12 +9,10 @@ import msgspec
 
 from anyplug.audience import Audience
 from anyplug.errors import StoreError
-from anyplug.formats.contract import Greeting
 from anyplug.formats.workbench.peer import NodePlugin, ReloadWanted
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.extension import Extension, Question
-from anyplug.interception import Guards
-from anyplug.model import Block, Call, Image, Plugin, Result, Text
+from anyplug.model import Block, Call, Image, Result, Text
 from anyplug.notices import (
     Listener,
     Note,
@@ -27,10 +25,6 @@ from anyplug.notices import (
 from anyplug.panels import Panel, Panels
 from anyplug.peers import Peers
 from anyplug.registry import Snapshot
-from anyplug.secrecy import Secrecy
-from anyplug.settings import Home, Settings
-from anyplug.store import Store
-from anyplug.surroundings import Start
 
 DEEPEST_CALL = 4  # tools that call tools, as zot has it
 LARGEST_ANSWER = 256 << 10  # bytes of a result that goes back to an extension
@@ -41,52 +35,27 @@ CallTool = Callable[[Extension, str, dict[str, Any], Call | None, tuple[str, ...
 
 
 class Live:
-    """Extensions with their guards, panels and notices."""
+    """Who hears what: extensions of events, and whoever listens of what extensions say."""
 
     def __init__(
         self,
-        home: Home,
-        settings: Settings,
-        store: Store,
-        *,
-        start: Callable[[Plugin], Awaitable[Start]],
-        secrecy: Callable[[Plugin], Secrecy],
+        peers: Peers,
         tasks: anyio.abc.TaskGroup,
-        changed: Callable[[], None],
+        *,
         call: CallTool,
         snapshot: Callable[[], Snapshot],
         reload: Callable[[], Awaitable[None]],
-        greeting: Greeting,
     ) -> None:
-        """Start nothing yet. `changed` hears that there is something else to call; `snapshot` gives what there is.
-
-        For peers that ask, `call` runs a tool, and `reload` reads all plugins again.
-        """
+        """For peers that ask, `call` runs a tool of those in `snapshot`, and `reload` reads all plugins again."""
         self._tasks = tasks
         self._call = call
         self._snapshot = snapshot
         self._reload = reload
         self._asked: dict[tuple[Extension, str], anyio.CancelScope] = {}  # calls that extensions asked for
         self._listeners: list[Listener] = []
-        self.peers = Peers(
-            home,
-            settings,
-            store,
-            start=start,
-            secrecy=secrecy,
-            tasks=tasks,
-            changed=changed,
-            said=self._said,
-            greeting=greeting,
-        )
-        self._hearers = Audience(self.peers, lambda peer, event: isinstance(peer, Extension) and event in peer.events)
-        self.guards = Guards(self.peers, settings, lambda name: snapshot().why_absent(name))
+        self._hearers = Audience(peers, lambda peer, event: isinstance(peer, Extension) and event in peer.events)
         self.panels = Panels(self._panel_changed)
-
-    def follow(self, settings: Settings) -> None:
-        """Go by other settings from now on."""
-        self.peers.follow(settings)
-        self.guards.follow(settings)
+        peers.report_to(self._said)
 
     def is_heard(self, event: str) -> bool:
         """Whether anybody subscribed to an event."""

@@ -28,18 +28,18 @@ class Loading:
     def __init__(
         self,
         catalog: Catalog,
-        peers: Callable[[], Peers],
         swapped: Callable[[], None],
         set_anew: Callable[[], None],
         *,
         eager: bool,
     ) -> None:
-        """`peers` are those that stay up; `swapped` hears of each new snapshot, `set_anew` of settings before it.
+        """Load nothing yet.
 
-        Not `eager`: start on first use.
+        `swapped` hears of each new snapshot, `set_anew` of new settings, before plugins are read by them. Without
+        `eager`, what stays up is started when it is first used.
         """
         self._catalog = catalog
-        self._peers = peers
+        self._peers: Peers  # from `begin` on
         self._swapped = swapped
         self._set_anew = set_anew
         self._eager = eager
@@ -55,13 +55,18 @@ class Loading:
         """Whether somebody has decided something since, as far as it was noticed: a guard may have been switched on."""
         return self._edition != self._catalog.approvals.edition
 
+    def why_absent(self, name: str) -> str:
+        """Say why nothing of that name runs."""
+        return self.snapshot.why_absent(name)
+
     def look_at_decisions(self) -> None:
         """Read what people decided, if anybody did and if it concerns anything here."""
         if any(not plugin.explicit for plugin in self._found):
             self._catalog.approvals.refresh()
 
-    async def begin(self) -> None:
-        """Load what is there."""
+    async def begin(self, peers: Peers) -> None:
+        """Load what is there; `peers` keeps up what stays up."""
+        self._peers = peers
         await self._take_over(self._catalog.find(), _nothing)()
         self._refresh()
 
@@ -84,14 +89,14 @@ class Loading:
         """Start anew all that stays up, or just the plugin of that name, and wait for it. Raises PluginNotFound."""
         only = None if name is None else self.snapshot.plugin(name).path
         await self.again(lambda plugin: only in {None, plugin.path})
-        for place in self._peers().places:  # some may wait for the calls of what they replace
+        for place in self._peers.places:  # some may wait for the calls of what they replace
             if place.health == "restarting":
                 await place.settled.wait()
 
     async def reload_in_a_call(self, name: str) -> str:
         """Read everything again because a tool asked for it: nobody waits for what waits for calls under way."""
         only = self.snapshot.plugin(name).path if name else None
-        given_up = {place.plugin.path for place in self._peers().places if place.health == "given_up"}
+        given_up = {place.plugin.path for place in self._peers.places if place.health == "given_up"}
         before = self.snapshot
         await self.again(lambda plugin: plugin.path == only or plugin.path in given_up)
         there = self.snapshot.compared_to(before, self._coming_back())
@@ -135,11 +140,11 @@ class Loading:
             for entry in entries
             if entry.plugin.stays_up and (standing := self._own_standing(entry)).state == "approved"
         ]
-        return self._peers().swap(wanted, renew)
+        return self._peers.swap(wanted, renew)
 
     def _coming_back(self) -> set[str]:
         """Give the paths of plugins of which nothing is down for longer than a moment."""
-        down = [place for place in self._peers().places if place.peer is None and place.reason]
+        down = [place for place in self._peers.places if place.peer is None and place.reason]
         lasting = {place.plugin.path for place in down if not place.is_coming_back}
         return {place.plugin.path for place in down} - lasting
 
@@ -148,7 +153,7 @@ class Loading:
         return self._catalog.standing(entry.plugin) if entry.on_guard else entry.standing
 
     def _offer(self, plugin: Plugin) -> Offer | None:
-        places = self._peers().of(plugin)
+        places = self._peers.of(plugin)
         if not places:
             return self._catalog.last_offer(plugin)
         known = [place.offer_now for place in places]

@@ -18,6 +18,7 @@ import msgspec
 
 from anyplug import logs, offers
 from anyplug.approval import Rights
+from anyplug.catalog import Catalog
 from anyplug.errors import AnyplugError, CallError, NotEnforceable, Unavailable
 from anyplug.formats.contract import Greeting, Peer, Terms
 from anyplug.formats.standing import PEERS
@@ -25,8 +26,7 @@ from anyplug.model import Offer, Plugin
 from anyplug.place import Place, Wanted
 from anyplug.runtime.session import PeerGone
 from anyplug.secrecy import Secrecy
-from anyplug.settings import Home, Settings
-from anyplug.store import Store
+from anyplug.settings import Settings
 from anyplug.surroundings import Start
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)  # before each restart; after the last one it is given up
@@ -37,35 +37,42 @@ HEAR_S = 10.0  # for those that have to start first, and then have the time that
 HEAR_STEP_S = 0.05
 STOPPED = "was stopped by the host"
 
+Said = Callable[[Any, msgspec.Struct | None], None]
+
 
 class Peers:
     """All plugins of a host that stay up. Their tasks live in the host's task group."""
 
     def __init__(
         self,
-        home: Home,
-        settings: Settings,
-        store: Store,
+        catalog: Catalog,
         *,
         start: Callable[[Plugin], Awaitable[Start]],
         secrecy: Callable[[Plugin], Secrecy],
         tasks: anyio.abc.TaskGroup,
         changed: Callable[[], None],
-        said: Callable[[Any, msgspec.Struct | None], None],
         greeting: Greeting,
     ) -> None:
-        """Start nothing yet. `said` hears frames that nobody asked for, and None when a peer has ended."""
-        self._home = home
-        self._settings = settings
-        self._store = store
+        """Start nothing yet.
+
+        `start` gives what a plugin is started with, `secrecy` what hides its secrets; `changed` hears that there is
+        something else to call. `greeting` is what they are told of the agent that they work for.
+        """
+        self._home = catalog.home
+        self._settings = catalog.settings
+        self._store = catalog.store
         self._start = start
         self._secrecy = secrecy
         self._tasks = tasks
         self._changed = changed
-        self._said = said
+        self._said: Said = _unheard
         self._greeting = greeting
         self._places: dict[tuple[str, str], Place] = {}
         self.roll = 0  # grows whenever somebody comes, goes or registers something
+
+    def report_to(self, said: Said) -> None:
+        """Have somebody hear of the frames that nobody asked for, and, with None for a frame, of each peer's end."""
+        self._said = said
 
     @property
     def up(self) -> list[Any]:
@@ -403,6 +410,10 @@ class Peers:
             log=lambda chunk: logs.append_raw(path, secrecy.data(chunk)),
             secrecy=secrecy,
         )
+
+
+def _unheard(_peer: Any, _frame: msgspec.Struct | None) -> None:
+    """Take note of nothing."""
 
 
 def _label(place: Place) -> str:

@@ -1,6 +1,8 @@
 """What is written down of each call: a note before it runs, and a record when it has ended."""
 
-from anyplug.audit import Audit
+from collections.abc import Callable
+
+from anyplug.audit import Audit, Later
 from anyplug.errors import Denied, StoreError
 from anyplug.model import Result
 from anyplug.tally import Tally
@@ -10,9 +12,26 @@ from anyplug.trail import Trail, failed, warned
 class Recording:
     """The records of one host's calls."""
 
-    def __init__(self, audit: Audit, tally: Tally) -> None:
+    def __init__(self, audit: Audit, tally: Tally, tell: Callable[[str], None]) -> None:
+        """`tell` hears of records that could not be written at the end."""
         self._audit = audit
         self._tally = tally
+        self._tell = tell
+
+    def open(self, later: Later) -> None:
+        """Let records wait a moment for others, and write those of hosts that were killed."""
+        self._audit.gather(later)
+        try:
+            self._audit.recover()
+        except StoreError:
+            pass  # calls will be refused with the reason; looking at plugins still works
+
+    def close(self) -> None:
+        """Write what waits."""
+        try:
+            self._audit.close()
+        except StoreError as error:
+            self._tell(f"the last calls are not in the audit yet: {error.message}")
 
     def begin(self, trail: Trail) -> None:
         """Write down that a call begins; raises Denied: what cannot be recorded does not run."""

@@ -1,10 +1,10 @@
-"""What formats may use of the host: a plugin's environment, programs that run with a log, peers that stay up."""
+"""What formats may use of the host: a plugin's environment, programs that run confined and with a log, peers."""
 
 import functools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -19,11 +19,14 @@ from anyplug.formats import table
 from anyplug.formats.contract import Surroundings
 from anyplug.formats.oneshot import make_folder
 from anyplug.model import Plugin
-from anyplug.runtime.program import Finished, PrivateTmp, Program, Purpose, Run, Spawn
+from anyplug.runtime.program import Finished, PrivateTmp, Program, Purpose, Receipt, Run, Spawn
 from anyplug.runtime.runner import Runner
 from anyplug.runtime.toolchain import link_programs
 from anyplug.secrecy import Secrecies
 from anyplug.settings import Settings
+
+if TYPE_CHECKING:  # only who learns has one
+    from anyplug.learning import Learning
 
 T = TypeVar("T")
 
@@ -70,27 +73,38 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Provisions:
-    """Makes the surroundings of each plugin, once for each standing."""
+    """Makes the surroundings of each plugin, once for each standing. `close` when done."""
 
     def __init__(
         self,
         catalog: Catalog,
         runner: Runner,
-        confinement: Confinement,
         secrecies: Secrecies,
         users: Users,
         *,
+        project: str,
+        learning: "Learning | None",
         reach: Callable[[Plugin, str], Awaitable[Any]],
         reload: Callable[[str], Awaitable[str]],
         tell: Callable[[str], None],
     ) -> None:
-        """`users` has the environment of whoever brings none along.
+        """`users` has the environment of whoever brings none along; `project` is the folder that grants speak of.
 
+        `learning` watches what one plugin does.
         `reach` gives a process of a plugin that stays up; `reload` reads them again; `tell` hears of long work.
         """
         self._catalog = catalog
         self._runner = runner
-        self._confinement = confinement
+        self._confinement = Confinement(
+            catalog.home,
+            catalog.settings,
+            runner.guard,
+            runner.direct,
+            project,
+            learning,
+            users.variables,
+            self._log_refused_host,
+        )
         self._secrecies = secrecies
         self._reach = reach
         self._reload = reload
@@ -98,6 +112,19 @@ class Provisions:
         self._users = users
         self._linked = False
         self._keyring = anyio.CapacityLimiter(1)  # one question at a time
+
+    def follow(self, settings: Settings) -> None:
+        """Start programs by other settings from now on."""
+        self._runner.use_namespaces(wanted=settings.namespaces)
+        self._confinement.follow(settings)
+
+    def receipt(self, plugin: Plugin) -> Receipt | None:
+        """Say what a plugin's programs are held by; None if none has run."""
+        return self._confinement.receipt(plugin)
+
+    def close(self) -> None:
+        """End all programs. Blocks: call it in a thread."""
+        self._confinement.close()
 
     def of(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
         """Give what a plugin's format may use, for a caller with an environment of its own if `users` is given."""
@@ -192,6 +219,11 @@ class Provisions:
         variables = (users or self._users).variables
         withheld = environment.divide(variables, permissions.environment_names(standing.granted)).withheld
         return self._confinement.cure(plugin, standing, said, frozenset(withheld), purpose)
+
+    def _log_refused_host(self, plugin: Plugin, text: str) -> None:
+        """Keep in the plugin's log which host the proxy refused; names can be made of secrets."""
+        path, secrecy = self._catalog.home.log(plugin.name), self._secrecies.of(plugin)
+        logs.append(path, "the proxy refused a host", secrecy.text(text))
 
     def _inside(self, room: Room, plugin: Plugin, variables: dict[str, str]) -> dict[str, str]:
         """Name folders that can be written to, for temporary files and caches: the user's own cannot, in a room."""

@@ -3,6 +3,7 @@
 import os
 
 from anyplug.approval import Standing
+from anyplug.catalog import Catalog
 from anyplug.errors import Denied, NotApproved, PluginDisabled, StoreError, Unavailable
 from anyplug.formats import table
 from anyplug.looks import Looks
@@ -12,11 +13,15 @@ from anyplug.trail import Trail
 
 
 class Trust:
-    """Looks at a plugin before anything of it runs."""
+    """Looks at a plugin before anything of it runs. `close` when done."""
 
-    def __init__(self, looks: Looks, secrecies: Secrecies) -> None:
-        self._looks = looks
+    def __init__(self, catalog: Catalog, secrecies: Secrecies) -> None:
+        self._looks = Looks(catalog)
         self._secrecies = secrecies
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._looks.close()
 
     def see_to(self, plugin: Plugin, tool: Tool | None, trail: Trail, *, anew: bool = False) -> Standing:
         """See to it that a person approved what is there; raises CallError. `anew`: something is about to start."""
