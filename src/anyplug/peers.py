@@ -1,14 +1,9 @@
-"""The plugins that stay up: starts, watches over, restarts and retires them, in the order in which they load.
+"""The plugins that stay up: a place for each of their processes, in the order in which they load.
 
-One that crashed is started again after a pause that grows; after several crashes in a row it is given up, with
-the reason, until somebody asks for it again. One that has run for a while starts with a clean slate. Formats whose
-plugins need not be up all the time have them started when they are next needed.
-
-What is to be replaced finishes its calls first, and its successor waits for that.
+Places are swapped when other plugins are loaded: what is to be replaced finishes its calls first, and its successor
+waits for that. How what belongs to a place is kept up is the matter of `upkeep`.
 """
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,26 +11,20 @@ import anyio
 import anyio.abc
 import msgspec
 
-from anyplug import logs, offers
+from anyplug import offers
 from anyplug.approval import Rights
 from anyplug.catalog import Catalog
-from anyplug.errors import AnyplugError, CallError, NotEnforceable, Unavailable
-from anyplug.formats.contract import Greeting, Peer, Terms
-from anyplug.formats.standing import PEERS
+from anyplug.errors import Unavailable
+from anyplug.formats.contract import Greeting, Peer
 from anyplug.model import Offer, Plugin
 from anyplug.place import Place, Wanted
-from anyplug.runtime.session import PeerGone
 from anyplug.secrecy import Secrecy
 from anyplug.settings import Settings
 from anyplug.surroundings import Start
+from anyplug.upkeep import Upkeep
 
-PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)  # before each restart; after the last one it is given up
-STEADY_S = 60.0  # a run of this length forgives the crashes before it
-DRAIN_S = 30.0  # how long calls under way may hold up the end of what is to be replaced
-DRAIN_STEP_S = 0.01
 HEAR_S = 10.0  # for those that have to start first, and then have the time that they have for `ready`
 HEAR_STEP_S = 0.05
-STOPPED = "was stopped by the host"
 
 Said = Callable[[Any, msgspec.Struct | None], None]
 
@@ -58,15 +47,13 @@ class Peers:
         `start` gives what a plugin is started with, `secrecy` what hides its secrets; `changed` hears that there is
         something else to call. `greeting` is what they are told of the agent that they work for.
         """
-        self._home = catalog.home
         self._settings = catalog.settings
         self._store = catalog.store
-        self._start = start
+        self._upkeep = Upkeep(catalog, self, start=start, secrecy=secrecy, tasks=tasks, greeting=greeting)
         self._secrecy = secrecy
         self._tasks = tasks
         self._changed = changed
         self._said: Said = _unheard
-        self._greeting = greeting
         self._places: dict[tuple[str, str], Place] = {}
         self.roll = 0  # grows whenever somebody comes, goes or registers something
 
@@ -109,6 +96,7 @@ class Peers:
     def follow(self, settings: Settings) -> None:
         """Start by other settings from now on; `swap` starts anew what runs by those before."""
         self._settings = settings
+        self._upkeep.follow(settings)
 
     def swap(
         self, wanted: list[Wanted], renew: Callable[[Plugin], bool] = lambda _: False
@@ -139,9 +127,9 @@ class Peers:
         # The next attempt has an event of its own.
         attempts = [place.settled for place in begun if not any(replaced.is_busy for replaced in place.before)]
         for place in begun:
-            self._begin(place)
+            self._upkeep.begin(place)
         for place in before.values():
-            self._tasks.start_soon(self._retire, place)
+            self._tasks.start_soon(self._upkeep.retire, place)
 
         async def settle() -> None:
             for event in (*leaving, *attempts):
@@ -162,14 +150,14 @@ class Peers:
         """Start what waits to be needed."""
         for place in self._places.values():
             if place.health == "idle" and not place.is_ending:
-                self._begin(place)
+                self._upkeep.begin(place)
 
     async def hear_out(self, is_known: Callable[[], bool]) -> None:
         """Wait until something is known, or all who have not said that they are ready have had their time."""
         unsure = [place for place in self._places.values() if place.may_offer_more]
         for place in unsure:
             if place.health == "idle" and not place.is_ending:
-                self._begin(place)
+                self._upkeep.begin(place)
         with anyio.move_on_after(HEAR_S):
             while not is_known() and any(place.may_offer_more for place in unsure):
                 await anyio.sleep(HEAR_STEP_S)
@@ -207,7 +195,7 @@ class Peers:
         if place is not self._places.get((plugin.path, process)):
             return place
         if place.health == "idle":
-            self._begin(place)
+            self._upkeep.begin(place)
         if place.peer is None:
             await place.settled.wait()
         return place
@@ -223,18 +211,11 @@ class Peers:
                 await place.over.wait()
             if place in self._places.values() and place.health == "idle" and (retry or not place.reason):
                 place.reason = ""
-                self._begin(place)
+                self._upkeep.begin(place)
         for place in places:
             if place.peer is None and not place.reason:
                 await place.settled.wait()
         return places
-
-    def lost(self, place: Place, peer: Peer) -> None:
-        """Note at once that a peer has ended, so that nobody is sent to the dead."""
-        if place.peer is peer:
-            place.peer, place.health, place.settled = None, "restarting", anyio.Event()
-            place.is_ending = not peer.RESTARTS
-            self.roll += 1
 
     async def stop_all(self) -> None:
         """Let all of them leave now, at the same time."""
@@ -242,7 +223,7 @@ class Peers:
         self.roll += 1
         async with anyio.create_task_group() as tasks:
             for place in places:
-                tasks.start_soon(self._end, place)
+                tasks.start_soon(self._upkeep.end, place)
 
     def note_offer(self, place: Place, peer: Peer) -> None:
         """Keep what a peer registered, and say that there is something else to call."""
@@ -255,8 +236,16 @@ class Peers:
             offers.save(self._store, place.plugin, place.digest, known)
         self._changed()
 
-    def heard(self, peer: Peer, frame: msgspec.Struct) -> None:
-        """Pass on what a peer said on its own account."""
+    def stirred(self) -> None:
+        """Note that somebody came, went or registered something."""
+        self.roll += 1
+
+    def changed(self) -> None:
+        """Say that there may be something else to call."""
+        self._changed()
+
+    def said(self, peer: Any, frame: msgspec.Struct | None) -> None:
+        """Pass on what a peer said on its own account; None if it has ended."""
         self._said(peer, frame)
 
     def _last_offer(self, plugin: Plugin, process: str) -> Offer:
@@ -274,176 +263,6 @@ class Peers:
             return True
         return not offer.is_whole and (settings.on_silence == "closed" or not offer.tools)
 
-    def _begin(self, place: Place) -> None:
-        if place.over.is_set():  # it was up before, and nobody needed it until now
-            place.scope, place.over, place.settled = anyio.CancelScope(), anyio.Event(), anyio.Event()
-        place.health = "restarting"
-        self._tasks.start_soon(self._keep_up, place)
-
-    async def _keep_up(self, place: Place) -> None:
-        """Run what belongs to a place, again and again, until it is retired, given up or not needed."""
-        try:
-            with place.scope:
-                for replaced in place.before:
-                    await replaced.over.wait()
-                place.before = ()
-                while place.health == "restarting":
-                    attempt = place.settled
-                    await self._run_once(place)
-                    attempt.set()  # whoever waited for this one learns how it went
-                    self._changed()
-                    await self._pause(place, attempt)
-        except Exception as error:  # noqa: BLE001 - a fault of ours with this plugin must not end the others
-            place.peer, place.health, place.reason = None, "given_up", f"anyplug itself failed with it: {error!r}"
-            said = {"message": f"keeping plugin '{place.plugin.name}' up failed", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(said)
-            self.roll += 1
-            place.settled.set()
-            self._changed()
-        finally:
-            place.is_ending = False
-            place.over.set()
-            place.settled.set()
-
-    async def _pause(self, place: Place, attempt: anyio.Event) -> None:
-        """Wait before the next attempt, if there is to be one."""
-        if place.health != "restarting":
-            place.settled.set()
-            return
-        if place.settled is attempt:  # it never came up; whoever waits since one did waits for the next
-            place.settled = anyio.Event()
-        await anyio.sleep(PAUSES_S[place.crashes - 1])
-        place.restarts += 1
-
-    async def _run_once(self, place: Place) -> None:
-        """Start a peer and wait for its end; say in `reason` why it is not up any more."""
-        ended = anyio.Event()
-        began = time.monotonic()
-        peer = start = None
-        came_up = False
-        how = STOPPED
-        try:
-            start = await self._start(place.plugin)
-            peer = PEERS[place.plugin.format](place.plugin, self._terms(place, start), _Ear(self, place, ended))
-            await peer.start()
-            place.peer, place.health, place.reason = peer, "running", ""
-            came_up = True
-            self.roll += 1
-            self.note_offer(place, peer)
-            place.session = peer.session
-            place.settled.set()
-            try:
-                await ended.wait()
-                assert peer.gone is not None
-                how = f"ended: {peer.gone.reason}"
-                place.reason = self._secrecy(place.plugin).text(str(peer.unavailable("by itself", peer.gone)))
-            finally:
-                if peer.gone is None:
-                    place.peer = None
-                    self.roll += 1
-                    with anyio.CancelScope(shield=True):
-                        await peer.stop()
-        except AnyplugError as error:
-            place.refusal = error if isinstance(error, NotEnforceable) else None
-            if start is not None and isinstance(error, CallError) and "anyplug grant" not in error.hint:
-                error.hint = start.cure(f"{error.message}\n{error.metadata.get('stderr', '')}") or error.hint
-            self._secrecy(place.plugin).error(error)
-            place.reason = f"{error.message} ({error.hint})" if error.hint else error.message
-            how = f"did not come up: {error.message}"
-        finally:
-            if peer is not None:
-                place.session = getattr(peer, "session", None) or place.session  # it may have failed before it had one
-                self._said(peer, None)
-            if start is not None:
-                start.release()
-            if peer is not None:
-                self._log_end(place, peer, how)
-        place.came_up = came_up
-        place.crashes = 1 if time.monotonic() - began > STEADY_S else place.crashes + 1
-        if place.refusal is not None:
-            place.health = "given_up"  # trying again changes nothing
-        elif peer is not None and not peer.RESTARTS:
-            place.health, place.restarts = "idle", place.restarts + 1
-        elif place.crashes > len(PAUSES_S):
-            place.health = "given_up"
-            place.reason = f"{place.crashes} failures in a row, the last: {place.reason}"
-        else:
-            place.health = "restarting"
-
-    async def _retire(self, place: Place) -> None:
-        """Let a place's calls end, for a bounded time, and then the process."""
-        with anyio.move_on_after(DRAIN_S):
-            while place.is_busy:
-                await anyio.sleep(DRAIN_STEP_S)
-        await self._end(place)
-
-    async def _end(self, place: Place) -> None:
-        place.scope.cancel()
-        with anyio.CancelScope(shield=True):
-            if place.health != "idle":  # else it never began, or has ended
-                await place.over.wait()
-        place.health, place.reason, place.before = "idle", "it was stopped", ()
-        place.over.set()
-        place.settled.set()
-
-    def _log_end(self, place: Place, peer: Peer, how: str) -> None:
-        """Write into the log how a run ended, in one line: what it said itself stands above."""
-        session = getattr(peer, "session", None)  # it may have been stopped before it had one
-        if how == STOPPED and session is not None and session.gone is not None:
-            how = f"{how}: {session.gone.reason}"
-        said = self._secrecy(place.plugin).text(how).partition("\n")[0]
-        logs.append(self._home.log(place.plugin.name), f"{_label(place)} {said}", "")
-
-    def _terms(self, place: Place, start: Start) -> Terms:
-        plugin = place.plugin
-        path = self._home.log(plugin.name)
-        logs.append(path, f"starting {_label(place)}", "")
-        secrecy = self._secrecy(plugin)
-        return Terms(
-            process=place.process,
-            home=self._home,
-            settings=self._settings.of(plugin.name),
-            environment=start.environment,
-            greeting=self._greeting,
-            spawn=start.spawn,
-            tasks=self._tasks,
-            log=lambda chunk: logs.append_raw(path, secrecy.data(chunk)),
-            secrecy=secrecy,
-        )
-
 
 def _unheard(_peer: Any, _frame: msgspec.Struct | None) -> None:
     """Take note of nothing."""
-
-
-def _label(place: Place) -> str:
-    """Name what runs at a place, for the log."""
-    return f"{place.plugin.name} {place.process or place.plugin.version}".rstrip()
-
-
-class _Ear:
-    """What one run of a peer reports to."""
-
-    def __init__(self, peers: Peers, place: Place, ended: anyio.Event) -> None:
-        self._peers = peers
-        self._place = place
-        self._ended = ended
-        self._is_noting = False
-
-    def registered(self, peer: Peer) -> None:
-        self._peers.roll += 1
-        # Before it is ready, its start tells of everything at once; later, many come in one go, too.
-        if self._place.peer is peer and not self._is_noting:
-            self._is_noting = True
-            asyncio.get_running_loop().call_soon(self._note, peer)
-
-    def _note(self, peer: Peer) -> None:
-        self._is_noting = False
-        self._peers.note_offer(self._place, peer)
-
-    def said(self, peer: Peer, frame: msgspec.Struct) -> None:
-        self._peers.heard(peer, frame)
-
-    def ended(self, peer: Peer, gone: PeerGone) -> None:
-        self._peers.lost(self._place, peer)
-        self._ended.set()

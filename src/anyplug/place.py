@@ -109,6 +109,27 @@ class Place:
             return self.offer
         return msgspec.structs.replace(self.offer or Offer(), fault=self.reason)
 
+    def begin(self) -> None:
+        """Be on the way up, maybe once more."""
+        if self.over.is_set():  # it was up before, and nobody needed it until now
+            self.scope, self.over, self.settled = anyio.CancelScope(), anyio.Event(), anyio.Event()
+        self.health = "restarting"
+
+    def fill(self, peer: "Peer") -> None:
+        """Have a peer run here from now on."""
+        self.peer, self.session, self.health, self.reason = peer, peer.session, "running", ""
+
+    def lose(self, peer: "Peer") -> None:
+        """Be without the peer that ran here; it has just ended by itself."""
+        self.peer, self.health, self.settled = None, "restarting", anyio.Event()
+        self.is_ending = not peer.RESTARTS
+
+    def empty(self) -> None:
+        """Be empty: what ran here was to leave, and has."""
+        self.health, self.reason, self.before = "idle", "it was stopped", ()
+        self.over.set()
+        self.settled.set()
+
     def take(self, offer: Offer) -> None:
         """Keep what it offers now. What it guarded before it still guards, until it has said all that it has to say."""
         self.offer, self.is_known = offer, True

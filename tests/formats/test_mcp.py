@@ -16,7 +16,7 @@ import pytest
 import killing
 import looking
 import making
-from anyplug import checkup, peers
+from anyplug import checkup, upkeep
 from anyplug.catalog import Catalog
 from anyplug.formats.contract import Folder, Greeting
 from anyplug.formats.mcp import fetching, references
@@ -802,7 +802,7 @@ async def test_an_answer_from_an_address_has_a_bound_too(kind, mcp, host, listen
 
 
 async def test_a_lost_connection_is_like_the_end_of_a_process(mcp, host, listening, monkeypatch):
-    monkeypatch.setattr(peers, "PAUSES_S", (0.2,) * 50)
+    monkeypatch.setattr(upkeep, "PAUSES_S", (0.2,) * 50)
     server = listening("http")
     async with host(mcp(servers={"sdk": {"url": f"http://127.0.0.1:{server.port}/mcp"}})) as h:
         assert (await h.call("sdk.add", {"a": 1, "b": 1})).text == "2"
