@@ -135,8 +135,9 @@ MEANINGS = {
     "for each line in its place, 4 MiB.",
     "PluginSettings.max_output_chars": "Characters of text, as JavaScript counts them, that an answer of a Workbench "
     "plugin may have; the rest is cut off. By default 500,000.",
-    "PluginSettings.hello_s": "Seconds that a zot extension may take from its start to its `hello`, and a Workbench "
-    "plugin to load and register its tools, by default 10; an MCP server to its list of tools, by default 30.",
+    "PluginSettings.hello_s": "Seconds that a zot extension may take from its start to its `hello`, by default 10, or "
+    "60 if it is built or fetched first (`go run`, `npx`, `uv run`); a Workbench plugin to load and register its "
+    "tools, by default 10; an MCP server to its list of tools, by default 30.",
     "PluginSettings.guard": "`required` refuses every call while this extension is not there to be asked: down, given "
     "up, not approved, switched off, not installed. `optional` lets calls pass then.",
     "PluginSettings.limits": "How much it may use, `[plugins.NAME.limits]`; see below.",

@@ -13,6 +13,7 @@ import pytest
 
 import extending
 import making
+from anyplug.formats.zot import extension
 from anyplug.gate import Attachment
 from anyplug.model import Image, Text
 from anyplug.notices import Note, NotesCleared, PanelChanged, SlashSubmitted, Submitted
@@ -151,6 +152,20 @@ async def test_exec_may_be_absolute_beside_the_manifest_or_a_bare_name_from_the_
     monkeypatch.setenv("PATH", programs, prepend=":")
     async with host(beside, absolute, bare) as h:
         for name in ("beside", "absolute", "bare"):
+            assert (await h.call(name)).text == "{}", problems(h)
+
+
+async def test_what_is_built_or_fetched_before_it_runs_has_longer_for_its_hello(zot, host, programs, monkeypatch):
+    monkeypatch.setattr(extension, "HELLO_S", 0.3)
+    monkeypatch.setenv("PATH", programs, prepend=":")
+    for name in ("go", "npx"):
+        building = '#!/bin/sh\nsleep 1\nfor last; do :; done\nexec python3 -I -S "$last"\n'
+        making.write(os.path.join(programs, name), building, 0o755)
+    by_name, by_line = zot("built", exec="go", args=["run", "run.py"]), zot("fetched")
+    script = extending.PRELUDE.replace("python3 -I -S", "npx --yes tsx", 1) + extending.ECHO
+    making.write(os.path.join(by_line, "run.py"), script, 0o755)
+    async with host(by_name, by_line) as h:
+        for name in ("built", "fetched"):
             assert (await h.call(name)).text == "{}", problems(h)
 
 

@@ -91,13 +91,27 @@ def has_shebang_or_is_binary(path: str) -> bool:
     return head.startswith((b"#!", *BINARY_MAGIC))
 
 
+def shebang(path: str) -> list[str]:
+    """Give the words of a file's shebang line; none if it has none."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError:
+        return []
+    return _shebang_words(head.partition(b"\n")[0]) if head.startswith(b"#!") else []
+
+
+def _shebang_words(line: bytes) -> list[str]:
+    return line[2:].decode(errors="replace").split()
+
+
 def _diagnose_shebang(head: bytes, search_path: str | None) -> Diagnosis | None:
     line = head.partition(b"\n")[0]
     if line.endswith(b"\r"):
         return Diagnosis(
             "its shebang line ends in a Windows line break (CRLF)", "save the file with Unix line breaks (LF)"
         )
-    words = line[2:].decode(errors="replace").split()
+    words = _shebang_words(line)
     if not words:
         return Diagnosis("its shebang line names no interpreter", "write a line like #!/usr/bin/env python3")
     if not os.path.exists(words[0]):

@@ -20,13 +20,17 @@ from anyplug.formats import staying
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.registrations import Registration, Registrations
-from anyplug.model import Call, Offer, Plugin
+from anyplug.model import Call, Launch, Offer, Plugin
+from anyplug.runtime.diagnosis import shebang
 from anyplug.runtime.incoming import Unread
 from anyplug.runtime.program import Program
 from anyplug.runtime.session import NotSent, PeerGone, Session
 from anyplug.settings import zot_home
 
 HELLO_S = 10.0
+BUILT_FIRST_S = 60.0  # for those that are built or fetched before they run
+# What does that, into a cache that is the extension's own: at its first start there is nothing in it.
+BUILDERS = frozenset({"bunx", "cargo", "deno", "dotnet", "go", "npm", "npx", "pnpm", "pnpx", "uv", "uvx"})
 COMMAND_S = 30.0
 INTERCEPT_S = 5.0
 IDLE_READY_S = 0.25  # an extension that says nothing for so long after hello is taken to be ready
@@ -106,9 +110,9 @@ class Extension:
 
     async def start(self) -> None:
         """Spawn it and wait until it is ready; raises Unavailable with the cure, and nothing is left then."""
-        terms, hello_s = self._terms, self._terms.settings.hello_s or HELLO_S
-        launch = self.plugin.launch
+        terms, launch = self._terms, self.plugin.launch
         assert launch is not None
+        hello_s = terms.settings.hello_s or (BUILT_FIRST_S if _is_built_first(launch) else HELLO_S)
         program = Program(
             argv=(launch.program, *launch.arguments),
             cwd=self.plugin.path,
@@ -406,3 +410,9 @@ class Extension:
         if not self._ready.done():
             self._ready.set_result(None)
         self._listener.ended(self, gone)
+
+
+def _is_built_first(launch: Launch) -> bool:
+    """Whether an extension is started by what builds it, or fetches what runs it: by name, or by its first line."""
+    words = [launch.program, *(shebang(launch.program) if "/" in launch.program else ())]
+    return not BUILDERS.isdisjoint(os.path.basename(word) for word in words)
