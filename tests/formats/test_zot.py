@@ -13,6 +13,7 @@ import pytest
 
 import extending
 import making
+from anyplug import panels
 from anyplug.formats.zot import extension
 from anyplug.gate import Attachment
 from anyplug.model import Image, Text
@@ -859,6 +860,59 @@ async def test_what_a_terminal_sends_for_a_key_is_that_key_and_other_control_cha
         await until(lambda: len(heard(folder, "panel_key")) == 10)
     told = [frame.get("text") or frame["key"] for frame in heard(folder, "panel_key")]
     assert told == ["enter", "enter", "tab", "backspace", "backspace", "unknown", "\xa0", "a", "\u2028", "enter"]
+
+
+# As zot's SDK does: each key in a thread of its own, and so in any order if they come all at once.
+THREADED = """
+hello()
+command("show")
+emit("ready")
+typed = []
+
+def take(text):
+    time.sleep(0.05 if len(typed) % 2 == 0 else 0)
+    typed.append(text)
+    emit("panel_render", panel_id="main", lines=["".join(typed)])
+
+for frame in heard():
+    if frame["type"] == "command_invoked":
+        emit("command_response", id=frame["id"], action="open_panel", open_panel={"id": "main"})
+    elif frame["type"] == "panel_key":
+        threading.Thread(target=take, args=[frame.get("text", frame["key"])]).start()
+"""
+
+
+async def test_pasted_text_arrives_in_order_also_where_each_key_has_a_thread_of_its_own(zot, host, monkeypatch):
+    monkeypatch.setattr(panels, "PACE_S", PATIENCE_S)
+    async with host(zot("todos", THREADED)) as h:
+        panel = (await h.run_command("/show")).panel
+        assert h.panels.paste(panel, "buy milk") == ""
+        h.panels.press(panel, "!")
+        await until(lambda: h.panels.open[0].lines == ("buy milk!",))
+
+
+async def test_keys_reach_a_panel_that_is_not_redrawn_and_those_before_esc_come_before_the_end(zot, host):
+    silent = PANEL.replace('emit("panel_render"', 'dict(said="panel_render"')
+    folder = zot("todos", silent)
+    async with host(folder) as h:
+        panel = (await h.run_command("/show")).panel
+        h.panels.paste(panel, "abc")
+        await until(lambda: len(heard(folder, "panel_key")) == 3)
+        h.panels.paste(panel, "efg")
+        h.panels.press(panel, "esc")
+        assert h.panels.open == []
+        await until(lambda: heard(folder, "panel_close"))
+    told = [frame.get("text", frame["type"]) for frame in heard(folder) if frame["type"].startswith("panel")]
+    assert told == [*"abcefg", "panel_close"]
+
+
+async def test_of_what_waits_to_be_sent_to_a_panel_there_is_an_end(zot, host, monkeypatch):
+    monkeypatch.setattr(panels, "LONGEST_PASTE", 5)
+    async with host(zot("todos", THREADED)) as h:
+        panel = (await h.run_command("/show")).panel
+        assert h.panels.paste(panel, "abcdefg") == "fg"  # the first is on its way, and four wait
+        assert h.panels.paste(panel, "fg") == "g"
+        await until(lambda: len("".join(h.panels.open[0].lines)) == 6)
 
 
 async def test_of_an_extension_with_too_many_panels_the_first_ones_close_and_it_is_told(zot, host):
