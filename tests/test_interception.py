@@ -13,6 +13,7 @@ import making
 from anyplug import upkeep
 from anyplug.audit import digest_of
 from anyplug.catalog import Catalog
+from anyplug.formats.contract import Greeting
 from anyplug.gate import Attachment
 from conftest import HABITS
 from extending import heard
@@ -387,6 +388,22 @@ async def test_before_an_agent_starts_its_prompt_may_be_rewritten_and_nothing_bl
         ruling = await h.guards.before_agent_start("Be kind.")
     assert (ruling.value, ruling.blocked_by) == (prompt, "")
     assert note in " ".join(ruling.notes)
+
+
+async def test_before_an_agent_starts_guards_are_told_whose_it_is_and_where_it_works(zot, host, tmp_path):
+    guard = zot("guard", guarding("{}", events=["before_agent_start"]))
+    greeting = Greeting(provider="acme", model="tiny-1", cwd=str(tmp_path))
+    async with host(guard, greeting=greeting) as h:
+        await h.guards.before_agent_start("Be kind.")
+        other = Greeting(provider="acme", model="tiny-2")
+        await h.guards.before_agent_start("Be kind.", session_id="s1", agent_run_id="r2", greeting=other)
+    first, second = heard(guard, "event_intercept")
+    common = {"type": "event_intercept", "event": "before_agent_start", "system_prompt": "Be kind."}
+    whose = {"provider": "acme", "cwd": str(tmp_path)}
+    assert first == {**common, "id": first["id"], **whose, "model": "tiny-1"}
+    assert second == {
+        **common, "id": second["id"], **whose, "model": "tiny-2", "session_id": "s1", "agent_run_id": "r2"
+    }  # fmt: skip
 
 
 async def test_guards_are_asked_only_about_what_they_subscribed_to(zot, host, target):

@@ -156,7 +156,7 @@ class Host:
         self._live = Live(
             self._peers, self._tasks, call=self._call_for, snapshot=lambda: self.snapshot, reload=self._loading.again
         )
-        self._guards = Guards(self._peers, catalog.settings, self._loading.why_absent)
+        self._guards = Guards(self._peers, catalog.settings, self._loading.why_absent, self._greeting)
         policies = PolicyGate(catalog.home.path, catalog.settings.policy, self._runner)
         self._gates = Gates(self._guards, policies, catalog.approvals, cwd)
         self._job_runs = JobRuns(self._jobs, self._tasks, self._tell)

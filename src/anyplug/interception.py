@@ -6,6 +6,7 @@ somebody marked as required is down, what it guards is refused, and all if nobod
 its way up is waited for.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import anyio
 import msgspec
 
 from anyplug import values
+from anyplug.formats.contract import Greeting
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.extension import BadAnswer, Extension
 from anyplug.formats.zot.format import NAME as ZOT
@@ -45,9 +47,10 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
 class Guards:
     """The interceptors of a host."""
 
-    def __init__(self, peers: Peers, settings: Settings, why_absent: Callable[[str], str]) -> None:
-        """`why_absent` says why nothing of that name runs."""
+    def __init__(self, peers: Peers, settings: Settings, why_absent: Callable[[str], str], greeting: Greeting) -> None:
+        """`why_absent` says why nothing of that name runs; `greeting`, whose agent they guard."""
         self._peers = peers
+        self._greeting = greeting
         self._why_absent = why_absent
         self._known: dict[str, bool] = {}  # by event, whether anybody is concerned
         self._roll = peers.roll
@@ -107,8 +110,14 @@ class Guards:
             "assistant_message", {}, "text", text, lambda answer, now: answer.replace_text or now
         )
 
-    async def before_agent_start(self, system_prompt: str) -> Ruling:
-        """Ask about an agent's system prompt; nobody can block here."""
+    async def before_agent_start(
+        self, system_prompt: str, *, session_id: str = "", agent_run_id: str = "", greeting: Greeting | None = None
+    ) -> Ruling:
+        """Ask about an agent's system prompt; nobody can block here.
+
+        They are told which conversation and which start of the agent it is for, if it says so, and whose agent it is:
+        as in the host's greeting, or in another, if it has another model by now.
+        """
 
         def rewritten(answer: frames.InterceptResponse, now: Any) -> Any:
             given = answer.system_prompt
@@ -118,7 +127,18 @@ class Guards:
                 raise BadAnswer("system_prompt exceeds 1 MiB")
             return now if given is None else given
 
-        return await self._consult("before_agent_start", {}, "system_prompt", system_prompt, rewritten, may_block=False)
+        whose = greeting or self._greeting
+        told = {
+            "session_id": session_id,
+            "agent_run_id": agent_run_id,
+            "cwd": whose.cwd or self._greeting.cwd or os.getcwd(),
+            "provider": whose.provider,
+            "model": whose.model,
+        }
+        fields = {key: value for key, value in told.items() if value}
+        return await self._consult(
+            "before_agent_start", fields, "system_prompt", system_prompt, rewritten, may_block=False
+        )
 
     async def _consult(
         self,
