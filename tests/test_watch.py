@@ -8,6 +8,7 @@ import anyio
 import pytest
 import watchfiles
 
+import extending
 import looking
 import making
 from anyplug import digest
@@ -15,6 +16,8 @@ from anyplug.errors import StoreError
 from waiting import until
 
 pytestmark = pytest.mark.anyio
+
+SOON_S = 5.0  # is what happens within a second, on a machine that has much else to do
 
 
 @pytest.fixture(autouse=True)
@@ -134,6 +137,37 @@ async def test_a_plugin_that_never_stops_writing_gets_a_part_of_the_time_and_no_
                 await anyio.sleep(0.005)
     for before, after in pairwise(looks):
         assert after[0] - before[1] > 5 * (before[1] - before[0])
+
+
+LINGERS = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+hello()
+tool(NAME)
+emit("ready")
+for line in sys.stdin:
+    pass
+time.sleep(60)
+"""
+
+
+async def test_what_takes_its_time_to_leave_hides_nothing_that_changes_meanwhile(host, root, zot, cyclop):
+    folder = zot("lingers", LINGERS)
+    async with host(roots=(root,), watch=True) as h:
+        approve(h, "lingers", follow=True)
+        await h.reload()
+        await settled(h)
+        (place,) = h.peers.places
+        making.write(f"{folder}/run.py", extending.PRELUDE + LINGERS + "# another\n", 0o755)
+        await until(lambda: h.peers.places != [place])
+        assert not place.over.is_set()  # it has some seconds to leave
+        cyclop("second")
+        with anyio.fail_after(SOON_S):
+            await until(lambda: "second" in [entry.name for entry in h.plugins])
+        assert not place.over.is_set()
+        await until(place.over.is_set)
+        cyclop("third")
+        with anyio.fail_after(SOON_S):
+            await until(lambda: "third" in [entry.name for entry in h.plugins])
 
 
 async def test_switching_a_plugin_off_in_its_configuration_is_seen(host, root, stavrobot):

@@ -20,6 +20,7 @@ RETRY_S = 0.5  # before the next attempt to make a snapshot, if the store failed
 NOTHING = Snapshot(entries=(), owners={}, aliases={}, model_names={})
 
 Renew = Callable[[Plugin], bool]
+Settle = Callable[[], Awaitable[None]]  # waits until what was begun is up, or failed to be
 
 
 class Loading:
@@ -72,14 +73,7 @@ class Loading:
 
     async def again(self, renew: Renew | None = None) -> None:
         """Read everything again, also the settings; of what stays up, start anew what changed or is to be renewed."""
-        async with self._looking:
-            taken_over = self._catalog.follow_settings()
-            if taken_over is not None:
-                self._set_anew()
-            found = await anyio.to_thread.run_sync(self._catalog.find, self.snapshot)
-            settle = self._take_over(found, renew or _nothing)
-            if taken_over is not None:  # else whoever looks next does all of it
-                taken_over()
+        settle = await self._look(renew or _nothing)
         try:
             await settle()
         finally:
@@ -106,11 +100,14 @@ class Loading:
         """Read everything again each time that something changes, until `leaving`."""
         from anyplug.watch import changes  # pulls in watchfiles, which a single call does not need
 
-        async for _ in changes(self._catalog, lambda: self.snapshot, leaving):
-            try:
-                await self.again()
-            except StoreError:
-                continue  # the snapshot stays as it is; calls say what is wrong with the store
+        async with anyio.create_task_group() as tasks:
+            async for _ in changes(self._catalog, lambda: self.snapshot, leaving):
+                try:
+                    settle = await self._look(_nothing)
+                except StoreError:
+                    continue  # the snapshot stays as it is; calls say what is wrong with the store
+                # What takes its time to start or to leave must not hide what changes meanwhile.
+                tasks.start_soon(self._settled, settle)
 
     def close(self) -> None:
         """Make no more snapshots."""
@@ -123,7 +120,24 @@ class Loading:
             self._is_stale = True
             asyncio.get_running_loop().call_soon(self._refresh_in_time)
 
-    def _take_over(self, found: list[Plugin], renew: Renew) -> Callable[[], Awaitable[None]]:
+    async def _look(self, renew: Renew) -> Settle:
+        """Read everything and take it over; gives what waits until that has come to something. Raises StoreError."""
+        async with self._looking:
+            taken_over = self._catalog.follow_settings()
+            if taken_over is not None:
+                self._set_anew()
+            found = await anyio.to_thread.run_sync(self._catalog.find, self.snapshot)
+            settle = self._take_over(found, renew)
+            if taken_over is not None:  # else whoever looks next does all of it
+                taken_over()
+        return settle
+
+    async def _settled(self, settle: Settle) -> None:
+        """Wait until what was taken over has come to something, and make a snapshot of that."""
+        await settle()
+        self._refresh_in_time()
+
+    def _take_over(self, found: list[Plugin], renew: Renew) -> Settle:
         """Take over what was found: begin to start, renew and retire what stays up. Gives what waits for it."""
         self._found = found
         statics = {plugin.path: plugin for plugin in found}
