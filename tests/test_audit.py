@@ -237,6 +237,17 @@ def test_a_changed_record_with_a_recomputed_hash_breaks_the_next_link(trail, pat
     assert [place.number for place in trail.verify()[1]] == [4]
 
 
+def test_a_trail_that_grows_while_it_is_looked_at_is_whole(trail, path):
+    write(trail, 1)
+    writer = subprocess.Popen([sys.executable, "-c", WRITE, path, "a", "3000"])
+    found = []
+    while writer.poll() is None:
+        found += trail.verify()[1]
+    assert writer.wait() == 0
+    assert found == []
+    assert trail.verify() == (3001, [])
+
+
 def test_several_processes_write_one_chain(trail, path):
     command = [sys.executable, "-c", WRITE, path]
     writers = [subprocess.Popen([*command, name, "100"]) for name in ("a", "b", "c", "d")]

@@ -166,9 +166,10 @@ class Audit:
     def verify(self) -> tuple[int, list[Broken]]:
         """Count the records and find every place where the chain is broken."""
         self.commit()
+        # How many there should be comes first: hosts that are up append meanwhile.
+        last = self._store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
         rows = self._store.rows("SELECT number, record, previous, hash FROM audit ORDER BY number")
         broken = list(_breaks(rows))
-        last = self._store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
         end = rows[-1][0] if rows else 0
         if last and last[0][0] > end:
             broken.append(Broken(end + 1, _missing(end + 1, last[0][0])))
