@@ -8,12 +8,14 @@ import shutil
 import stat
 import subprocess
 import sysconfig
+import time
 
 import anyio
 import pytest
 
 import confining
 import making
+from anyplug import trees
 from anyplug.runtime import tmp
 from anyplug.runtime.program import TmpTaken
 from anyplug.runtime.runner import Runner
@@ -125,6 +127,36 @@ async def test_with_namespaces_plugin_and_home_are_seen_though_they_lie_in_tmp(n
         assert (await h.call(f"{name}.act")).text == "fine\n"
     assert os.path.exists(f"{folder}/written")
     assert os.path.exists(home / "data" / name / "home" / "written")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("namespaces", [True, False])
+async def test_what_a_tool_leaves_is_removed_while_others_go_on(
+    namespaces, name, host, stavrobot, settings, monkeypatch
+):
+    remove, turns, during = trees.remove, 0, []
+
+    def slowly(path):
+        before = turns
+        time.sleep(0.5)  # as many thousand files take
+        remove(path)
+        during.append(turns - before)
+
+    async def go_on():
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.sleep(0.01)
+
+    settings(f"namespaces = {str(namespaces).lower()}\n")
+    async with host(stavrobot(name)) as h, anyio.create_task_group() as tasks:
+        tasks.start_soon(go_on)
+        with monkeypatch.context() as for_the_call:
+            for_the_call.setattr(trees, "remove", slowly)
+            assert not (await h.call(f"{name}.act")).is_error
+        tasks.cancel_scope.cancel()
+    assert len(during) == 1
+    assert during[0] > 5
 
 
 @pytest.mark.anyio

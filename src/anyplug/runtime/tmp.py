@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.to_thread
 
 from anyplug import trees
 from anyplug.runtime.program import PrivateTmp, TmpTaken
@@ -29,7 +30,7 @@ async def own_tmp(scratch: str, name: str) -> AsyncIterator[PrivateTmp]:
     try:
         yield PrivateTmp(folder, cover)
     finally:
-        remove_tree(cover)
+        await _removed(cover)
 
 
 @asynccontextmanager
@@ -45,14 +46,20 @@ async def shared_tmp(locks: str, name: str) -> AsyncIterator[PrivateTmp]:
             except BlockingIOError:
                 await anyio.sleep(TURN_POLL_S)
         lock.seek(0)
-        _claim(folder, made_by_us=lock.read())
+        await anyio.to_thread.run_sync(_claim, folder, lock.read())
         lock.truncate(0)
         lock.write(str(os.lstat(folder).st_ino))
         lock.flush()
         try:
             yield PrivateTmp(folder, "")
         finally:
-            remove_tree(folder)
+            await _removed(folder)
+
+
+async def _removed(folder: str) -> None:
+    """Remove what a call left, in a thread: there may be many thousand files, and others have calls under way."""
+    with anyio.CancelScope(shield=True):
+        await anyio.to_thread.run_sync(remove_tree, folder)
 
 
 def _claim(folder: str, made_by_us: str) -> None:
