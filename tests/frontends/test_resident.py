@@ -526,7 +526,7 @@ def test_an_extension_that_somebody_relies_on_since_is_started(two, settings):
         assert heard(two[1]) == []
         settings('[plugins.two]\nguard = "required"\n')
         assert "the required guard 'two' has not said what it guards" in fails(3, "call", "one").err
-        assert len(heard(two[1], "hello_ack")) == 1
+        assert looking.until(lambda: len(heard(two[1], "hello_ack")) == 1)  # it is ready before it reads that
 
 
 def test_while_settings_cannot_be_used_the_last_good_ones_hold_and_the_person_is_told(two, settings):
