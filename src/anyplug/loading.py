@@ -80,9 +80,9 @@ class Loading:
             self._refresh()  # also for those who do not wait for it to the end
 
     async def reload(self, name: str | None) -> None:
-        """Start anew all that stays up, or just the plugin of that name, and wait for it. Raises PluginNotFound."""
+        """Start anew all that was started, or just the plugin of that name, and wait for it. Raises PluginNotFound."""
         only = None if name is None else self.snapshot.plugin(name).path
-        await self.again(lambda plugin: only in {None, plugin.path})
+        await self.again(lambda plugin: plugin.path == only if only else self._peers.has_begun(plugin))
         for place in self._peers.places:  # some may wait for the calls of what they replace
             if place.health == "restarting":
                 await place.settled.wait()
@@ -138,8 +138,12 @@ class Loading:
         self._refresh_in_time()
 
     def _take_over(self, found: list[Plugin], renew: Renew) -> Settle:
-        """Take over what was found: begin to start, renew and retire what stays up. Gives what waits for it."""
+        """Take over what was found: begin to start, renew and retire what stays up. Gives what waits for it.
+
+        What is renewed is started also where others wait until they are needed: somebody wants to know how it does.
+        """
         self._found = found
+        renewed = {plugin.path for plugin in found if renew(plugin)}
         statics = {plugin.path: plugin for plugin in found}
         entries = self._catalog.snapshot(found, self._offer).entries
         self._edition = self._catalog.approvals.edition
@@ -149,12 +153,12 @@ class Loading:
                 standing.digest,
                 standing.rights,
                 self._catalog.settings.at_start(entry.name),
-                at_once=self._eager,
+                at_once=self._eager or entry.path in renewed,
             )
             for entry in entries
             if entry.plugin.stays_up and (standing := self._own_standing(entry)).state == "approved"
         ]
-        return self._peers.swap(wanted, renew)
+        return self._peers.swap(wanted, lambda plugin: plugin.path in renewed)
 
     def _coming_back(self) -> set[str]:
         """Give the paths of plugins of which nothing is down for longer than a moment."""

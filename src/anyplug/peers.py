@@ -85,6 +85,10 @@ class Peers:
         found = (self._places.get((plugin.path, process)) for process in plugin.processes)
         return [place for place in found if place is not None]
 
+    def has_begun(self, plugin: Plugin) -> bool:
+        """Whether anything of a plugin was started, whatever became of it."""
+        return any(not place.is_unused for place in self.of(plugin))
+
     def has_other_rights(self, plugin: Plugin, rights: Rights) -> bool:
         """Whether a plugin was started with other rights than it has now."""
         for process in plugin.processes:

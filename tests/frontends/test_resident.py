@@ -21,7 +21,7 @@ import residing
 from anyplug.frontends.cli.main import SIGNALLED
 from anyplug.frontends.resident.address import PLACES, Address, hello
 from anyplug.frontends.resident.connection import MOST_AT_ONCE
-from extending import extension, heard
+from extending import ECHO, extension, heard
 from making import python
 from residing import Client, resident
 from using import PATIENCE_S, Terminal, fails, finish, home, last_record, listed, ok, run, start
@@ -29,6 +29,7 @@ from using import PATIENCE_S, Terminal, fails, finish, home, last_record, listed
 PIDS = """() => String(process.pid)"""
 SLOW = python("time.sleep(60)\nprint(json.dumps({'result': 'late'}))")
 NETWORK = {"permissions": ["network"]}  # tier 2
+MOODY = "if os.path.exists('mood'): sys.exit('not today')\n" + ECHO
 
 
 @pytest.fixture
@@ -655,6 +656,52 @@ def test_reload_says_why_a_plugin_did_not_come_up(project, zot):
         alone = run("--ext", folder, "reload", "mine")
         assert alone.code == 1
         assert alone.err.startswith("error: mine did not come up again: it is not running: extension 'mine' ended")
+
+
+@pytest.fixture
+def moody(project):
+    """Give an approved extension that does not come up while a file of its own is there, which is no code."""
+    folder = extension(os.path.join(project, "plugins"), "moody", MOODY)
+    ok("approve", "moody", "--yes", "--always")
+    return folder
+
+
+def test_reload_starts_again_what_was_up_and_nothing_else(moody, project):
+    calm = extension(os.path.join(project, "plugins"), "calm")
+    ok("approve", "calm", "--yes", "--always")
+    ok("call", "calm")
+    ok("call", "moody")
+    with resident():
+        ok("call", "calm")
+        before = [len(heard(folder, "hello_ack")) for folder in (calm, moody)]
+        ok("reload")
+        assert looking.until(lambda: len(heard(calm, "hello_ack")) == before[0] + 1)
+        assert (listed("calm")["health"], listed("moody")["health"]) == ("running", "idle")
+        assert len(heard(moody, "hello_ack")) == before[1]
+        ok("reload", "moody")
+        assert listed("moody")["health"] == "running"
+
+
+def test_reload_says_why_what_did_not_change_does_not_come_up(moody):
+    with resident():
+        ok("call", "moody")
+        making.write(os.path.join(moody, "mood"), "bad")
+        said = fails(1, "reload", "moody").err
+        assert said.startswith("error: moody did not come up again: it is not running: extension 'moody' ended before")
+        assert "not today" in said
+        os.remove(os.path.join(moody, "mood"))
+        assert ok("reload", "moody").out == "1 plugin, 1 tool.\n"
+        assert listed("moody")["health"] == "running"
+
+
+def test_the_list_says_what_is_down_there(moody):
+    with resident():
+        ok("call", "moody")
+        making.write(os.path.join(moody, "mood"), "bad")
+        run("reload", "moody")
+        said = ok("list").out
+        assert "warning: moody: it is not running: " in said
+        assert "not today" in said
 
 
 def test_what_is_approved_while_it_is_up_can_be_called(project):

@@ -33,7 +33,7 @@ COMMANDS = {"list": _list, "tools": _tools}
 def list_plugins(session: Session) -> int:
     """List what was found."""
     wanted = session.options.state
-    healths = _healths(session) if session.options.json else {}
+    healths = _healths(session)
     entries = [entry for entry in session.running_snapshot().entries if not wanted or entry.state == wanted]
     if session.options.json:
         session.print_json([entry_shape(entry, healths.get(entry.path, "idle")) for entry in entries])
