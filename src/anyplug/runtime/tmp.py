@@ -30,7 +30,8 @@ async def own_tmp(scratch: str, name: str) -> AsyncIterator[PrivateTmp]:
     try:
         yield PrivateTmp(folder, cover)
     finally:
-        await _removed(cover)
+        if not _were_empty(folder, cover):
+            await _removed(cover)
 
 
 @asynccontextmanager
@@ -54,6 +55,16 @@ async def shared_tmp(locks: str, name: str) -> AsyncIterator[PrivateTmp]:
             yield PrivateTmp(folder, "")
         finally:
             await _removed(folder)
+
+
+def _were_empty(*folders: str) -> bool:
+    """Remove folders, the inner one first, if the call left nothing in them, as most do."""
+    try:
+        for folder in folders:
+            os.rmdir(folder)
+    except OSError:
+        return False
+    return True
 
 
 async def _removed(folder: str) -> None:
