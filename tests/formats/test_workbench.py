@@ -664,7 +664,7 @@ async def test_a_promise_that_never_resolves_times_out_and_keeps_the_state(host,
         assert (result.error.code, result.error.message) == ("timed_out", "Tool execution timeout (1s limit)")
         assert (await evaluate(h, "return String(state.kept)")).text == "1"
         peer = place(h, "evaluates").peer
-        assert (peer.active, peer.session._waiting) == ({}, {})
+        assert (peer.active, peer.session.is_asked) == ({}, False)
 
 
 async def test_a_late_answer_does_not_answer_the_next_call(host, settings):

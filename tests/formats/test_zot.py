@@ -536,7 +536,7 @@ async def test_a_cancelled_call_is_passed_on_and_a_late_answer_is_nobodys(zot, h
             await h.call("act")
         assert (await h.call("act", {"n": 1})).text == "in time"
         session = h.peers.up[0].session
-        assert (session._waiting, h.peers.up[0].active) == ({}, {})
+        assert (session.is_asked, h.peers.up[0].active) == (False, {})
     assert heard(folder, "tool_cancel")[0]["id"] == heard(folder, "tool_call")[0]["id"]
 
 
@@ -702,7 +702,7 @@ async def test_a_cancelled_command_is_recorded_and_nobody_waits_for_it(zot, host
         with anyio.move_on_after(0.2):
             await h.run_command("/go")
         assert list(h._audit.records())[-1].record.outcome == "cancelled"
-        assert h.peers.up[0].session._waiting == {}
+        assert not h.peers.up[0].session.is_asked
 
 
 # What extensions say on their own account

@@ -110,7 +110,7 @@ def test_no_sequence_of_frames_hangs_the_host_or_reaches_another_extension(live)
         with anyio.fail_after(10):
             while host._live._asked or parrot.active:
                 await anyio.sleep(0.01)
-        assert (parrot.session._waiting, calm.session._waiting, calm.active) == ({}, {}, {})
+        assert (parrot.session.is_asked, calm.session.is_asked, calm.active) == (False, False, {})
         assert [extension.session.pid for extension in host.peers.up] == pids
         assert [place.restarts for place in host.peers.places] == [0, 0]
         offered = [[tool.name for tool in calm.offer.tools], [command.name for command in calm.offer.commands]]

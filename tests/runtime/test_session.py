@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import looking
 from anyplug import logs
-from anyplug.runtime import incoming, outgoing
+from anyplug.runtime import incoming, last_words, outgoing
 from anyplug.runtime import session as sessions
 from anyplug.runtime.program import Program
 from anyplug.runtime.runner import Runner
@@ -41,13 +41,14 @@ ECHO = "for frame in heard(): emit(id=frame['id'])"
 class Peer:
     """A session with a Python script, and all that was heard of it."""
 
-    def __init__(self, runner, script, **changes):
+    def __init__(self, runner, script, log=None, **changes):
         fields = {"argv": (sys.executable, "-I", "-S", "-c", PRELUDE + script), "cwd": "/"}
         program = Program(**(fields | changes), env={"PATH": os.environ["PATH"]} | runner.environment)
         self.frames = []
         self.ends = []
         self.logged = b""
-        self.session = Session(program, runner.direct, receive=self.receive, ended=self.ends.append, log=self.log)
+        log = log or self.log
+        self.session = Session(program, runner.direct, receive=self.receive, ended=self.ends.append, log=log)
 
     def receive(self, frame):
         self.frames.append(frame)
@@ -85,8 +86,8 @@ async def start(tmp_path):
     files, tasks = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
     peers = []
 
-    def start_it(script, **changes):
-        peers.append(Peer(runner, script, **changes))
+    def start_it(script, log=None, **changes):
+        peers.append(Peer(runner, script, log, **changes))
         return peers[-1]
 
     yield start_it
@@ -94,7 +95,7 @@ async def start(tmp_path):
         peer.session.give_up("the test is over")
         await peer.session.stop()
         assert len(peer.ends) == 1
-        assert peer.session._waiting == {}
+        assert not peer.session.is_asked
     assert len(os.listdir("/proc/self/fd")) == files
     assert len(asyncio.all_tasks()) == tasks
     await anyio.to_thread.run_sync(runner.close)
@@ -211,7 +212,7 @@ async def test_many_questions_in_flight_are_answered_in_any_order(start):
         for n in range(500):
             tasks.start_soon(ask, n)
     assert answers == {n: 2 * n for n in range(500)}
-    assert peer.session._waiting == {}
+    assert not peer.session.is_asked
 
 
 async def test_frames_reach_the_peer_in_the_order_in_which_they_were_sent(start):
@@ -275,7 +276,7 @@ async def test_what_waits_for_a_peer_is_bounded(start):
     with pytest.raises(Crowded, match="more than 16 MiB wait for it to be read"):
         peer.session.send({"text": "x" * 1_000_000})
     with pytest.raises(Crowded, match="more than 16 MiB"):
-        await peer.session.has_room(0.05)
+        await peer.session.wait_for_room(0.05)
     assert not peer.session.is_given_up, "only one that reads nothing for a while is"
 
 
@@ -285,7 +286,7 @@ async def test_a_peer_that_catches_up_has_room_again(start):
         peer.session.send({"text": "x" * 1_000_000})
     assert peer.session.is_crowded
     with anyio.fail_after(PATIENCE_S):
-        await peer.session.has_room(PATIENCE_S)
+        await peer.session.wait_for_room(PATIENCE_S)
     peer.session.send({"text": "last"})
     await peer.frames_to(18)
 
@@ -518,13 +519,13 @@ async def test_after_it_was_given_up_nothing_of_it_is_heard(start):
 async def test_a_flood_on_stderr_goes_to_a_log_that_rotates_and_its_end_is_kept(start, tmp_path):
     path = str(tmp_path / "logs" / "noisy.log")
     peer = start(
-        "os.read(0, 1)\nfor n in range(60): os.write(2, b'x' * 99_999 + b'\\n')\nos.write(2, b'the end'); os._exit(1)"
+        "os.read(0, 1)\nfor n in range(60): os.write(2, b'x' * 99_999 + b'\\n')\nos.write(2, b'the end'); os._exit(1)",
+        lambda chunk: logs.append_raw(path, chunk),
     )
-    peer.session._log = lambda chunk: logs.append_raw(path, chunk)
     peer.session.send({})
     gone = await peer.end()
     assert gone.stderr.endswith("the end")
-    assert len(gone.stderr) <= sessions.STDERR_KEPT
+    assert len(gone.stderr) <= last_words.KEPT
     files = sorted(os.listdir(tmp_path / "logs"))
     assert files[0] == "noisy.log" or files == [f"noisy.log.{n}" for n in range(1, logs.KEPT + 1)]
     assert len(files) <= logs.KEPT + 1
@@ -536,8 +537,8 @@ async def test_a_flood_on_stderr_goes_to_a_log_that_rotates_and_its_end_is_kept(
 
 async def test_a_log_that_cannot_be_written_keeps_nobody_from_working(start, tmp_path):
     os.symlink("/dev/full", tmp_path / "full.log")
-    peer = start("os.write(2, b'noise'); emit(ok=1); sys.stdin.read()")
-    peer.session._log = lambda chunk: logs.append_raw(str(tmp_path / "full.log"), chunk)
+    path = str(tmp_path / "full.log")
+    peer = start("os.write(2, b'noise'); emit(ok=1); sys.stdin.read()", lambda chunk: logs.append_raw(path, chunk))
     assert await peer.frames_to(1) == [{"ok": 1}]
 
 
@@ -600,7 +601,7 @@ def test_no_sequence_of_bytes_hangs_a_session_or_leaves_a_waiter(lines, cut, cod
             assert await good.ask("still") == {"id": "still"}
             with anyio.fail_after(PATIENCE_S):
                 await asyncio.wait(waiting)
-            assert bad.session._waiting == {}
+            assert not bad.session.is_asked
             await bad.end()
             assert await good.ask("there") == {"id": "there"}
             await good.session.stop()

@@ -18,15 +18,17 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from anyplug.runtime.guard import signal_name
-from anyplug.runtime.incoming import CHUNK, LONE, Decode, Incoming, Miss, Receive
+from anyplug.runtime.incoming import LONE, Decode, Incoming, Miss, Receive
+from anyplug.runtime.last_words import LastWords, Sieve
 from anyplug.runtime.outgoing import Outgoing
 from anyplug.runtime.pipes import open_pipes
 from anyplug.runtime.program import Child, Finished, Program, Spawn
+from anyplug.runtime.questions import Questions
 
 LONGEST_LINE = 4 << 20  # bytes, as zot has it
 LARGEST_BUFFER = 16 << 20  # bytes of a frame; and those that may wait for the peer to read before one more is added
@@ -36,7 +38,6 @@ DEAF_S = 1.0  # how long a peer may live on when it has closed its stdin or stdo
 STOP_S = 2.0  # how long a peer may take to leave when asked
 TERM_S = 1.0  # and after SIGTERM
 KILL_S = 5.0  # and after SIGKILL, in uninterruptible sleep
-STDERR_KEPT = 4_096  # bytes of the end of stderr, for messages
 # To sleep until an answer comes, and to be woken, takes some 50 µs, and what runs then runs with cold caches: awake, a
 # call takes two thirds of the time, and no more of the processor.
 QUICK_S = 0.0002
@@ -47,18 +48,6 @@ SEPARATOR = "\u2028".encode()[:2]  # with which the separators of lines and para
 
 _encode = msgspec.json.Encoder().encode
 _sessions: set["Session"] = set()  # that have not ended
-
-
-class Sieve(Protocol):
-    """What a stream passes through, which may hold some of it back for a while."""
-
-    def feed(self, chunk: bytes, /) -> bytes:
-        """Take what came; give what comes out."""
-        ...
-
-    def end(self) -> bytes:
-        """Give what was held back."""
-        ...
 
 
 class PeerGone(Exception):
@@ -109,21 +98,16 @@ class Session:
         self._context = contextvars.copy_context()  # in which frames are received, whoever waits for them
         self._ended = ended
         self._log = log
-        self._sieve = sieve
-        self._waiting: dict[str, asyncio.Future[Any]] = {}
-        self._deadlines: dict[str, float] = {}  # of those, in the loop's time
+        self._questions = Questions(self._loop)
         self._asked = 0.0  # when it was last asked something while nothing else was open, in the loop's time
         self._is_quick = False  # it answered that soon
         self._may_stay_awake = _processors() > 1  # it cannot answer while we wait awake on the only one
-        self._clock: asyncio.TimerHandle | None = None  # not later than the first of them
         self._deaf: asyncio.TimerHandle | None = None
-        self._stderr_end = b""
-        self._stderr_size = self._stderr_before = 0  # bytes so far, and before the questions that are open were asked
         self._gone: PeerGone | None = None
         self._given_up = ""
         self._left: asyncio.Future[None] = self._loop.create_future()
         self.started = time.monotonic()
-        stdin, stdout = self._open(program, spawn)
+        stdin, stdout, stderr = self._open(program, spawn)
         self._outgoing = Outgoing(
             stdin, self._loop, give_up=self.give_up, closed=lambda: self._give_up_soon("it closed its stdin")
         )
@@ -138,7 +122,7 @@ class Session:
             decode=decode,
         )
         self.counts = self._incoming.counts
-        self._loop.add_reader(self._stderr, self._read_stderr)
+        self._last_words = LastWords(stderr, self._loop, log, sieve)
         self._loop.add_reader(self._child.fd, self._look)
         _sessions.add(self)
 
@@ -155,7 +139,7 @@ class Session:
     @property
     def is_asked(self) -> bool:
         """Whether somebody waits for an answer."""
-        return bool(self._waiting)
+        return bool(self._questions.open)
 
     @property
     def pid(self) -> int | None:
@@ -165,7 +149,7 @@ class Session:
     @property
     def stderr_end(self) -> str:
         """The last that it said on stderr."""
-        return self._stderr_end.decode(errors="replace")
+        return self._last_words.end
 
     @property
     def is_amid_a_line(self) -> bool:
@@ -174,20 +158,20 @@ class Session:
 
     def expects(self, name: str) -> bool:
         """Whether somebody waits for the answer of that name."""
-        return name in self._waiting
+        return name in self._questions.open
 
     async def ask(self, name: str, frame: Any, timeout_s: float | None) -> Any:
         """Send a question, once there is room for it, and wait for the answer of that name.
 
         Raises TimeoutError, PeerGone, NotSent, or what the question was failed with.
         """
-        left_s = await self.has_room(timeout_s) if self.is_crowded else timeout_s
+        left_s = await self.wait_for_room(timeout_s) if self.is_crowded else timeout_s
         future = self.expect(name, left_s)
         try:
             self.send(frame)
             return await future
         finally:
-            self.forget(name)
+            self._questions.forget(name)
 
     def send(self, frame: Any) -> None:
         """Send one frame; raises PeerGone, or NotSent."""
@@ -202,7 +186,7 @@ class Session:
             raise FrameTooLong(reason)
         if self.is_crowded:
             raise Crowded(CROWDED)
-        has_time = len(self._waiting) <= 1
+        has_time = len(self._questions.open) <= 1
         if has_time and self._is_quick:
             self._loop.call_soon(self._wait_awake, context=self._context)
         self._asked = self._loop.time()
@@ -213,7 +197,7 @@ class Session:
         """Whether so much waits for the peer that it is sent nothing more."""
         return self._outgoing.waiting > LARGEST_BUFFER
 
-    async def has_room(self, within_s: float | None) -> float | None:
+    async def wait_for_room(self, within_s: float | None) -> float | None:
         """Wait until the peer has read what waits for it, or is gone; give what is left of the time.
 
         Raises Crowded if there is nothing left.
@@ -229,36 +213,26 @@ class Session:
         """Give a future for the answer of that name. It fails with PeerGone when the peer ends, or TimeoutError."""
         if self._gone is not None:
             raise self._gone
-        if not self._waiting:
-            self._stderr_before = self._stderr_size
-        future = self._loop.create_future()
-        self._waiting[name] = future
-        if timeout_s is not None:
-            self._deadlines[name] = until = self._loop.time() + timeout_s
-            if self._clock is None or until < self._clock.when():
-                self._set_clock(until)
-        return future
+        if not self._questions.open:
+            self._last_words.heed()  # what it said about earlier questions is not why it ends
+        return self._questions.expect(name, timeout_s)
 
     def answer(self, name: str, value: Any) -> bool:
         """Hand an answer to who waits for it; False if nobody does (any more)."""
-        future = self._waiting.pop(name, None)
-        if future is None or future.done():
+        future = self._questions.take(name)
+        if future is None:
             return False
-        self._is_quick = not self._waiting and self._loop.time() - self._asked < QUICK_S
+        self._is_quick = not self._questions.open and self._loop.time() - self._asked < QUICK_S
         future.set_result(value)
         return True
 
     def fail(self, name: str, error: Exception) -> None:
         """Fail whoever waits for the answer of that name, if anybody does."""
-        future = self._waiting.pop(name, None)
-        if future is not None and not future.done():
-            future.set_exception(error)
-            future.exception()  # whoever gave up waiting will not ask for it
+        self._questions.fail(name, error)
 
     def forget(self, name: str) -> None:
         """Stop waiting for an answer."""
-        self._waiting.pop(name, None)
-        self._deadlines.pop(name, None)
+        self._questions.forget(name)
 
     def pause(self) -> None:
         """Read no frames until `resume`: what the peer says meanwhile waits in its pipe, and then it waits itself."""
@@ -301,10 +275,9 @@ class Session:
                     return
             self._finish(Finished(ending="lost", reason="it does not end, even after SIGKILL"))
 
-    def _open(self, program: Program, spawn: Spawn) -> tuple[int, int]:
-        """Start the child; gives our ends of its stdin and stdout."""
+    def _open(self, program: Program, spawn: Spawn) -> tuple[int, int, int]:
+        """Start the child; gives our ends of its stdin, stdout and stderr."""
         pipes = open_pipes()
-        stdin, stdout, self._stderr = pipes.ours
         try:
             for fd in pipes.ours:
                 os.set_blocking(fd, False)
@@ -316,55 +289,21 @@ class Session:
         finally:
             for fd in pipes.theirs:
                 os.close(fd)
-        return stdin, stdout
+        return pipes.ours
 
     def _wait_awake(self) -> None:
         """Wait for the answer to the only question that is open, as long as it should take."""
         if not self._may_stay_awake or any(other.is_asked for other in tuple(_sessions) if other is not self):
             return
         until = self._asked + QUICK_S
-        while len(self._waiting) == 1 and not self._incoming.read():
+        while len(self._questions.open) == 1 and not self._incoming.read():
             if self._loop.time() > until:
                 self._is_quick = False  # until it answers soon again
                 return
 
-    def _set_clock(self, when: float) -> None:
-        """See to deadlines then. One timer is enough for all: nearly every answer comes in time."""
-        if self._clock is not None:
-            self._clock.cancel()
-        self._clock = self._loop.call_at(when, self._look_at_the_clock)
-
-    def _look_at_the_clock(self) -> None:
-        self._clock = None
-        now = self._loop.time()
-        for name in [name for name, until in self._deadlines.items() if until <= now]:
-            del self._deadlines[name]
-            future = self._waiting.pop(name, None)
-            if future is not None and not future.done():
-                future.set_exception(TimeoutError())
-        if self._deadlines:
-            self._set_clock(min(self._deadlines.values()))
-
     def _give_up_soon(self, reason: str) -> None:
         if self._deaf is None and not self._outgoing.is_closing:
             self._deaf = self._loop.call_later(DEAF_S, self.give_up, reason)
-
-    def _read_stderr(self) -> bool:
-        try:
-            chunk = os.read(self._stderr, CHUNK) if self._stderr >= 0 else b""
-        except BlockingIOError:
-            return False
-        if not chunk:
-            self._close_stderr()
-            return False
-        self._keep(chunk if self._sieve is None else self._sieve.feed(chunk))
-        return True
-
-    def _keep(self, said: bytes) -> None:
-        if said:
-            self._stderr_end = (self._stderr_end + said)[-STDERR_KEPT:]
-            self._stderr_size += len(said)
-            self._log(said)
 
     def _look(self) -> None:
         """Something happened to the child."""
@@ -376,37 +315,22 @@ class Session:
         """Deliver what is left in the pipes, then tell everyone that it is over."""
         self._loop.remove_reader(self._child.fd)
         _sessions.discard(self)
-        for read in (self._read_stderr, self._incoming.read):
+        for read in (self._last_words.read, self._incoming.read):
             for _ in range(DRAIN_LIMIT):
                 if not read():
                     break
         self._incoming.close()
-        self._close_stderr()
-        if self._sieve is not None:
-            self._keep(self._sieve.end())
-        for timer in (self._deaf, self._clock):
-            if timer is not None:
-                timer.cancel()
+        self._last_words.close()
+        if self._deaf is not None:
+            self._deaf.cancel()
         self._outgoing.close()
         self._child.close()
-        # What it said about earlier questions is not why it ended.
-        news = self._stderr_end[max(0, len(self._stderr_end) - (self._stderr_size - self._stderr_before)) :]
-        last_words = news.decode(errors="replace").strip()
-        gone = self._gone = PeerGone(self._given_up or _how(finished), finished.exit_code, last_words)
-        waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(gone)
-                future.exception()  # whoever gave up waiting will not ask for it
+        reason = self._given_up or _how(finished)
+        gone = self._gone = PeerGone(reason, finished.exit_code, self._last_words.news)
+        self._questions.fail_all(gone)
         if not self._left.done():
             self._left.set_result(None)
         self._ended(gone)
-
-    def _close_stderr(self) -> None:
-        if self._stderr >= 0:
-            self._loop.remove_reader(self._stderr)
-            os.close(self._stderr)
-            self._stderr = -1
 
 
 def _written(frame: Any) -> bytes:

@@ -86,7 +86,7 @@ class Outbox(Stream):
     async def send(self, item: SessionMessage, /) -> None:
         """Send one message; raises BrokenResourceError if the server has ended, or cannot be sent this."""
         try:
-            await self._session.has_room(None)
+            await self._session.wait_for_room(None)
             self._session.send(item.message.model_dump(by_alias=True, mode="json", exclude_unset=True))
         except (PeerGone, NotSent) as error:
             raise anyio.BrokenResourceError from error
