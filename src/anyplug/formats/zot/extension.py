@@ -15,10 +15,9 @@ import msgspec
 from anyio import CancelScope
 
 from anyplug import logs
-from anyplug.errors import BadOutput, CallError, TimedOut, Unavailable
-from anyplug.formats import staying
+from anyplug.errors import CallError
 from anyplug.formats.contract import PeerListener, Terms
-from anyplug.formats.zot import frames
+from anyplug.formats.zot import failures, frames
 from anyplug.formats.zot.registrations import Registration, Registrations
 from anyplug.model import Call, Launch, Offer, Plugin
 from anyplug.runtime.diagnosis import shebang
@@ -110,7 +109,7 @@ class Extension:
 
     async def start(self) -> None:
         """Spawn it and wait until it is ready; raises Unavailable with the cure, and nothing is left then."""
-        terms, launch = self._terms, self.plugin.launch
+        terms, name, launch = self._terms, self.plugin.name, self.plugin.launch
         assert launch is not None
         hello_s = terms.settings.hello_s or (BUILT_FIRST_S if _is_built_first(launch) else HELLO_S)
         program = Program(
@@ -131,22 +130,18 @@ class Extension:
                 missed=self._missed,
             )
         except OSError as error:
-            raise self._not_started(program, error.strerror or str(error)) from error
+            raise failures.not_started(name, program, error.strerror or str(error)) from error
         try:
             async with asyncio.timeout(hello_s):
                 await self._greeted
             await self._settle()
         except TimeoutError:
-            instead = self._said_instead
+            failure = failures.no_hello(name, hello_s, self.session)
             await self._end("it said no hello")
-            raise Unavailable(
-                f"extension '{self.plugin.name}' sent no hello within {hello_s:g}s{instead}",
-                "its first line on stdout must be a hello frame; if it only needs longer, "
-                f"`hello_s` under [plugins.{self.plugin.name}] in settings.toml gives it the time",
-            ) from None
+            raise failure from None
         except PeerGone as gone:
             if gone.exit_code is None:  # a confined program's start is answered only later
-                raise self._not_started(program, gone.reason) from gone
+                raise failures.not_started(name, program, gone.reason) from gone
             raise self.unavailable("before it said hello", gone) from gone
         except BaseException:
             await self._end("its start was given up")
@@ -160,20 +155,22 @@ class Extension:
         """Call one of its tools; raises CallError."""
         number, name = str(next(_numbers)), call.tool.own_name
         self.active[number] = call
-        noise = self._noise_lines
+        noise = failures.noise_lines(self.session)
         frame = {"type": "tool_call", "id": number, "name": name, "args": call.arguments}
         try:
             answer: frames.ToolResult = await self.session.ask(f"tool_result {number}", frame, timeout_s)
         except TimeoutError:
             self._take_back(number)
-            raise self._timed_out(name, timeout_s, noise, is_interactive=call.tool.timeout_s <= 0) from None
+            raise failures.timed_out(
+                self.plugin.name, name, timeout_s, self.session, noise, is_interactive=call.tool.timeout_s <= 0
+            ) from None
         except asyncio.CancelledError:
             self._take_back(number)
             raise
         except BadAnswer as bad:
-            raise self._bad_output(name, bad) from bad
+            raise failures.bad_output(self.plugin.name, name, bad) from bad
         except NotSent as not_sent:
-            raise staying.not_asked(self._label, not_sent) from not_sent
+            raise failures.not_asked(self.plugin.name, not_sent) from not_sent
         except PeerGone as gone:
             raise self.unavailable(f"while '{name}' was under way", gone) from gone
         finally:
@@ -182,16 +179,16 @@ class Extension:
 
     async def run_command(self, name: str, words: str) -> frames.CommandResponse:
         """Run one of its slash commands; raises CallError."""
-        number, noise = str(next(_numbers)), self._noise_lines
+        number, noise = str(next(_numbers)), failures.noise_lines(self.session)
         frame = {"type": "command_invoked", "id": number, "name": name} | ({"args": words} if words else {})
         try:
             answer: frames.CommandResponse = await self.session.ask(f"command_response {number}", frame, COMMAND_S)
         except TimeoutError:
-            raise self._timed_out(name, COMMAND_S, noise) from None
+            raise failures.timed_out(self.plugin.name, name, COMMAND_S, self.session, noise) from None
         except BadAnswer as bad:
-            raise self._bad_output(name, bad) from bad
+            raise failures.bad_output(self.plugin.name, name, bad) from bad
         except NotSent as not_sent:
-            raise staying.not_asked(self._label, not_sent) from not_sent
+            raise failures.not_asked(self.plugin.name, not_sent) from not_sent
         except PeerGone as gone:
             raise self.unavailable(f"while '/{name}' was under way", gone) from gone
         return answer
@@ -237,42 +234,7 @@ class Extension:
 
     def unavailable(self, when: str, gone: PeerGone) -> CallError:
         """Say how it ended."""
-        return staying.ended(self._label, when, gone, f"`anyplug logs {self.plugin.name}` shows what it said")
-
-    @property
-    def _label(self) -> str:
-        return f"extension '{self.plugin.name}'"
-
-    def _not_started(self, program: Program, reason: str) -> Unavailable:
-        return staying.not_started(self._label, program, reason, plugin=self.plugin.name, named_in="extension.json")
-
-    @property
-    def _noise_lines(self) -> int:
-        return self.session.counts.malformed + self.session.counts.too_long
-
-    def _noise(self, before: int = 0) -> str:
-        """Say how much came on stdout that is no frame, to stand behind what did not come."""
-        lines = self._noise_lines - before
-        several = "1 line that is no frame" if lines == 1 else f"{lines} lines that are no frames"
-        return f"; it wrote {several}" if lines else ""
-
-    @property
-    def _said_instead(self) -> str:
-        """Say what came on stdout in place of a hello, to stand behind that."""
-        if self.session.is_amid_a_line:
-            return "; it wrote a line without a line break behind it"
-        return self._noise() or "; it wrote nothing to stdout, or has not flushed it, or waits for input itself"
-
-    def _timed_out(self, name: str, limit_s: float | None, noise: int, *, is_interactive: bool = False) -> TimedOut:
-        hint = f"`timeout_s` under [plugins.{self.plugin.name}] in settings.toml changes the limit"
-        if is_interactive:
-            hint = "it may wait for a person, and nothing here shows what it draws"
-        if self._noise_lines > noise:
-            hint = f"its answer may be among them: `anyplug logs {self.plugin.name}` says what is wrong with each"
-        return TimedOut(f"timeout waiting for {self.plugin.name}/{name} after {limit_s:g}s{self._noise(noise)}", hint)
-
-    def _bad_output(self, name: str, bad: BadAnswer) -> BadOutput:
-        return BadOutput(f"extension {self.plugin.name}/{name}: {bad}", "mend the frame that it answers with")
+        return failures.ended(self.plugin.name, when, gone)
 
     def _take_back(self, number: str) -> None:
         if "tool_cancel" in self.capabilities:
@@ -360,10 +322,10 @@ class Extension:
     def _greet(self, frame: msgspec.Struct) -> None:
         if not isinstance(frame, frames.Hello) or not frame.name:
             said = "it has none" if isinstance(frame, frames.Hello) else f"it was {frames.name_of(frame)}"
-            self._refuse(f"the first frame must be a hello with a name, and {said}{self._noise()}")
+            self._refuse(f"the first frame must be a hello with a name, and {said}{failures.noise(self.session)}")
             return
         self.capabilities = frozenset(frame.capabilities)
-        if self._noise_lines:
+        if failures.noise_lines(self.session):
             self._registered.warn("it wrote something else before its hello, which zot takes for a failure")
         if frame.name != self.plugin.name:
             self._registered.warn(f"it calls itself '{frame.name}'; its manifest says '{self.plugin.name}'")
