@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from anyplug.errors import ConfigError
-from anyplug.places import home_path, usual_path
+from anyplug.home_folder import home_path, usual_path
 
 if TYPE_CHECKING:
     from anyplug.model import Plugin

@@ -11,7 +11,7 @@ import os
 import sys
 
 from anyplug import __version__
-from anyplug.places import RESIDENT, home_path
+from anyplug.home_folder import RESIDENT, home_path
 
 TYPE_CHECKING = False  # as in the package itself
 if TYPE_CHECKING:

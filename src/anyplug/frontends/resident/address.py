@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from anyplug.places import RESIDENT
+from anyplug.home_folder import RESIDENT
 
 LONGEST_PATH = 107  # bytes of a socket's path, on Linux
 START_S = 30.0  # it is up in a second or two; a machine under load may take longer
