@@ -678,7 +678,7 @@ async def test_an_extension_that_never_says_ready_is_waited_for_once_and_not_at_
         async with host(roots=(root,), eager=False) as h:
             (watcher,) = [place for place in h.peers.places if place.plugin.name == "watcher"]
             assert watcher.has_said_all
-            assert not h.guards.watch("tool_call")
+            assert not h.guards.may_object("tool_call")
 
 
 async def test_calls_at_once_of_a_guard_that_asks_a_helper_are_no_circle(zot, host, target):

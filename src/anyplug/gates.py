@@ -32,7 +32,7 @@ class Gates:
 
     async def before_call(self, call: Call, standing: Standing, trail: Trail) -> Call:
         """Ask all of them about a call; give it as it is to run."""
-        if self._guards.watch("tool_call"):
+        if self._guards.may_object("tool_call"):
             ruling = await self._guards.tool_call(call, trail.attachment.plugin)
             for name, note in zip(ruling.notes_by, ruling.notes, strict=True):
                 trail.note(f"guard:{name}", note)
@@ -43,10 +43,13 @@ class Gates:
             if ruling.value is not call.arguments:
                 call = msgspec.structs.replace(call, arguments=ruling.value)
                 trail.record.arguments = audit.digest_of(ruling.value)
-        return await self.before_command(call, standing, trail)
+        return await self._policies_and_person(call, standing, trail)
 
     async def before_command(self, call: Call, standing: Standing, trail: Trail) -> Call:
-        """Ask policies and the person, about tools and slash commands alike."""
+        """Ask about a slash command, which guards do not hear of; give it as it is to run."""
+        return await self._policies_and_person(call, standing, trail)
+
+    async def _policies_and_person(self, call: Call, standing: Standing, trail: Trail) -> Call:
         if self._policies.is_on(self._cwd):
             policed = await policing.before(self._policies, call, standing, trail, self._cwd)
             if policed.verdict is not None:

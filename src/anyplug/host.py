@@ -257,7 +257,7 @@ class Host:
             trail.found(tool.name, entry.plugin)
             standing = await self._admit(entry.plugin, tool, trail)
             warnings = self._check(tool, entry.plugin, trail)
-            call = await self._gates.before_call(self._made(tool, entry.plugin, trail, progress), standing, trail)
+            call = await self._gates.before_call(self._call_of(tool, entry.plugin, trail, progress), standing, trail)
             self._recording.begin(trail)
         except CallError as error:
             return self._recording.end(trail, failed(error))
@@ -302,7 +302,7 @@ class Host:
             command, entry = self.snapshot.command(name) if view is None else view.command(self.snapshot, name)
             trail.found(f"/{command.name}", entry.plugin)
             standing = await self._admit(entry.plugin, None, trail)
-            call = self._made(as_tool(command), entry.plugin, trail, None)
+            call = self._call_of(as_tool(command), entry.plugin, trail, None)
             call = await self._gates.before_command(call, standing, trail)
             self._recording.begin(trail)
             outcome = await self._run_command(command, call, standing, trail)
@@ -403,7 +403,7 @@ class Host:
         return violations
 
     @staticmethod
-    def _made(tool: Tool, plugin: Plugin, trail: Trail, progress: Progress | None) -> Call:
+    def _call_of(tool: Tool, plugin: Plugin, trail: Trail, progress: Progress | None) -> Call:
         return Call(
             id=trail.record.call,
             tool=tool,

@@ -63,8 +63,8 @@ class Guards:
         closed = {name for name, plugin in settings.plugins.items() if plugin.on_silence == "closed"}
         self._relied_on = self._required | closed  # what they guard is refused while they cannot be asked
 
-    def watch(self, event: str) -> bool:
-        """Whether anybody may have something against an event, so that they have to be asked."""
+    def may_object(self, event: str) -> bool:
+        """Whether there is any guard that may have something against an event, so that all have to be asked."""
         if self._relied_on:
             return True
         if self._roll != self._peers.roll:
@@ -181,10 +181,10 @@ class Guards:
         return _ruling(value, words, *((gone.blocked_by, gone.reason) if gone else ()))
 
     async def _hear_out(self, key: tuple[str, str], event: str, asker: str, until: float) -> Place | None:
-        """Give what stands at a place once it is up and has said whether it guards an event, for a bounded time.
+        """Wait until what belongs to a key is up and has said whether it guards an event; give its place as it is then.
 
-        What it has said by then is kept, so that nobody waits for it another time. Who asks is not waited for: it may
-        be waiting for this.
+        The wait ends at `until` in any case, and what it has said by then is kept, so that nobody waits for it another
+        time. Who asks is not waited for: it may be waiting for this.
         """
         place, has_waited = self._peers.at(key), False
         while place is not None and self._is_awaited(place, event) and anyio.current_time() < until:

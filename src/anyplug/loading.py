@@ -45,7 +45,7 @@ class Loading:
         self._set_anew = set_anew
         self._eager = eager
         self._found: list[Plugin] = []
-        self._edition = 0  # of what people decided, by which it was taken over
+        self._edition = 0  # of people's decisions, when these were taken over
         self._is_stale = False
         self._retry: asyncio.TimerHandle | None = None
         self._looking = anyio.Lock()  # of two looks the later one must win
@@ -53,7 +53,10 @@ class Loading:
 
     @property
     def is_behind(self) -> bool:
-        """Whether somebody has decided something since, as far as it was noticed: a guard may have been switched on."""
+        """Whether people have decided something since all was last read, as far as this process knows.
+
+        What they decided may be that a guard is to be asked.
+        """
         return self._edition != self._catalog.approvals.edition
 
     def why_absent(self, name: str) -> str:

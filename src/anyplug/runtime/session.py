@@ -99,10 +99,10 @@ class Session:
         self._ended = ended
         self._log = log
         self._questions = Questions(self._loop)
-        self._asked = 0.0  # when it was last asked something while nothing else was open, in the loop's time
-        self._is_quick = False  # it answered that soon
+        self._asked = 0.0  # when it was last sent something, in the loop's time
+        self._is_quick = False  # it answered within QUICK_S when it was last asked just one thing
         self._may_stay_awake = _processors() > 1  # it cannot answer while we wait awake on the only one
-        self._deaf: asyncio.TimerHandle | None = None
+        self._deaf: asyncio.TimerHandle | None = None  # gives it up, if it has closed a pipe and lives on
         self._gone: PeerGone | None = None
         self._given_up = ""
         self._left: asyncio.Future[None] = self._loop.create_future()
