@@ -162,10 +162,13 @@ def become_root() -> None:
 
 def attempts() -> dict[str, Callable[[], object]]:
     """Give all attempts, by name."""
-    host, stream, datagram = FACTS["host"], socket.SOCK_STREAM, socket.SOCK_DGRAM
-    local = ("127.0.0.1", FACTS["port"])
+    return {**on_files(), **on_the_network(), **on_programs(), **on_the_host(FACTS["host"]), **on_the_kernel()}
+
+
+def on_files() -> dict[str, Callable[[], object]]:
+    """Give attempts to read or change what is not its own."""
+    host = FACTS["host"]
     return {
-        "capabilities": become_root,
         "read a key": lambda: read(FACTS["key"]),
         "read /etc/shadow": lambda: read("/etc/shadow"),
         "read the host's store": lambda: read(FACTS["store"]),
@@ -184,6 +187,14 @@ def attempts() -> dict[str, Callable[[], object]]:
         "symlink to a key": lambda: read_through(os.symlink, FACTS["key"]),
         "lend its user's rights": lend_rights,
         "rename its folder": lambda: rename(FACTS["data"], FACTS["data"] + "-moved"),
+    }
+
+
+def on_the_network() -> dict[str, Callable[[], object]]:
+    """Give attempts to talk to anybody."""
+    stream, datagram = socket.SOCK_STREAM, socket.SOCK_DGRAM
+    local = ("127.0.0.1", FACTS["port"])
+    return {
         "TCP": lambda: connect(socket.AF_INET, stream, local),
         "TCP to another port": lambda: connect(socket.AF_INET, stream, ("127.0.0.1", FACTS["other_port"])),
         "TCP over IPv6": lambda: socket.socket(socket.AF_INET6, stream).close(),
@@ -197,12 +208,24 @@ def attempts() -> dict[str, Callable[[], object]]:
         "a socket with a path": lambda: connect(socket.AF_UNIX, stream, FACTS["unix"]),
         "an abstract socket": lambda: connect(socket.AF_UNIX, stream, "\0" + FACTS["abstract"]),
         "a path by a pair of sockets": lambda: pair_to_path(FACTS["unix_datagram"]),
+    }
+
+
+def on_programs() -> dict[str, Callable[[], object]]:
+    """Give attempts to run what it may not."""
+    return {
         "run git": lambda: run("/usr/bin/git", "--version"),
         "run curl": lambda: run("/usr/bin/curl", "--version"),
         "run git by the loader": lambda: run(FACTS["loader"], "/usr/bin/git", "--version"),
         "run git's own folder by the loader": lambda: run(FACTS["loader"], "/usr/lib/git-core/git", "--version"),
         "run from memory": lambda: run_from_memory(FACTS["program"]),
         "run what it wrote": lambda: run_copy(FACTS["program"]),
+    }
+
+
+def on_the_host(host: int) -> dict[str, Callable[[], object]]:
+    """Give attempts to reach the host's process, or to get away from it."""
+    return {
         "signal the host": lambda: os.kill(host, 0),
         "stop everything": lambda: os.kill(-1, 0) if host_is_seen(host) else refuse(),
         "ptrace": lambda: call("ptrace", 3, host, 0, 0),
@@ -210,6 +233,13 @@ def attempts() -> dict[str, Callable[[], object]]:
         "limit the host": lambda: limit(host),
         "lose the guardian's mark": lambda: lose_mark(10),
         "lose the call's mark": lambda: lose_mark(resource.RLIMIT_RSS),
+    }
+
+
+def on_the_kernel() -> dict[str, Callable[[], object]]:
+    """Give attempts at what only a machine's owner should do."""
+    return {
+        "capabilities": become_root,
         "set the clock": set_clock,
         "mount": lambda: call("mount", b"none", b"/no/such/place", b"tmpfs", 0, None),
         "load a module": lambda: call("init_module", None, 0, None),
