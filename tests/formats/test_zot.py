@@ -1222,6 +1222,7 @@ async def test_a_schema_under_the_name_that_mcp_has_for_it_is_named(zot, host):
         "str({'type': 'tool_result', 'id': frame['id'], 'content': []})",
         "json.dumps({'type': 'tool_result', 'id': frame['id'], 'content': [], 'structured_content': float('nan')})",
         "json.dumps({'type': 'tool_result', 'id': frame['id'], 'text': 'x' * 5_000_000})",
+        "json.dumps({'content': [{'text': 'x' * 5_000_000}], 'id': frame['id'], 'type': 'tool_result'})",
         "json.dumps({'type': 'tool_result', 'content': []})",
         "json.dumps({'type': 'tool_result', 'id': int(frame['id']), 'content': []})",
         "json.dumps({'type': 'tool_result', 'id': frame['id'], 'content': [{'type': 'text', 'text': 42}]})",

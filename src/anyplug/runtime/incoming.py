@@ -28,9 +28,9 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class Unread(NamedTuple):
     """A line that is no frame."""
 
-    start: bytes  # of the line
+    part: bytes  # of the line: its start; of one that was too long, its end as well, once that has come
     why: str
-    is_too_long: bool = False
+    is_too_long: bool = False  # and this is its start
 
 
 Receive = Callable[[Any], None]
@@ -75,6 +75,7 @@ class Incoming:
         self._decode = decode
         self._line = bytearray()  # what came of a line that is not over yet
         self._is_skipping = False
+        self._tail = b""  # the last that came of a line that is skipped
         self._appetite = LEAST  # bytes to read at a time
         self.is_muted = False  # what still comes is not heard
         self.counts = Counts()
@@ -125,18 +126,22 @@ class Incoming:
         for line in lines:
             if self._is_skipping:
                 self._is_skipping = False
+                self._miss_end(self._tail + line)
             elif self._line:
                 self._line += line
                 self._deliver(bytes(self._line))
             else:
                 self._deliver(line)
             self._line.clear()
-        if not self._is_skipping:
-            self._line += rest
-            if len(self._line) > self._longest_line:
-                self._is_skipping = True
-                self._too_long(self._line)
-                self._line.clear()
+        if self._is_skipping:
+            self._tail = (self._tail + rest)[-LOOKED_AT:]
+            return
+        self._line += rest
+        if len(self._line) > self._longest_line:
+            self._is_skipping = True
+            self._tail = bytes(self._line[-LOOKED_AT:])
+            self._too_long(self._line)
+            self._line.clear()
 
     @property
     def is_amid_a_line(self) -> bool:
@@ -154,6 +159,7 @@ class Incoming:
             return
         if len(line) > self._longest_line:
             self._too_long(line)
+            self._miss_end(line)
             return
         if self._decode is not None:
             try:
@@ -181,9 +187,17 @@ class Incoming:
 
     def _too_long(self, line: bytes | bytearray) -> None:
         self.counts.too_long += 1
-        self._complain(f"skipped a line of more than {self._longest_line:,} bytes")
-        why = f"a line of more than {self._longest_line:,} bytes"
-        self._missed(Unread(bytes(line[:LOOKED_AT]), why, is_too_long=True))
+        self._complain(f"skipped {self._excess}")
+        self._missed(Unread(bytes(line[:LOOKED_AT]), self._excess, is_too_long=True))
+
+    def _miss_end(self, line: bytes) -> None:
+        """Say how a line ended that was too long: some write last what it is."""
+        if not self.is_muted:
+            self._missed(Unread(line[-LOOKED_AT:], self._excess))
+
+    @property
+    def _excess(self) -> str:
+        return f"a line of more than {self._longest_line:,} bytes"
 
     def _complain(self, why: str) -> None:
         faults = self.counts.malformed + self.counts.too_long

@@ -309,7 +309,7 @@ class Extension:
 
     def _missed(self, line: Unread) -> None:
         """Look whether a line that is no frame was meant to answer something."""
-        kind, number = MEANT.search(line.start), MEANT_FOR.search(line.start)
+        kind, number = MEANT.search(line.part), MEANT_FOR.search(line.part)
         if kind is not None and number is not None:
             why = f"its answer was no frame: {line.why} (`anyplug logs {self.plugin.name}` has the line)"
             self._doubt(f"{kind[1].decode()} {number[1].decode(errors='replace')}", why)
