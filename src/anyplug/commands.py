@@ -14,6 +14,7 @@ from anyplug.panels import Panel, Panels
 from anyplug.trail import Trail
 
 ACTIONS = frozenset({"prompt", "insert", "display", "open_panel", "noop"})
+NEWER = frozenset({"tool_prompt"})  # what zot has since, and we have not: no fault of the extension's
 ARGUMENTS = {"type": "object", "properties": {"args": {"type": "string"}}, "required": ["args"]}
 
 
@@ -39,7 +40,8 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
             return cls(command=name, plugin=plugin, error=error)
         action = answer.action or "noop"
         if action not in ACTIONS:
-            error = Failure("bad_output", f"extension {name}: unknown action {action}", "mend the extension")
+            hint = "newer releases of zot know it, anyplug does not" if action in NEWER else "mend the extension"
+            error = Failure("bad_output", f"extension {name}: unknown action {action}", hint)
             return cls(command=name, plugin=plugin, error=error)
         panel = None
         if action == "open_panel" and answer.open_panel is not None:

@@ -16,7 +16,7 @@ import making
 from anyplug import panels
 from anyplug.formats.zot import extension
 from anyplug.gate import Attachment
-from anyplug.model import Image, Text
+from anyplug.model import Failure, Image, Text
 from anyplug.notices import Note, NotesCleared, PanelChanged, SlashSubmitted, Submitted
 from extending import heard
 from waiting import until
@@ -632,10 +632,14 @@ async def test_an_error_stands_above_every_action(zot, host):
     assert (outcome.action, outcome.prompt) == ("noop", "")
 
 
-async def test_an_unknown_action_is_bad_output(zot, host):
-    async with host(zot("acts", responding({"action": "explode"}))) as h:
+@pytest.mark.parametrize(
+    ("action", "hint"),
+    [("explode", "mend the extension"), ("tool_prompt", "newer releases of zot know it, anyplug does not")],
+)
+async def test_an_unknown_action_is_bad_output(action, hint, zot, host):
+    async with host(zot("acts", responding({"action": action}))) as h:
         outcome = await h.run_command("/go")
-    assert (outcome.error.code, outcome.error.message) == ("bad_output", "extension /go: unknown action explode")
+    assert outcome.error == Failure("bad_output", f"extension /go: unknown action {action}", hint)
 
 
 async def test_a_malformed_answer_fails_the_command_at_once(zot, host):
