@@ -1,6 +1,7 @@
 """Watching: a change anywhere in a plugin is seen, a broken edit hides nothing, calls under way finish."""
 
 import os
+import threading
 import time
 from itertools import pairwise
 
@@ -168,6 +169,43 @@ async def test_what_takes_its_time_to_leave_hides_nothing_that_changes_meanwhile
         cyclop("third")
         with anyio.fail_after(SOON_S):
             await until(lambda: "third" in [entry.name for entry in h.plugins])
+
+
+@pytest.fixture
+def hashing(monkeypatch):
+    """Say of each look that found something to hash whether it was made on the event loop."""
+    take, on_the_loop = digest.take, []
+
+    def look(*given, before, **named):
+        found = take(*given, before=before, **named)
+        if found is not before:
+            on_the_loop.append(threading.current_thread() is threading.main_thread())
+        return found
+
+    monkeypatch.setattr(digest, "take", look)
+    return on_the_loop
+
+
+async def test_what_changes_is_hashed_beside_the_event_loop(host, root, stavrobot, hashing):
+    folder = stavrobot("hello")
+    async with host(roots=(root,), watch=True) as h:
+        approve(h, "hello", follow=True)
+        await h.reload()
+        await settled(h)
+        del hashing[:]
+        making.write(f"{folder}/large.py", "changed = True\n")
+        await until(lambda: hashing)
+        await h.reload()
+        making.write(f"{folder}/large.py", "changed = 'again'\n")
+        await h.reload()
+    assert not any(hashing)
+
+
+async def test_a_folder_that_was_named_is_hashed_beside_the_event_loop(host, stavrobot, hashing):
+    async with host(stavrobot("hello")):
+        pass
+    assert hashing
+    assert not any(hashing)
 
 
 async def test_switching_a_plugin_off_in_its_configuration_is_seen(host, root, stavrobot):
@@ -361,9 +399,9 @@ async def test_settings_that_could_not_be_taken_over_are_taken_over_by_the_next_
 def failing_once(function, error):
     failures = [error]
 
-    def call(*given):
+    def call(*given, **named):
         if failures:
             raise failures.pop()
-        return function(*given)
+        return function(*given, **named)
 
     return call

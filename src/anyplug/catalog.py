@@ -94,13 +94,37 @@ class Catalog:
         good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}
         return [_last_good(plugin, good.get(plugin.path)) for plugin in plugins]
 
-    def snapshot(self, plugins: list[Plugin], offer_of: Callable[[Plugin], Offer | None] | None = None) -> Snapshot:
-        """Make a snapshot of plugins; what those that stay up offer is asked for, else what they last offered."""
+    def look(self, previous: Snapshot | None = None) -> list[Plugin]:
+        """Read the same, and take the digests of what may run: for a thread, so that no event loop has to hash files.
+
+        What was approved since the last look at decisions was hashed by who approved it.
+        """
+        found = self.find(previous)
+        for plugin in found:
+            decision = self.approvals.known(plugin)
+            if not plugin.is_broken and (plugin.explicit or (decision is not None and decision.approved)):
+                try:
+                    self._reading(plugin)
+                except OSError:
+                    self._readings.pop(plugin.path, None)  # whoever asks where it stands tries again, and says why
+        return found
+
+    def snapshot(
+        self,
+        plugins: list[Plugin],
+        offer_of: Callable[[Plugin], Offer | None] | None = None,
+        *,
+        as_read: bool = False,
+    ) -> Snapshot:
+        """Make a snapshot of plugins; what those that stay up offer is asked for, else what they last offered.
+
+        `as_read`: with the digests that were taken last, where there are some. Before anything runs, it is looked at.
+        """
         if not all(plugin.explicit for plugin in plugins):
             self.approvals.refresh()
         known = offer_of or self.last_offer
         joined = [offers.joined(plugin, known(plugin)) if plugin.stays_up else plugin for plugin in plugins]
-        return registry.build(joined, self._standing)
+        return registry.build(joined, self._standing_as_read if as_read else self._standing)
 
     def knows_offer(self, plugin: Plugin) -> bool:
         """Whether it is known what a plugin that stays up offers, without running it."""
@@ -117,7 +141,7 @@ class Catalog:
     def _last_offers(self, plugin: Plugin) -> dict[str, Offer]:
         if plugin.is_broken or plugin.explicit:
             return {}
-        standing = self._standing(plugin)
+        standing = self._standing_as_read(plugin)
         return offers.stored(self.store, plugin, standing.digest if standing.state == "approved" else "")
 
     def standing(self, plugin: Plugin) -> Standing:
@@ -126,8 +150,15 @@ class Catalog:
             self.approvals.refresh()
         return self._standing(plugin)
 
-    def _standing(self, plugin: Plugin) -> Standing:
-        """Say where a plugin stands, by the decisions that were read last."""
+    def _standing_as_read(self, plugin: Plugin) -> Standing:
+        """Say the same by the last look at its files, if there was one."""
+        return self._standing(plugin, self._readings.get(plugin.path))
+
+    def _standing(self, plugin: Plugin, reading: Reading | None = None) -> Standing:
+        """Say where a plugin stands, by the decisions that were read last, and by a look at its files if none is given.
+
+        A look is needed only if somebody approved it.
+        """
         if plugin is builtin.PLUGIN:
             return Standing(state="approved")
         decision = None if plugin.explicit else self.approvals.known(plugin)
@@ -137,7 +168,7 @@ class Catalog:
             return Standing(state="disabled", reason=cure)
         try:
             needs_look = plugin.explicit or (decision is not None and decision.approved)
-            reading = self._reading(plugin) if needs_look else None
+            reading = (reading or self._reading(plugin)) if needs_look else None
         except OSError as error:
             where = str(error.filename)[:LONGEST_NAME]  # a plugin can make folders in one another without an end
             return Standing(state="changed", changes=(f"cannot read {where}: {error.strerror}",))

@@ -71,7 +71,8 @@ class Loading:
     async def begin(self, peers: Peers) -> None:
         """Load what is there; `peers` keeps up what stays up."""
         self._peers = peers
-        await self._take_over(self._catalog.find(), _nothing)()
+        found = await anyio.to_thread.run_sync(self._catalog.look)
+        await self._take_over(found, _nothing)()
         self._refresh()
 
     async def again(self, renew: Renew | None = None) -> None:
@@ -129,7 +130,7 @@ class Loading:
             taken_over = self._catalog.follow_settings()
             if taken_over is not None:
                 self._set_anew()
-            found = await anyio.to_thread.run_sync(self._catalog.find, self.snapshot)
+            found = await anyio.to_thread.run_sync(self._catalog.look, self.snapshot)
             settle = self._take_over(found, renew)
             if taken_over is not None:  # else whoever looks next does all of it
                 taken_over()
@@ -148,7 +149,7 @@ class Loading:
         self._found = found
         renewed = {plugin.path for plugin in found if renew(plugin)}
         statics = {plugin.path: plugin for plugin in found}
-        entries = self._catalog.snapshot(found, self._offer).entries
+        entries = self._catalog.snapshot(found, self._offer, as_read=True).entries
         self._edition = self._catalog.approvals.edition
         wanted = [
             Wanted(
@@ -188,7 +189,7 @@ class Loading:
 
     def _refresh(self) -> None:
         """Swap the snapshot for one that has what extensions offer now."""
-        self.snapshot = self._catalog.snapshot(self._found, self._offer)
+        self.snapshot = self._catalog.snapshot(self._found, self._offer, as_read=True)
         self._is_stale = False
         self._swapped()
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 import anyio
+import anyio.to_thread
 
 from anyplug.catalog import Catalog
 from anyplug.digest import CONFIG, NEVER, SWITCHED
@@ -45,7 +46,10 @@ async def changes(catalog: Catalog, current: Callable[[], Snapshot], stop: anyio
                     was_blind, seen = False, decisions.size()
                     yield
                 begun = time.monotonic()
-                if batch and _matters({path for _, path in batch}, catalog, current()):
+                paths = {path for _, path in batch}
+                # In a thread: what changed has to be hashed, however large it is.
+                matters = await anyio.to_thread.run_sync(_matters, paths, catalog, current()) if paths else False
+                if matters:
                     yield
                 if (spent := time.monotonic() - begun) > LONG_S:
                     with anyio.move_on_after(min(spent * REST, LONGEST_REST_S)):
