@@ -1,8 +1,10 @@
 """Interception: guards block, rewrite and note calls of every format; silence and absence mean what the person set."""
 
+import contextlib
 import functools
 import json
 import os
+import resource
 import signal
 
 import anyio
@@ -13,6 +15,7 @@ import making
 from anyplug import upkeep
 from anyplug.audit import digest_of
 from anyplug.catalog import Catalog
+from anyplug.errors import StoreError
 from anyplug.formats.contract import Greeting
 from anyplug.gate import Attachment
 from conftest import HABITS
@@ -835,3 +838,36 @@ async def test_of_several_shadowed_guards_of_one_name_the_first_that_is_approved
         assert [entry.on_guard for entry in h.plugins if entry.name == "guard"] == [False, True, False]
         assert (await h.call("hello")).text == "one"
     assert heard(folder, "event_intercept") == []
+
+
+@contextlib.contextmanager
+def no_more_files():
+    """Let this process open nothing more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("by", ["reload", "tool"])
+async def test_a_guard_stays_on_duty_while_too_many_files_are_open_to_look_for_it(by, zot, host, root, tmp_path):
+    zot("guard", guarding("{'block': args.get('bad', False)}"))
+    target = extending.extension(tmp_path / "elsewhere", "target")
+    async with host(target, roots=(root,)) as h:
+        await approve(h, "guard")
+        assert (await h.call("target", {"bad": True})).error.code == "denied"
+        with no_more_files():
+            if by == "tool":
+                result = await h.call("builtin.reload_plugins")
+                assert (result.error.code, "Too many open files" in result.text) == ("unavailable", True)
+                assert "ulimit -n" in result.error.hint
+            else:
+                with pytest.raises(StoreError, match="Too many open files"):
+                    await h.reload()
+        assert [entry.name for entry in h.plugins if entry.format == "zot"] == ["target", "guard"]
+        assert (await h.call("target", {"bad": True})).error.code == "denied"
+        assert not (await h.call("target")).is_error
+        await h.reload()
+        assert (await h.call("target", {"bad": True})).error.code == "denied"

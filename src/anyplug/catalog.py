@@ -12,7 +12,7 @@ import msgspec
 from anyplug import approval, digest, discovery, offers, registry
 from anyplug.approval import Approvals, Standing
 from anyplug.digest import Digest, Reading
-from anyplug.errors import ConfigError, StoreError
+from anyplug.errors import ConfigError, LookFailed, StoreError, is_shortage
 from anyplug.formats import builtin, table
 from anyplug.formats.mcp import configuration
 from anyplug.model import Offer, Plugin
@@ -145,7 +145,10 @@ class Catalog:
         return offers.stored(self.store, plugin, standing.digest if standing.state == "approved" else "")
 
     def standing(self, plugin: Plugin) -> Standing:
-        """Say where a plugin stands this very moment, by a look at its files if anybody approved it."""
+        """Say where a plugin stands this very moment, by a look at its files if anybody approved it.
+
+        Raises StoreError, also if the machine is too short of something to look.
+        """
         if not plugin.explicit:
             self.approvals.refresh()
         return self._standing(plugin)
@@ -170,6 +173,8 @@ class Catalog:
             needs_look = plugin.explicit or (decision is not None and decision.approved)
             reading = (reading or self._reading(plugin)) if needs_look else None
         except OSError as error:
+            if is_shortage(error):  # it is as it was, for all that we know
+                raise LookFailed(plugin.path, error) from error
             where = str(error.filename)[:LONGEST_NAME]  # a plugin can make folders in one another without an end
             return Standing(state="changed", changes=(f"cannot read {where}: {error.strerror}",))
         basis = (plugin, decision, reading)

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterator, Mapping
 
 from anyplug.digest import printable
+from anyplug.errors import LookFailed, is_shortage
 from anyplug.formats import table
 from anyplug.formats.contract import Folder
 from anyplug.formats.mcp import format as mcp
@@ -14,7 +15,8 @@ from anyplug.model import Plugin
 def discover(explicit: list[str], roots: list[str], clients: Mapping[str, str]) -> list[Plugin]:
     """Read every plugin, first those that the person named. The same folder is read once.
 
-    `clients` are configurations of other programs that name MCP servers, by the name of the plugin to be.
+    `clients` are configurations of other programs that name MCP servers, by the name of the plugin to be. Raises
+    LookFailed if the machine is short of something: nobody shall take plugins for removed then, and guards with them.
     """
     plugins: list[Plugin] = []
     seen: set[str] = set()
@@ -68,7 +70,9 @@ def _folders_in(real_root: str, root: str) -> Iterator[Folder]:
     try:
         with os.scandir(root) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
-    except OSError:
+    except OSError as error:
+        if is_shortage(error):
+            raise LookFailed(root, error) from error
         return  # most roots do not exist
     for entry in entries:
         if entry.name.startswith("."):

@@ -26,8 +26,10 @@ AnyplugError
 ├── ScaffoldError            scaffold_failed
 ├── ConfigError              bad_config
 └── StoreError               store_failed
+    └── LookFailed           store_failed
 """
 
+import errno
 from typing import Any
 
 import msgspec
@@ -41,6 +43,9 @@ class Code(msgspec.Struct, frozen=True):
 
 
 DONE, FAILED, USAGE, REFUSED, MISSING = 0, 1, 2, 3, 4
+
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+CURE_FOR_SHORTAGE = "end something, or let it have more (`ulimit -n` for open files), and try again"
 
 CODES: dict[str, Code] = {
     "tool_error": Code(FAILED, "The tool ran and reported a failure of its own."),
@@ -313,3 +318,15 @@ class StoreError(AnyplugError):
     """Our database could not be read or written."""
 
     code = "store_failed"
+
+
+class LookFailed(StoreError):
+    """Plugins could not be looked at because the machine is short of something; what was known of them holds."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(f"cannot look at {path}: {error.strerror}", CURE_FOR_SHORTAGE)
+
+
+def is_shortage(error: OSError) -> bool:
+    """Whether something failed for want of something, and says nothing about the file that it was about."""
+    return error.errno in SHORTAGES

@@ -8,7 +8,7 @@ import anyio.to_thread
 
 from anyplug.approval import Standing
 from anyplug.catalog import Catalog
-from anyplug.errors import StoreError
+from anyplug.errors import StoreError, Unavailable
 from anyplug.model import Offer, Plugin
 from anyplug.offers import merged
 from anyplug.peers import Peers
@@ -96,7 +96,10 @@ class Loading:
         only = self.snapshot.plugin(name).path if name else None
         given_up = {place.plugin.path for place in self._peers.places if place.health == "given_up"}
         before = self.snapshot
-        await self.again(lambda plugin: plugin.path == only or plugin.path in given_up)
+        try:
+            await self.again(lambda plugin: plugin.path == only or plugin.path in given_up)
+        except StoreError as error:
+            raise Unavailable(f"the plugins cannot be read again: {error.message}", error.hint) from error
         there = self.snapshot.compared_to(before, self._coming_back())
         return "\n".join([there, *filter(None, [self._catalog.settings_fault])])
 
