@@ -26,6 +26,11 @@ def append_raw(path: str, data: bytes) -> None:
         _rotate(path)
 
 
+def generations(path: str) -> list[str]:
+    """Give the names that a log and what was rotated away of it have, the newest first."""
+    return [path, *(f"{path}.{number}" for number in range(1, KEPT + 1))]
+
+
 def link(path: str, other: str) -> None:
     """Make a log readable at a second place, where its format's users look for it; what is there already stays."""
     try:
@@ -45,9 +50,9 @@ def _open(path: str) -> int:
 
 
 def _rotate(path: str) -> None:
+    names = generations(path)
     for number in range(KEPT, 0, -1):
-        older = f"{path}.{number - 1}" if number > 1 else path
         try:
-            os.replace(older, f"{path}.{number}")
+            os.replace(names[number - 1], names[number])
         except OSError:
             continue

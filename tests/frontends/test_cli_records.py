@@ -13,6 +13,7 @@ import pytest
 import looking
 import making
 import using
+from anyplug import logs
 from anyplug.audit import Audit, Record
 from anyplug.store import Store
 
@@ -178,6 +179,31 @@ def test_a_log_is_followed_also_over_its_rotation_until_interrupted(number):
     assert next(lines) == b"first of the new\n"
     process.send_signal(number)
     assert using.finish(process).code == 128 + number
+
+
+def test_a_log_that_is_rotated_several_times_between_two_looks_is_followed_whole():
+    path = os.path.join(using.home(), "logs", "noisy.log")
+    making.write(path, "old\n")
+    process = using.start("-e", noisy(), "logs", "noisy", "-f")
+    assert process.stdout.readline() == b"old\n"
+    lines = [f"{number} {'z' * 1000}\n".encode() for number in range(3 * logs.LARGEST // 1000)]
+    for begin in range(0, len(lines), 100):  # in no time, while a look takes 0.2 s
+        logs.append_raw(path, b"".join(lines[begin : begin + 100]))
+    logs.append_raw(path, b"the end\n")
+    assert list(iter(process.stdout.readline, b"the end\n")) == lines
+    process.terminate()
+    using.finish(process)
+
+
+def test_the_last_lines_of_a_log_are_shown_also_if_it_was_just_rotated():
+    path = os.path.join(using.home(), "logs", "noisy.log")
+    plugin = noisy()
+    for name, text in ((f"{path}.2", "one\n"), (f"{path}.1", "two\nthree\n")):
+        making.write(name, text)
+    assert using.ok("-e", plugin, "logs", "noisy").out == "one\ntwo\nthree\n"
+    making.write(path, "four\n")
+    assert using.ok("-e", plugin, "logs", "noisy", "-n", "2").out == "three\nfour\n"
+    assert using.ok("-e", plugin, "logs", "noisy", "-n", "0").out == ""
 
 
 def test_a_log_that_does_not_exist_yet_is_followed_too():

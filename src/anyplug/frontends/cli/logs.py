@@ -5,6 +5,7 @@ import time
 from contextlib import ExitStack
 from typing import BinaryIO
 
+from anyplug import logs
 from anyplug.errors import AnyplugError, PluginNotFound, UsageError
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.parsing import Command, Parser
@@ -37,7 +38,7 @@ def show_logs(session: Session) -> int:
         raise UsageError("--json and --follow do not go together", "leave one of them out")
     with ExitStack() as stack:
         file = _open(path)
-        lines = _tail(stack.enter_context(file), options.n) if file else []
+        lines = _tail(path, stack.enter_context(file) if file else None, options.n)
         if options.json:
             session.print_json({"path": path, "lines": lines})
             return 0
@@ -71,30 +72,59 @@ def _open(path: str) -> BinaryIO | None:
         raise NoLog(f"cannot read {path}: {error.strerror}", "check the file's permissions") from error
 
 
-def _tail(file: BinaryIO, count: int) -> list[str]:
-    lines = file.read().decode(errors="replace").splitlines()
+def _tail(path: str, file: BinaryIO | None, count: int) -> list[str]:
+    """Give the last lines of a log; if it was rotated not long ago, some are in the older ones."""
+    lines = _lines(file) if file else []
+    for name in logs.generations(path)[1:]:
+        if len(lines) >= count:
+            break
+        older = _open(name)
+        if older is not None:
+            with older:
+                lines = _lines(older) + lines
     return lines[-count:] if count > 0 else []
+
+
+def _lines(file: BinaryIO) -> list[str]:
+    return file.read().decode(errors="replace").splitlines()
 
 
 def _follow(path: str, opened: ExitStack, file: BinaryIO | None) -> None:
     """Print what is appended, also after the log was rotated: what the old one still has comes first."""
     with opened:
         while True:
-            is_over = file is not None and _is_rotated(path, file)
+            is_over = file is not None and _age(path, file) != 0
             if file is not None:
                 print(render.harmless(file.read().decode(errors="replace")), end="", flush=True)
             if file is None or is_over:
+                successor = _successor(path, file) if file else _open(path)
                 opened.close()
-                file = _open(path)
+                file = successor
                 if file is not None:
                     opened.enter_context(file)
             if not is_over:
                 time.sleep(POLL_S)
 
 
-def _is_rotated(path: str, file: BinaryIO) -> bool:
-    """Whether another file, or none, has the log's name now."""
-    try:
-        return not os.path.samestat(os.stat(path), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return True
+def _successor(path: str, file: BinaryIO) -> BinaryIO | None:
+    """Open what came after a log that was rotated away: who writes much fills several between two looks."""
+    names = logs.generations(path)
+    while True:
+        age = _age(path, file)
+        found = _open(names[age - 1] if age else path)
+        if age == _age(path, file):
+            return found
+        if found is not None:  # it was rotated in between, so this may be a later one
+            found.close()
+
+
+def _age(path: str, file: BinaryIO) -> int | None:
+    """Say how often a log was rotated since a file had its name; None if it is not kept any more."""
+    own = os.fstat(file.fileno())
+    for age, name in enumerate(logs.generations(path)):
+        try:
+            if os.path.samestat(os.stat(name), own):
+                return age
+        except FileNotFoundError:
+            continue
+    return None
