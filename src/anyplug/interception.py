@@ -16,7 +16,8 @@ import msgspec
 from anyplug import values
 from anyplug.formats.contract import Greeting
 from anyplug.formats.zot import frames
-from anyplug.formats.zot.extension import BadAnswer, Extension
+from anyplug.formats.zot.extension import Extension
+from anyplug.formats.zot.failures import BadAnswer
 from anyplug.formats.zot.format import NAME as ZOT
 from anyplug.model import Call
 from anyplug.peers import Peers

@@ -1225,8 +1225,6 @@ async def test_a_schema_under_the_name_that_mcp_has_for_it_is_named(zot, host):
         """'{"type":"tool_result","id":"' + frame["id"] + '","content":[{"type":"text","text":"say "hi""}]}'""",
         "str({'type': 'tool_result', 'id': frame['id'], 'content': []})",
         "json.dumps({'type': 'tool_result', 'id': frame['id'], 'content': [], 'structured_content': float('nan')})",
-        "json.dumps({'type': 'tool_result', 'id': frame['id'], 'text': 'x' * 5_000_000})",
-        "json.dumps({'content': [{'text': 'x' * 5_000_000}], 'id': frame['id'], 'type': 'tool_result'})",
         "json.dumps({'type': 'tool_result', 'content': []})",
         "json.dumps({'type': 'tool_result', 'id': int(frame['id']), 'content': []})",
         "json.dumps({'type': 'tool_result', 'id': frame['id'], 'content': [{'type': 'text', 'text': 42}]})",
@@ -1238,6 +1236,20 @@ async def test_a_call_whose_answer_is_no_frame_fails_soon_with_what_is_wrong(zot
     async with host(zot("slip", script)) as h:
         with anyio.fail_after(PATIENCE_S):
             assert (await h.call("act")).error.code == "bad_output"
+
+
+TYPE_LAST = "{'content': [{'text': 'x' * 5_000_000}], 'id': frame['id'], 'type': 'tool_result'}"
+
+
+@pytest.mark.parametrize("interactive", [False, True])
+@pytest.mark.parametrize("answer", ["say(frame, 'x' * 5_000_000)", f"print(json.dumps({TYPE_LAST}), flush=True)"])
+async def test_a_call_whose_answer_is_too_long_says_so(zot, host, answer, interactive):
+    script = answering(answer).replace('tool("act"', f'tool("act", interactive={interactive}')
+    async with host(zot("long", script)) as h:
+        with anyio.fail_after(PATIENCE_S):
+            error = (await h.call("act")).error
+    assert (error.code, error.hint) == ("too_large", "let it answer with less, or name a file")
+    assert error.message == "extension long/act: its answer was a line of more than 4,194,304 bytes, and was skipped"
 
 
 async def test_who_prints_an_answer_before_it_is_sent_is_heard(zot, host):

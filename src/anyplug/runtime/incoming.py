@@ -28,9 +28,10 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class Unread(NamedTuple):
     """A line that is no frame."""
 
-    part: bytes  # of the line: its start; of one that was too long, its end as well, once that has come
+    part: bytes  # of the line: its start; of one that is too long, its end as well, once that has come
     why: str
-    is_too_long: bool = False  # and this is its start
+    is_too_long: bool = False
+    is_end: bool = False
 
 
 Receive = Callable[[Any], None]
@@ -193,7 +194,7 @@ class Incoming:
     def _miss_end(self, line: bytes) -> None:
         """Say how a line ended that was too long: some write last what it is."""
         if not self.is_muted:
-            self._missed(Unread(line[-LOOKED_AT:], self._excess))
+            self._missed(Unread(line[-LOOKED_AT:], self._excess, is_too_long=True, is_end=True))
 
     @property
     def _excess(self) -> str:

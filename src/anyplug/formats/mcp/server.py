@@ -275,7 +275,7 @@ class Server:
 
     def _missed(self, line: Unread) -> None:
         """Cut off what is under way if a line was too long: nobody can say whose answer it was."""
-        if not line.is_too_long:
+        if not line.is_too_long or line.is_end:
             return
         for number, scope in self._under_way.items():
             self._cut.add(number)

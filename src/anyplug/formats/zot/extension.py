@@ -18,6 +18,7 @@ from anyplug import logs
 from anyplug.errors import CallError
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.zot import failures, frames
+from anyplug.formats.zot.failures import BadAnswer, LongAnswer
 from anyplug.formats.zot.registrations import Registration, Registrations
 from anyplug.model import Call, Launch, Offer, Plugin
 from anyplug.runtime.diagnosis import shebang
@@ -41,10 +42,6 @@ MEANT = re.compile(rb"""["'](tool_result|command_response|event_intercept_respon
 MEANT_FOR = re.compile(rb"""["']id["']\s*:\s*["']?([^"',}\s]+)""")
 
 _numbers = itertools.count(1)
-
-
-class BadAnswer(Exception):
-    """It answered, and the answer is not one; the text says why."""
 
 
 class Question:
@@ -292,27 +289,28 @@ class Extension:
         if not self._greeted.done():
             self._refuse(why)
         elif number is not None:
-            self._fail(f"{kind} {number}", why)
+            self._fail(f"{kind} {number}", BadAnswer(why))
         elif len(self.active) == 1:  # whose else could it be
-            self._doubt(f"{kind} {next(iter(self.active))}", why)
+            self._doubt(f"{kind} {next(iter(self.active))}", BadAnswer(why))
 
-    def _fail(self, name: str, why: str) -> None:
+    def _fail(self, name: str, bad: BadAnswer) -> None:
         """Fail what a bad answer was meant for, if somebody waits for it."""
         self._doubted.discard(name)
-        self.session.fail(name, BadAnswer(why))
+        self.session.fail(name, bad)
 
-    def _doubt(self, name: str, why: str) -> None:
+    def _doubt(self, name: str, bad: BadAnswer) -> None:
         """Do the same, unless a right answer follows soon: some print what they are about to send."""
         if self.session.expects(name) and name not in self._doubted:
             self._doubted.add(name)
-            self._loop.call_later(SECOND_THOUGHT_S, self._fail, name, why)
+            self._loop.call_later(SECOND_THOUGHT_S, self._fail, name, bad)
 
     def _missed(self, line: Unread) -> None:
         """Look whether a line that is no frame was meant to answer something."""
         kind, number = MEANT.search(line.part), MEANT_FOR.search(line.part)
         if kind is not None and number is not None:
             why = f"its answer was no frame: {line.why} (`anyplug logs {self.plugin.name}` has the line)"
-            self._doubt(f"{kind[1].decode()} {number[1].decode(errors='replace')}", why)
+            bad = LongAnswer(f"its answer was {line.why}, and was skipped") if line.is_too_long else BadAnswer(why)
+            self._doubt(f"{kind[1].decode()} {number[1].decode(errors='replace')}", bad)
 
     def _read(self, kind: str, raw: dict[str, Any] | msgspec.Struct) -> msgspec.Struct:
         """Read a frame, with its secrets hidden if people see it as it is; raises NotAFrame."""

@@ -1,9 +1,17 @@
 """How an extension fails its caller, each way in the words that people need: what happened, and what to do."""
 
-from anyplug.errors import BadOutput, CallError, TimedOut, Unavailable
+from anyplug.errors import BadOutput, CallError, TimedOut, TooLarge, Unavailable
 from anyplug.formats import staying
 from anyplug.runtime.program import Program
 from anyplug.runtime.session import NotSent, PeerGone, Session
+
+
+class BadAnswer(Exception):
+    """It answered, and the answer is not one; the text says why."""
+
+
+class LongAnswer(BadAnswer):
+    """It answered with a line that is too long to be read."""
 
 
 def not_started(name: str, program: Program, reason: str) -> Unavailable:
@@ -36,9 +44,11 @@ def timed_out(
     return TimedOut(f"timeout waiting for {name}/{asked} after {limit_s:g}s{noise(session, before)}", hint)
 
 
-def bad_output(name: str, asked: str, why: Exception) -> BadOutput:
+def bad_output(name: str, asked: str, bad: BadAnswer) -> CallError:
     """Say that what an extension answered is no answer."""
-    return BadOutput(f"extension {name}/{asked}: {why}", "mend the frame that it answers with")
+    if isinstance(bad, LongAnswer):
+        return TooLarge(f"extension {name}/{asked}: {bad}", "let it answer with less, or name a file")
+    return BadOutput(f"extension {name}/{asked}: {bad}", "mend the frame that it answers with")
 
 
 def not_asked(name: str, not_sent: NotSent) -> CallError:
