@@ -58,6 +58,7 @@ WAKE_S = 0.5  # between looks at the event loop, and for Ctrl-C: one that comes 
 IDLE_S = 60.0  # until threads that a burst of calls needed are given back
 ERROR_CHARS = 500  # of an exception: the model needs the point, the log has the rest
 FAILED_CHARS = 100_000  # of a `Failed`: its author meant it to be read
+SHOWN_CHARS = 100  # of a value in a complaint about it
 NEAR = 0.8  # of 1, for an event to be meant: "turnEnd" is "turn_end", "before_agent_start" is not "subagent_start"
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what zot can dispatch as a command, and models accept as a tool
@@ -1262,7 +1263,7 @@ def _lines(lines: Any) -> list[str]:
 
 def _answer(value: Any) -> Frame:
     """Make a tool's answer of what the function returned; raises TypeError or ValueError if it is no JSON."""
-    result = _result(value)
+    result = _sound(_result(value))
     answer = {"content": result.content, "is_error": result.is_error}
     if result.structured is None:
         return answer
@@ -1283,6 +1284,24 @@ def _result(value: Any) -> Result:
         return Result([_block(one) for one in value])
     plain = json.loads(_json(value))
     return Result([_block(plain)], structured=plain if isinstance(plain, (dict, list)) else None)
+
+
+def _sound(result: Result) -> Result:
+    """Let a result pass that hosts can read; raises TypeError. zot leaves another one out, and waits for an answer."""
+    content = result.content
+    wrong = [one for one in content if not _is_block(one)] if isinstance(content, (list, tuple)) else [content]
+    if wrong:
+        wanted = 'a list of blocks such as {"type": "text", "text": "..."}'
+        raise TypeError(f"the content of a Result is {wanted}, not {_cut(repr(wrong[0]), SHOWN_CHARS)}")
+    if not isinstance(result.is_error, bool):
+        raise TypeError(f"is_error of a Result is True or False, not {_cut(repr(result.is_error), SHOWN_CHARS)}")
+    return result
+
+
+def _is_block(value: Any) -> bool:
+    texts = (str, type(None))
+    has_type = isinstance(value, dict) and isinstance(value.get("type"), str)
+    return has_type and all(isinstance(value.get(field), texts) for field in ("text", "mime_type", "data"))
 
 
 def _block(value: Any) -> Frame:
