@@ -87,7 +87,7 @@ class Attachment:
         self.users = users
         self.view = view
         self.allowed: set[str] = set()  # for this attachment: paths of plugins, and questions of policies
-        self.plugin = ""  # the path of the plugin that calls, if it is one
+        self.plugin: Plugin | None = None  # that calls, if it is one
         self._turns: dict[str, anyio.Lock] = {}  # by what somebody is being asked about
 
     def asking(self, ask: Ask) -> "Attachment":
@@ -100,7 +100,7 @@ class Attachment:
         """Give a caller that is a plugin, in a call of this one: the same person is asked, and has answered before."""
         caller = copy.copy(self)  # so that answers count for both
         caller.id = _new_id(f"extension-{plugin.name}")
-        caller.chain, caller.plugin, caller.view = chain, plugin.path, None
+        caller.chain, caller.plugin, caller.view = chain, plugin, None
         return caller
 
     async def put(self, question: Question, about: str) -> Answer:

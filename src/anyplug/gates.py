@@ -33,7 +33,8 @@ class Gates:
     async def before_call(self, call: Call, standing: Standing, trail: Trail) -> Call:
         """Ask all of them about a call; give it as it is to run."""
         if self._guards.may_object("tool_call"):
-            ruling = await self._guards.tool_call(call, trail.attachment.plugin)
+            asker = trail.attachment.plugin
+            ruling = await self._guards.tool_call(call, asker.path if asker is not None else "")
             for name, note in zip(ruling.notes_by, ruling.notes, strict=True):
                 trail.note(f"guard:{name}", note)
             trail.warnings += ruling.passed_over

@@ -249,6 +249,7 @@ class Host:
         hears how far it is, where the plugin says so. Raises only if the caller's own task is cancelled.
         """
         trail = Trail(name, attachment or self._attachment, arguments)
+        call: Call | None = None
         try:
             view = trail.attachment.view
             if not self.snapshot.knows(name):
@@ -257,10 +258,14 @@ class Host:
             trail.found(tool.name, entry.plugin)
             standing = await self._admit(entry.plugin, tool, trail)
             warnings = self._check(tool, entry.plugin, trail)
-            call = await self._gates.before_call(self._call_of(tool, entry.plugin, trail, progress), standing, trail)
+            call = self._call_of(tool, entry.plugin, trail, progress)
+            call = await self._gates.before_call(call, standing, trail)
             self._recording.begin(trail)
         except CallError as error:
-            return self._recording.end(trail, failed(error))
+            result = self._recording.end(trail, failed(error))
+            if isinstance(error, Denied) and call is not None:
+                self._live.tell_of_result(call, result, has_run=False)
+            return result
         except anyio.get_cancelled_exc_class():  # while somebody was asked
             self._recording.end(trail, failed(Cancelled("the call was cancelled before it ran")))
             raise
@@ -404,21 +409,22 @@ class Host:
 
     @staticmethod
     def _call_of(tool: Tool, plugin: Plugin, trail: Trail, progress: Progress | None) -> Call:
+        caller = trail.attachment
         return Call(
             id=trail.record.call,
             tool=tool,
             plugin=plugin,
             arguments=trail.given,
-            attachment=trail.attachment.id,
-            chain=(*trail.attachment.chain, tool.name),
+            attachment=caller.id,
+            origin=caller.plugin.name if caller.plugin is not None else "",
+            chain=(*caller.chain, tool.name),
             progress=progress,
-            shows_panels=trail.attachment.shows_panels,
+            shows_panels=caller.shows_panels,
         )
 
     async def _run(self, call: Call, standing: Standing, trail: Trail, warnings: list[str]) -> Result:
         """Run what may run, and record how it ended."""
-        if self._live.is_heard("tool_call"):  # else gathering what to tell would cost half a microsecond
-            self.emit("tool_call", tool_id=call.id, tool_name=call.tool.name, tool_args=call.arguments)
+        self._live.tell_of_call(call)
         self._callers[call.id] = trail.attachment
         try:
             try:
@@ -440,12 +446,15 @@ class Host:
             result = await self._gates.after(call, standing, trail, result)
         except anyio.get_cancelled_exc_class():
             trail.record.held_by = self._provisions.receipt(call.plugin)
-            self._recording.end(trail, failed(Cancelled("the call was cancelled")))
+            cancelled = self._recording.end(trail, failed(Cancelled("the call was cancelled")))
+            self._live.tell_of_result(call, cancelled)
             raise
         finally:
             del self._callers[call.id]
         trail.record.held_by = self._provisions.receipt(call.plugin)
-        return self._recording.end(trail, warned(result, warnings))
+        result = self._recording.end(trail, warned(result, warnings))
+        self._live.tell_of_result(call, result)
+        return result
 
     async def _run_command(self, command: Command, call: Call, standing: Standing, trail: Trail) -> CommandOutcome:
         """Run a slash command that may run, and ask the gates about what it gave; raises CallError."""

@@ -27,7 +27,9 @@ from anyplug.peers import Peers
 from anyplug.registry import Snapshot
 
 DEEPEST_CALL = 4  # tools that call tools, as zot has it
-LARGEST_ANSWER = 256 << 10  # bytes of a result that goes back to an extension
+LARGEST_ANSWER = 256 << 10  # bytes of a result that an extension is told
+MOST_BLOCKS = 128  # of it
+STATUSES = {"denied": "blocked", "cancelled": "cancelled", "timed_out": "timed_out"}  # by the code of an error
 MOST_ASKED = 256  # calls of one extension's under way; it is told so, and may ask again later
 CALL_TOOL = "call_tool"
 
@@ -57,10 +59,6 @@ class Live:
         self.panels = Panels(self._panel_changed)
         peers.report_to(self._said)
 
-    def is_heard(self, event: str) -> bool:
-        """Whether anybody subscribed to an event."""
-        return bool(self._hearers.of(event))
-
     def emit(self, event: str, **fields: Any) -> None:
         """Tell all who subscribed to an event, in load order. Each hears events in the order in which they happen."""
         if hearers := self._hearers.of(event):
@@ -68,6 +66,17 @@ class Live:
             frame = ours | {key: value for key, value in fields.items() if value is not None} | ours
             for extension in hearers:
                 extension.tell(frame)
+
+    def tell_of_call(self, call: Call) -> None:
+        """Tell that a call is about to run."""
+        if self._hearers.of("tool_call"):  # else gathering what to tell would cost half a microsecond
+            self.emit("tool_call", **_told(call))
+
+    def tell_of_result(self, call: Call, result: Result, *, has_run: bool = True) -> None:
+        """Tell what came of a call: what its caller sees, as far as there is room for it."""
+        if self._hearers.of("tool_result"):
+            shown = {**_shown(result.content), "is_error": result.is_error}
+            self.emit("tool_result", **_told(call), status=_status(result), executed=has_run, result=shown)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Hear all notices from now on; call what this gives to stop."""
@@ -210,18 +219,30 @@ def _refusal(
 
 
 def _answer(frame: frames.CallTool, content: tuple[Block, ...], *, is_error: bool) -> dict[str, Any]:
+    return {"type": "tool_result", "id": frame.id, "name": frame.name, **_shown(content), "is_error": is_error}
+
+
+def _told(call: Call) -> dict[str, Any]:
+    """Give what events say of a call."""
+    told = {"tool_id": call.id, "tool_name": call.tool.name, "tool_args": call.arguments}
+    return {**told, "origin_extension": call.origin} if call.origin else told
+
+
+def _status(result: Result) -> str:
+    """Say how a call ended, in zot's words."""
+    if result.error is None:
+        return "failed" if result.is_error else "completed"
+    return STATUSES.get(result.error.code, "failed")
+
+
+def _shown(content: tuple[Block, ...]) -> dict[str, Any]:
+    """Give blocks as extensions know them, as many as there is room for."""
     given = [
         block if isinstance(block, Text | Image) else Text(msgspec.json.encode(block).decode()) for block in content
     ]
-    kept = _within(given, LARGEST_ANSWER)
-    return {
-        "type": "tool_result",
-        "id": frame.id,
-        "name": frame.name,
-        "content": [msgspec.to_builtins(block) for block in kept],
-        "is_error": is_error,
-        **({"truncated": True} if kept != given else {}),
-    }
+    kept = _within(given[:MOST_BLOCKS], LARGEST_ANSWER)
+    blocks = [msgspec.to_builtins(block) for block in kept]
+    return {"content": blocks, **({"truncated": True} if kept != given else {})}
 
 
 def _within(blocks: list[Text | Image], room: int) -> list[Text | Image]:

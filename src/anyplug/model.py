@@ -216,6 +216,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     plugin: Plugin
     arguments: dict[str, Any]
     attachment: str  # who asks
+    origin: str = ""  # the plugin that asks, if it is one
     chain: tuple[str, ...] = ()  # the tools that led to this call, and itself
     progress: Progress | None = None  # who wants to hear how far it is
     shows_panels: bool = True  # who asks can show a person what plugins draw

@@ -1169,6 +1169,56 @@ async def test_a_tool_call_of_any_format_is_an_event(zot, cyclop, host):
     assert event["tool_id"]
 
 
+RESULTS = "hello()\nemit('subscribe', events=['tool_call', 'tool_result'])\nemit('ready')" + LOOP
+
+
+async def test_what_came_of_a_call_of_any_format_is_an_event(zot, cyclop, host):
+    watcher, target = zot("watcher", RESULTS), cyclop("target", "#!/bin/sh\necho broken\n")
+    async with host(watcher, target, zot("echo")) as h:
+        await h.call("echo", {"n": 1})
+        await h.call("target")
+        await until(lambda: len(heard(watcher, "event")) == 4)
+    called, ended, _, broken = heard(watcher, "event")
+    assert ended == called | {
+        "event": "tool_result",
+        "status": "completed",
+        "executed": True,
+        "result": {"content": [{"type": "text", "text": '{"n": 1}'}], "is_error": False},
+    }
+    assert (broken["tool_name"], broken["status"], broken["result"]["is_error"]) == ("target", "failed", True)
+
+
+async def test_a_call_that_was_refused_cancelled_or_took_too_long_is_told_as_such(zot, host, settings):
+    settings("[plugins.slow]\ntimeout_s = 0.3\n")
+    watcher = zot("watcher", RESULTS)
+    guard = (
+        "hello()\nemit('subscribe', intercept=['tool_call'])\nemit('ready')\nfor frame in heard():\n"
+        "    if frame['type'] == 'event_intercept':\n"
+        "        emit('event_intercept_response', id=frame['id'], block=frame['tool_name'] == 'echo', reason='no')\n"
+    )
+    never = "hello()\ntool(NAME)\nemit('ready')" + LOOP
+    async with host(watcher, zot("guard", guard), zot("echo"), zot("slow", never), zot("idle", never)) as h:
+        await h.call("echo")
+        await h.call("slow")
+        with anyio.move_on_after(0.5):
+            await h.call("idle")
+        await h.call("nobody")
+        await until(lambda: len(heard(watcher, "event")) == 5)
+    results = [frame for frame in heard(watcher, "event") if frame["event"] == "tool_result"]
+    told = [(frame["tool_name"], frame["status"], frame["executed"]) for frame in results]
+    assert told == [("echo", "blocked", False), ("slow", "timed_out", True), ("idle", "cancelled", True)]
+    assert results[0]["result"] == {"content": [{"type": "text", "text": "no"}], "is_error": True}
+
+
+async def test_of_a_large_result_an_event_tells_as_much_as_there_is_room_for(zot, host):
+    watcher, large = zot("watcher", RESULTS), zot("large", answering("say(frame, 'x' * 300_000)"))
+    async with host(watcher, large) as h:
+        await h.call("act")
+        await until(lambda: len(heard(watcher, "event")) == 2)
+    result = heard(watcher, "event")[1]["result"]
+    assert (len(result["content"][0]["text"]), result["truncated"]) == (256 << 10, True)
+
+
 async def test_subscriptions_add_up_at_any_time(zot, host):
     script = "hello()\nemit('subscribe', events=['a'], intercept=['anything', 'turn_start'])\nemit('ready')\n" + (
         "time.sleep(0.3)\nemit('subscribe', events=['b'])" + LOOP
