@@ -217,6 +217,16 @@ def test_an_extension_that_switches_itself_off_is_installed_with_a_word_about_it
     assert using.ok("update", "todo").err.endswith(f"{cure}\n")
 
 
+def test_of_an_extension_that_builds_itself_at_its_first_start_is_said_that_it_changed(tmp_path):
+    building = "if not os.path.exists('built.sh'):\n    os.close(os.open('built.sh', os.O_CREAT, 0o755))\n"
+    done = using.ok("install", extending.extension(tmp_path / "source", "web", building + extending.ECHO), "--yes")
+    assert "warning: web has changed its own code since it was approved: built.sh is new" in done.err
+    assert "`anyplug approve web` allows that" in done.err
+    assert "nothing of it runs before" not in done.err
+    using.ok("approve", "web", "--yes", "--always")
+    assert using.ok("call", "web").out == "{}\n"
+
+
 def test_where_an_update_keeps_what_has_no_place_in_the_new_version_is_said(source):
     using.ok("install", source, "--yes", "--always")
     making.write(f"{using.home()}/plugins/kit/act/run", "#!/bin/sh\necho mine", 0o755)

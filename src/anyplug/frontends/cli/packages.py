@@ -50,7 +50,8 @@ def install(session: Session) -> int:
         installed = installer.install(source)
     entry = _entry(session, installed)
     _describe(session, installed, entry, "installed")
-    if entry.state == "new" and _approves(session):
+    is_approved = entry.state == "new" and _approves(session)
+    if is_approved:
         try:
             trust.settle(session, entry)
         except Unanswered:
@@ -59,7 +60,7 @@ def install(session: Session) -> int:
             installer.remove(entry.plugin, purge=False)
             session.note(f"{entry.name} is not installed after all: setting it up did not succeed")
             raise
-    _report(session, installed)
+    _report(session, installed, is_approved=is_approved)
     return 0
 
 
@@ -67,7 +68,7 @@ def update(session: Session) -> int:
     """Update a plugin; if the person refuses the new version or its set-up fails, the one before comes back."""
     options, installer = session.options, _installer(session)
     entry = session.plugin(options.name)
-    before = session.catalog.approvals.of(entry.plugin)
+    before, is_approved = session.catalog.approvals.of(entry.plugin), False
     with ExitStack() as stack:
         with _progress(session, f"updating {entry.name}"):
             installed = stack.enter_context(installer.update(entry.plugin))
@@ -81,10 +82,11 @@ def update(session: Session) -> int:
             options.allow_unconfined |= before.unconfined
             # What a person follows needs no new word of theirs, but has to be set up anew all the same.
             options.yes |= fresh.state == "approved"
-            if _approves(session):
+            is_approved = _approves(session)
+            if is_approved:
                 _settle_or_go_back(session, fresh)
     _say_what_was_kept(session, installed)
-    _report(session, installed, **_inheritance_shape(installed))
+    _report(session, installed, is_approved=is_approved, **_inheritance_shape(installed))
     return 0
 
 
@@ -216,12 +218,16 @@ def _inheritance_shape(installed: Installed) -> dict[str, Any]:
     }
 
 
-def _report(session: Session, installed: Installed, **more: Any) -> None:
-    """Say where the plugin stands in the end."""
+def _report(session: Session, installed: Installed, *, is_approved: bool = False, **more: Any) -> None:
+    """Say where the plugin stands in the end. `is_approved`: it was, just now, and has run since."""
     plugin, entry = installed.plugin, _entry(session, installed)
     if session.options.json:
         commit = installed.record.commit or None
         session.print_json({**entry_shape(entry), "commit": commit, "instructions": plugin.instructions, **more})
+    elif entry.state == "changed" and is_approved:
+        changes = ", ".join(entry.standing.changes)
+        session.warn(render.line(f"{plugin.name} has changed its own code since it was approved: {changes}"))
+        session.note(f"hint: some build themselves at their first start; `anyplug approve {plugin.name}` allows that")
     elif entry.state in {"new", "changed"}:
         session.note(f"hint: `anyplug approve {plugin.name}` shows what it asks for; nothing of it runs before")
     elif entry.state == "disabled":
