@@ -1315,10 +1315,11 @@ async def test_who_prints_an_answer_before_it_is_sent_is_heard(zot, host):
         ("time.sleep(600)", "it wrote nothing to stdout, or has not flushed it, or waits for input itself"),
         ("print('{\"type\":\"hello\"', end='', flush=True); time.sleep(600)", "a line without a line break behind it"),
         ("print('Loading', flush=True); time.sleep(600)", "it wrote 1 line that is no frame"),
+        ("print('building it', file=sys.stderr, flush=True); time.sleep(600)", "waits for input itself: building it"),
     ],
 )
 async def test_what_came_in_place_of_a_hello_is_said(zot, host, settings, script, said):
-    settings("[plugins.quiet]\nhello_s = 0.5\n")
+    settings("[plugins.quiet]\nhello_s = 1.5\n")
     async with host(zot("quiet", script)) as h:
         assert said in problems(h)[0]
 

@@ -25,10 +25,12 @@ def no_hello(name: str, hello_s: float, session: Session) -> Unavailable:
         instead = "; it wrote a line without a line break behind it"
     else:
         instead = noise(session) or "; it wrote nothing to stdout, or has not flushed it, or waits for input itself"
+    stderr = session.stderr_end
     return Unavailable(
-        f"extension '{name}' sent no hello within {hello_s:g}s{instead}",
+        f"extension '{name}' sent no hello within {hello_s:g}s{instead}{staying.last_words(stderr)}",
         "its first line on stdout must be a hello frame; if it only needs longer, "
         f"`hello_s` under [plugins.{name}] in settings.toml gives it the time",
+        stderr=stderr,
     )
 
 
