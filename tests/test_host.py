@@ -13,6 +13,7 @@ from hypothesis import settings as bounds
 from hypothesis import strategies as st
 
 import extending
+import lacking
 import looking
 import making
 from anyplug import Host
@@ -725,3 +726,18 @@ async def test_decisions_that_cannot_be_read_refuse_also_what_was_named_for_this
         h.catalog.approvals.refresh = fail
         result = await h.call("named")
     assert (result.error.code, result.text) == ("denied", "nobody knows what was decided: the database failed")
+
+
+@pytest.mark.parametrize("format", ["cyclop", "stavrobot", "zot", "workbench"])
+async def test_a_program_that_too_many_open_files_keep_from_starting_says_so(format, request, host):
+    tool = {"cyclop": "hello", "zot": "hello", "stavrobot": "hello.act", "workbench": "hello.act"}[format]
+    async with host(request.getfixturevalue(format)("hello"), eager=False) as h:
+        assert not (await h.call(tool)).is_error
+        for peer in h.peers.up:
+            peer.session.give_up("for the test")
+            await peer.session.left()
+        with lacking.files():
+            refused = await h.call(tool)
+        assert "Too many open files" in refused.text
+        assert "ulimit -n" in f"{refused.text} {refused.error.hint}"
+        assert not (await h.call(tool)).is_error

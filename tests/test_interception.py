@@ -1,16 +1,15 @@
 """Interception: guards block, rewrite and note calls of every format; silence and absence mean what the person set."""
 
-import contextlib
 import functools
 import json
 import os
-import resource
 import signal
 
 import anyio
 import pytest
 
 import extending
+import lacking
 import making
 from anyplug import upkeep
 from anyplug.audit import digest_of
@@ -840,17 +839,6 @@ async def test_of_several_shadowed_guards_of_one_name_the_first_that_is_approved
     assert heard(folder, "event_intercept") == []
 
 
-@contextlib.contextmanager
-def no_more_files():
-    """Let this process open nothing more."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
 @pytest.mark.parametrize("by", ["reload", "tool"])
 async def test_a_guard_stays_on_duty_while_too_many_files_are_open_to_look_for_it(by, zot, host, root, tmp_path):
     zot("guard", guarding("{'block': args.get('bad', False)}"))
@@ -858,7 +846,7 @@ async def test_a_guard_stays_on_duty_while_too_many_files_are_open_to_look_for_i
     async with host(target, roots=(root,)) as h:
         await approve(h, "guard")
         assert (await h.call("target", {"bad": True})).error.code == "denied"
-        with no_more_files():
+        with lacking.files():
             if by == "tool":
                 result = await h.call("builtin.reload_plugins")
                 assert (result.error.code, "Too many open files" in result.text) == ("unavailable", True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from anyplug.errors import ConfigError, UsageError
+from anyplug.errors import CURE_FOR_SHORTAGE, ConfigError, UsageError, is_shortage
 from anyplug.model import ConfigKey, Plugin
 
 FILE = "config.json"
@@ -39,7 +39,8 @@ def read(plugin: Plugin) -> dict[str, Any]:
     except OSError as error:
         # The plugin could have laid a link, to what it may not read itself.
         why = "it is a link" if error.errno == errno.ELOOP else error.strerror
-        raise ConfigError(f"cannot read {path}: {why}", "mend the file; it was left as it is") from error
+        cure = CURE_FOR_SHORTAGE if is_shortage(error) else "mend the file; it was left as it is"
+        raise ConfigError(f"cannot read {path}: {why}", cure) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"cannot read {path}: {error}", "mend the file; it was left as it is") from error
     if not isinstance(value, dict):

@@ -492,10 +492,7 @@ class Host:
 
     def _cured(self, failure: Failure, said: str, plugin: Plugin, standing: Standing, trail: Trail) -> Failure:
         """Name the grant that would have helped, where it seems that one was lacking."""
-        try:
-            cure = self._provisions.cure(plugin, standing, f"{failure.message}\n{said}", trail.attachment.users)
-        except OSError:  # it is only a guess, and too many files may be open to make one
-            return failure
+        cure = self._provisions.cure(plugin, standing, f"{failure.message}\n{said}", trail.attachment.users)
         return msgspec.structs.replace(failure, hint=cure) if cure else failure
 
     async def _start(self, plugin: Plugin) -> Start:

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from anyplug.errors import ConfigError
+from anyplug.errors import CURE_FOR_SHORTAGE, ConfigError, is_shortage
 from anyplug.home_folder import home_path, usual_path
 
 if TYPE_CHECKING:
@@ -215,7 +215,8 @@ class Home:
         except FileNotFoundError:
             return Settings()
         except OSError as error:
-            raise ConfigError(f"cannot read {self.settings}: {error.strerror}", "check who may read it") from error
+            cure = CURE_FOR_SHORTAGE if is_shortage(error) else "check who may read it"
+            raise ConfigError(f"cannot read {self.settings}: {error.strerror}", cure) from error
         import tomllib  # 27 ms, and most people have no such file
 
         try:

@@ -218,7 +218,10 @@ class Provisions:
         """Say which grants would help a plugin that failed, by what it said; empty if none would."""
         variables = (users or self._users).variables
         withheld = environment.divide(variables, permissions.environment_names(standing.granted)).withheld
-        return self._confinement.cure(plugin, standing, said, frozenset(withheld), purpose)
+        try:
+            return self._confinement.cure(plugin, standing, said, frozenset(withheld), purpose)
+        except OSError:  # it is only a guess, and too many files may be open to make one
+            return ""
 
     def _log_refused_host(self, plugin: Plugin, text: str) -> None:
         """Keep in the plugin's log which host the proxy refused; names can be made of secrets."""

@@ -5,6 +5,8 @@ import os
 import msgspec
 
 from anyplug.errors import (
+    CURE_FOR_SHORTAGE,
+    SHORTAGES,
     STDERR_SHOWN,
     CallError,
     Crashed,
@@ -69,6 +71,8 @@ def cure_for_start(reason: str, plugin: str) -> str:
     """Say what to do about a program that was not started although nothing is wrong with its file."""
     if "permissions" in reason:  # the spawner's word for what Landlock refused
         return f"`anyplug grant {plugin} shell:exec`, or shell:exec:PROGRAM for that program alone"
+    if any(os.strerror(number) in reason for number in SHORTAGES):
+        return CURE_FOR_SHORTAGE
     return "run it by hand"
 
 

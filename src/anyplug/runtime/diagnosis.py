@@ -5,6 +5,8 @@ import stat
 
 import msgspec
 
+from anyplug.errors import is_shortage
+
 HEAD_BYTES = 256  # what the kernel reads of a shebang line
 BOM = b"\xef\xbb\xbf"
 BINARY_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
@@ -46,8 +48,9 @@ def faults(path: str, search_path: str | None = None) -> list[Diagnosis]:
     try:
         with open(path, "rb") as file:
             head = file.read(HEAD_BYTES)
-    except OSError as error:
-        return [*closed, Diagnosis(error.strerror or str(error), f"chmod +r {path}")]
+    except OSError as error:  # for want of something, nothing is wrong with the file
+        fault = Diagnosis(error.strerror or str(error), f"chmod +r {path}")
+        return closed if is_shortage(error) else [*closed, fault]
     if head.startswith(BOM):
         reason = "it begins with a byte order mark (BOM), so the system does not see what runs it"
         closed.append(Diagnosis(reason, "save the file as UTF-8 without one"))

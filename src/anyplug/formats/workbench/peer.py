@@ -13,7 +13,7 @@ import msgspec
 from anyio import CancelScope
 
 from anyplug import values
-from anyplug.errors import CallError, TimedOut, Unavailable
+from anyplug.errors import CURE_FOR_SHORTAGE, CallError, TimedOut, Unavailable, is_shortage
 from anyplug.formats import staying
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.workbench import format as workbench
@@ -123,9 +123,8 @@ class NodePlugin:
                 longest_line=longest_line,
             )
         except OSError as error:
-            raise Unavailable(
-                f"Node cannot be started: {error.strerror}", f"is there still a {program.cwd}?"
-            ) from error
+            cure = CURE_FOR_SHORTAGE if is_shortage(error) else f"is there still a {program.cwd}?"
+            raise Unavailable(f"Node cannot be started: {error.strerror}", cure) from error
         try:
             await self._registered(terms.settings.hello_s or HELLO_S)
         except BaseException:
