@@ -80,6 +80,11 @@ def test_only_its_user_may_open_what_it_makes():
         assert stat.S_IMODE(os.stat((residing.address().read() or {})["socket"]).st_mode) == 0o600
 
 
+def test_it_opens_as_many_files_as_it_may():
+    with resident(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096))) as process:
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (4096, 4096)
+
+
 def test_a_second_one_for_the_same_home_says_that_there_is_one():
     with resident() as process:
         said = fails(1, "serve").err

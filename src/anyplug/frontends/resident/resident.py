@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import resource
 import signal
 import socket
 import sys
@@ -43,6 +44,7 @@ LEAVE_STEP_S = 0.01
 LAST_S = 60.0  # for a client that left to take what it is owed; people put programs to sleep
 FREE_S = 30.0  # for the one before to end: its plugins are given some seconds to end in order
 FREE_STEP_S = 0.05
+MOST_FILES = 65_536  # open at once: some seven for each plugin that stays up, in each project
 STEADY_S = 1.0  # one that answers for so long is up; whoever started us for want of one has found it by then
 
 
@@ -80,6 +82,7 @@ class Resident:
 
         Raises AlreadyUp, OSError if it cannot listen, and AnyplugError if there is no host for HTTP.
         """
+        _allow_files()
         # Signals first: whoever sees that it is up may end it at once. nohup ignores SIGHUP, and so do we then.
         heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
         with anyio.open_signal_receiver(*heard) as signals:
@@ -308,6 +311,15 @@ async def _tasks() -> AsyncIterator[anyio.abc.TaskGroup]:
         tasks.cancel_scope.cancel()
         # The block's own error is not the tasks': handed to them, it would come back inside a group.
         await tasks.__aexit__(None, None, None)
+
+
+def _allow_files() -> None:
+    """Let this process open as many files as it may: what people have by default is too little for many plugins."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # macOS has a limit besides, which is not said here
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _is_locked(fd: int) -> bool:
