@@ -240,7 +240,7 @@ def errors() -> str:
                 ("`bad_code`", "`check` only: an extension's program is no valid Python, or lacks its SDK."),
                 ("`bad_server`", "An MCP server's entry cannot be used; the other servers load."),
                 ("`not_pinned`", "An MCP server fetches code when it starts, and does not say which version."),
-                ("`not_covered`", "An MCP server runs code that lies outside of the plugin's folder."),
+                ("`not_covered`", "An extension or an MCP server runs code that lies outside of the plugin's folder."),
                 ("`not_running`", "An extension should be up and is not; the message says why."),
             ],
         ),

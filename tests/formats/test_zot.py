@@ -401,6 +401,27 @@ async def test_a_program_in_the_folder_that_is_named_as_if_it_were_on_the_path(z
     ]
 
 
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"exec": "/home/ada/tools/prog"}, ["/home/ada/tools/prog"]),
+        ({"exec": "../shared/run.sh"}, ["{above}/shared/run.sh"]),
+        ({"exec": "python3", "args": ["-u", "/home/ada/main.py"]}, ["/home/ada/main.py"]),
+        ({"exec": "python3", "args": ["./main.py", "../lib.py"]}, ["{above}/lib.py"]),
+        ({"exec": "/opt/python/bin/python3.12", "args": ["main.py", "https://example.org/a.py"]}, []),
+        ({"exec": "/usr/bin/prog", "args": ["/etc/some.conf"]}, []),
+        ({"exec": "{above}/foreign/run.py"}, []),
+    ],
+)
+async def test_code_outside_of_the_folder_is_named(fields, named, zot, host, root):
+    filled = json.loads(json.dumps(fields).replace("{above}", root))
+    zot("foreign", **filled)
+    async with host(roots=(root,)) as h:
+        problems = [problem for problem in h.plugins[0].problems if problem.code == "not_covered"]
+    runs = [f"it runs {path}, which the digest does not cover" for path in named]
+    assert [problem.message for problem in problems] == [text.replace("{above}", root) for text in runs]
+
+
 async def test_a_program_with_its_arguments_in_one_is_told_where_they_belong(zot, host):
     async with host(zot("words", extending.ECHO, exec="python3 run.py")) as h:
         assert 'put the words behind it into "args"' in problems(h)[0]

@@ -16,7 +16,15 @@ LONG_WORD = 8  # letters from which on two slips are likelier than another word
 LONGEST_WORD = 64  # letters of what is compared with others
 LARGEST_MANIFEST = 4 << 20  # bytes; real ones have a few thousand
 NOTHING_TO_RUN = "nothing_to_run"  # the problem of a folder that is a plugin to others and holds no program
+NOT_COVERED = "not_covered"  # the problem of code that runs and lies outside of the plugin's folder
 BOM = b"\xef\xbb\xbf"
+# Programs that only run what others wrote: those that may fetch it, or read it from their command line, and the rest.
+FETCHERS = frozenset(
+    {"npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "uv", "uvx", "pipx", "docker", "podman", "deno",
+     "env", "cmd", "cmd.exe", "sh", "bash", "zsh", "dash"}
+)  # fmt: skip
+INTERPRETERS = ("python", "node", "ruby", "perl", "php", "java", "dotnet")
+SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/nix/", "/snap/")
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
@@ -139,6 +147,16 @@ def _is_plain_program(path: str) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(mode) and bool(mode & digest.EXECUTABLE)
+
+
+def is_code(path: str) -> bool:
+    """Whether a file is code, by its name."""
+    return os.path.splitext(path)[1].lower() in digest.CODE_SUFFIXES
+
+
+def is_the_machines(program: str) -> bool:
+    """Whether a program is the system's, or one that only runs what others wrote."""
+    return program.startswith(SYSTEM_FOLDERS) or os.path.basename(program).startswith((*INTERPRETERS, *FETCHERS))
 
 
 def is_inside(path: str, folder: str) -> bool:

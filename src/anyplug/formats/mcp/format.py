@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from anyplug import permissions, schema
-from anyplug.digest import CODE_SUFFIXES
 from anyplug.formats import manifest
 from anyplug.formats.contract import Folder, Surroundings
 from anyplug.formats.mcp import configuration
@@ -23,12 +22,6 @@ ARGUMENTS: Arguments = "off"  # servers check for themselves
 WRITES_BESIDE_ITSELF = True
 EVERY_FILE_COUNTS = False  # servers may keep their state beside themselves, and what command lines name counts
 
-FETCHERS = frozenset(
-    {"npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "uv", "uvx", "pipx", "docker", "podman", "deno",
-     "env", "cmd", "cmd.exe", "sh", "bash", "zsh", "dash"}
-)  # fmt: skip
-INTERPRETERS = ("python", "node", "ruby", "perl", "php", "java", "dotnet")
-SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/nix/", "/snap/")
 BY_COMMAND: tuple[str, ...] = ("network", "shell:exec")
 BY_URL: tuple[str, ...] = ("network",)
 
@@ -79,9 +72,8 @@ def data(plugin: Plugin, home: Home) -> str:
 
 def readable(plugin: Plugin) -> tuple[str, ...]:
     """Give the modules around programs that the configuration names; what else it names has to be granted."""
-    folders = {
-        os.path.dirname(path) for path in _named(plugin, plugin.endpoints) if _is_code(path) and path.startswith("/")
-    }
+    code = [path for path in _named(plugin, plugin.endpoints) if manifest.is_code(path)]
+    folders = {os.path.dirname(path) for path in code if path.startswith("/")}
     modules = [one for folder in sorted(folders) for one in modules_above(folder)]
     return (*modules, *(os.path.join(os.path.dirname(one), "package.json") for one in modules))
 
@@ -144,14 +136,10 @@ def _reads(plugin: Plugin, endpoints: Sequence[Endpoint]) -> list[str]:
     found = []
     for path in _named(plugin, endpoints):
         folder = "." if path.startswith("./") else os.path.dirname(path)  # code in a project is made of all of it
-        meant = folder if _is_code(path) and not _is_within(user, folder) else path
+        meant = folder if manifest.is_code(path) and not _is_within(user, folder) else path
         shown = "~" + meant.removeprefix(user) if _is_within(meant, user) else meant
         found.append(f"filesystem:read:{shown}")
     return found
-
-
-def _is_code(path: str) -> bool:
-    return os.path.splitext(path)[1].lower() in CODE_SUFFIXES
 
 
 def _is_within(path: str, folder: str) -> bool:
@@ -195,7 +183,7 @@ def _look_closer(plugin: Plugin, endpoint: Endpoint, report: manifest.Report) ->
     program = configuration.program(plugin, endpoint)
     if manifest.is_inside(program, plugin.path) and "${" not in program:
         manifest.warn_if_not_executable(program, f"the command of server '{endpoint.name}'", report)
-    if os.path.basename(program) in FETCHERS:
+    if os.path.basename(program) in manifest.FETCHERS:
         from anyplug.formats.mcp import fetching  # its patterns take milliseconds to compile
 
         for fetched in fetching.unpinned((program, *endpoint.arguments)):
@@ -206,7 +194,7 @@ def _look_closer(plugin: Plugin, endpoint: Endpoint, report: manifest.Report) ->
                 "not_pinned",
             )
     for word in (program, *endpoint.arguments):
-        is_code = _is_code(word) or (word is program and "/" in word and not _comes_with_the_machine(word))
+        is_code = manifest.is_code(word) or (word is program and "/" in word and not manifest.is_the_machines(word))
         is_elsewhere = word.startswith("/") and not manifest.is_inside(os.path.normpath(word), plugin.path)
         is_anywhere = word.startswith(PROJECT) or (plugin.is_file and not word.startswith(("/", "~", "$", "-")))
         if is_code and "://" not in word and (is_elsewhere or is_anywhere):
@@ -214,13 +202,8 @@ def _look_closer(plugin: Plugin, endpoint: Endpoint, report: manifest.Report) ->
             report.warn(
                 f"server '{endpoint.name}' runs {word}{whose}, which the digest does not cover",
                 f"keep it in a folder with an {MANIFEST} of its own",
-                "not_covered",
+                manifest.NOT_COVERED,
             )
-
-
-def _comes_with_the_machine(program: str) -> bool:
-    """Whether a program is the system's, or one that only runs what others wrote."""
-    return program.startswith(SYSTEM_FOLDERS) or os.path.basename(program).startswith((*INTERPRETERS, *FETCHERS))
 
 
 def _secrets(endpoints: list[Endpoint]) -> list[str]:

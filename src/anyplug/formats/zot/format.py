@@ -162,7 +162,19 @@ def _launch(raw: dict[str, Any], folder: str, report: manifest.Report, where: st
         manifest.warn_if_not_executable(program, f"exec '{given}'", report)
     elif "/" not in given and os.path.isfile(os.path.join(folder, given)):
         report.warn(f"exec '{given}' is looked for on the PATH, and not in the folder", f'write "./{given}" for that')
+    _warn_of_foreign_code(program, arguments, folder, report)
     return Launch(program, tuple(arguments))
+
+
+def _warn_of_foreign_code(program: str, arguments: list[str], folder: str, report: manifest.Report) -> None:
+    """Name what runs and does not lie in the folder: it may change after somebody approved it, and nobody notices."""
+    words = [program] if "/" in program and not manifest.is_the_machines(program) else []
+    words += [word for word in arguments if "/" in word and "://" not in word and manifest.is_code(word)]
+    for word in words:
+        path = os.path.normpath(os.path.join(folder, word))
+        if not manifest.is_inside(path, folder):
+            hint = "keep it in the extension's folder, and name it as seen from there"
+            report.warn(f"it runs {path}, which the digest does not cover", hint, manifest.NOT_COVERED)
 
 
 def _cure(raw: dict[str, Any], field: str, otherwise: str) -> str:
