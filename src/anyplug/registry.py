@@ -174,7 +174,20 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         plugins = [tool.plugin for tool, _ in self.owners.values() if tool.own_name == name]
         if plugins:
             return f"several plugins have one: {', '.join(f'{plugin}/{name}' for plugin in plugins)}", ""
-        return self._silent
+        named, _, tool = name.partition("/")
+        entry = next((one for one in self.entries if one.name == named and one.state != "shadowed"), None)
+        return self._why_not_of(entry, tool) if entry is not None and tool else self._silent
+
+    def _why_not_of(self, entry: Entry, tool: str) -> tuple[str, str]:
+        """Say why a plugin that was named has no such tool, and the cure."""
+        if entry.is_down or not entry.is_usable:
+            return _why_down(entry)
+        if entry.plugin.stays_up and entry.state != "approved":
+            return f"plugin '{entry.name}': {self.why_absent(entry.name)}", ""
+        left_out = [problem for problem in entry.problems if problem.message.startswith(f"the tool '{tool}' ")]
+        if left_out:
+            return left_out[0].message, left_out[0].hint
+        return f"plugin '{entry.name}' has no such tool", f"`anyplug tools {entry.name}` lists what it has"
 
     @property
     def _silent(self) -> tuple[str, str]:

@@ -701,6 +701,34 @@ async def test_a_name_of_zots_or_of_another_extension_is_shadowed_and_shown(zot,
         assert text in said
 
 
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        ("first/nothing", "plugin 'first' has no such tool", "`anyplug tools first` lists what it has"),
+        (
+            "first/bash",
+            "the tool 'bash' is left out: the name belongs to a built-in tool of zot",
+            "rename the tool; the plugin's other tools work",
+        ),
+        ("off/nothing", "plugin 'off' is switched off", 'set "enabled" to true in {root}/off/extension.json'),
+        (
+            "other/nothing",
+            "plugin 'other': it is not approved (`anyplug approve other`)",
+            "`anyplug tools` lists what there is",
+        ),
+    ],
+)
+async def test_a_tool_that_a_plugin_that_was_named_does_not_have_is_answered_for_by_that_one(
+    name, message, hint, zot, host, root
+):
+    first = zot("first", 'hello(); tool("what_nobody_can_mean"); tool("bash"); emit("ready")' + LOOP)
+    zot("other")
+    async with host(first, zot("off", enabled=False), roots=(root,)) as h:
+        error = (await h.call(name)).error
+    assert error.message == f"no tool is named '{name}': {message}"
+    assert error.hint == hint.replace("{root}", root)
+
+
 async def test_of_a_flood_of_notes_a_command_brings_as_many_as_a_person_would_read(zot, host):
     flood = "[emit('notify', message=str(number)) for number in range(3000)]"
     async with host(zot("acts", responding({"action": "display", "display": "done"}, flood))) as h:
