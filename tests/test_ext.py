@@ -31,6 +31,7 @@ ACK = {
     "cwd": "/project",
     "capabilities": ["call_tool"],
 }
+STIR = {"type": "subscribe"}  # to nothing: a sign of life
 OTHER_PYTHONS = [
     path
     for path in sorted(glob.glob("/root/.pyenv/versions/3.*/bin/python3"))
@@ -253,8 +254,32 @@ def test_what_is_registered_at_the_start_comes_before_ready(extension: Callable[
             ext.tool(lambda: ext.host.cwd, name="where")
             ext.on("turn_end")(lambda event: None)
     """)
-    assert [frame["type"] for frame in peer.registered] == ["hello", "register_tool", "subscribe"]
+    registered = [frame["type"] for frame in peer.registered if frame != STIR]
+    assert registered == ["hello", "register_tool", "subscribe"]
     assert texts(peer.call("where")) == "/project"
+
+
+def test_a_slow_start_shows_signs_of_life_as_zot_takes_a_silent_extension_for_ready(
+    extension: Callable[..., Peer],
+) -> None:
+    peer = extension(
+        """
+        @ext.on_start
+        def begin():
+            ext.call_tool("something slow")
+            ext.tool(lambda: "made", name="late")
+        """,
+        options=", calls_tools=True",
+        greeted=False,
+    )
+    peer.send(**{**ACK, "kind": "hello_ack"})
+    asked = peer.until(type="call_tool")
+    for _ in range(3):
+        assert peer.frame() == STIR
+    peer.send("tool_result", id=asked["id"], content=[])
+    peer.until(type="register_tool")
+    peer.until(type="ready")
+    assert texts(peer.call("late")) == "made"
 
 
 def test_a_host_tool_can_be_called_at_the_start_while_other_calls_wait(extension: Callable[..., Peer]) -> None:

@@ -52,6 +52,8 @@ PROTOCOL_VERSION = 1
 FRAME_BYTES = 4 * 1024 * 1024  # zot stops listening to an extension that sends a longer line
 HEAD_BYTES = 1024  # of a frame: more than its type and the host's id take
 CALL_TOOL_S = 60.0  # how long zot lets a tool run that an extension asked for
+STIR_S = 0.1  # between signs of life during `on_start`: zot takes who is silent for 0.25 s to have registered all
+STIRS = 30  # of these: so long zot waits for `ready`
 LEAVE_S = 0.5  # for handlers to end after a shutdown; zot sends SIGTERM 2 s after it
 LINGER_S = 2.0  # for answers to go out when only stdin has ended, as in `./main.py < frames`
 WAKE_S = 0.5  # between looks at the event loop, and for Ctrl-C: one that comes just before a wait does not end it
@@ -340,7 +342,8 @@ class Extension:
     def on_start(self, function: F) -> F:
         """Call the function when the host is known, before anything is asked of the extension.
 
-        What it registers is there from the start: the host hears `ready` after it. If it raises, `run` ends with that.
+        What it registers is there from the start: the host hears `ready` after it, and waits up to 3 s for that. If it
+        raises, `run` ends with that.
         """
         self._starts.append(_usable(function))
         return function
@@ -565,6 +568,8 @@ class Extension:
             threading.Thread(target=self._start, daemon=True).start()
 
     def _start(self) -> None:
+        if self._starts:
+            threading.Thread(target=self._stir, daemon=True).start()
         try:
             for function in self._starts:
                 self._run(function)
@@ -575,6 +580,13 @@ class Extension:
         if self._starts:
             self._send({"type": "ready"})
         self._started.set()
+
+    def _stir(self) -> None:
+        """Keep the host waiting for what the start will register: an empty frame changes nothing."""
+        for _ in range(STIRS):
+            if self._started.wait(STIR_S) or self._over.is_set():
+                return
+            self._send({"type": "subscribe"})
 
     def _receive(self, frame: Frame) -> None:
         """Start what a frame asks for, without waiting."""
