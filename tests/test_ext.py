@@ -713,6 +713,23 @@ def test_numpy_sections_after_the_arguments_are_no_notes() -> None:
     assert frame["description"] == "Find it.\n\nReturns\n-------\nz : int\n    not this"
 
 
+def test_a_schema_of_ones_own_is_one_of_an_object(extension: Callable[..., Peer]) -> None:
+    peer = extension("""
+        ext.tool(lambda **given: None, name="f", schema={})
+        ext.tool(lambda **given: None, name="g", schema={"properties": {"x": {}}, "type": "object"})
+    """)
+    schemas = [frame["schema"] for frame in peer.registered if frame["type"] == "register_tool"]
+    assert schemas == [{"type": "object"}, {"type": "object", "properties": {"x": {}}}]
+
+
+@pytest.mark.parametrize("schema", [{"type": "string"}, {"type": None}, "{}", [], True])
+def test_another_schema_is_refused_at_once(schema: Any) -> None:
+    from anyplug.ext import Extension
+
+    with pytest.raises(TypeError, match=r'tool f: a schema is a dict of "type": "object", not '):
+        Extension("probe").tool(lambda: None, name="f", schema=schema)
+
+
 @pytest.mark.parametrize("name", ["", "two words", "ä", "x" * 65, "add"])
 def test_an_unusable_or_taken_name_is_refused_at_once(name: str) -> None:
     from anyplug.ext import Extension

@@ -905,7 +905,7 @@ class _Tool:
         self.description = description or about
         # With a schema of the author's own, arguments are passed on as they are.
         self._arguments = self._derive(given, notes) if schema is None else None
-        self.schema = self._arguments.schema if self._arguments else schema
+        self.schema = self._arguments.schema if self._arguments else _of_object(schema, f"tool {name}")
 
     def call(self, args: Any) -> Any:
         """Call it with what the model gave; raises Failed if that does not fit."""
@@ -927,6 +927,14 @@ class _Tool:
             return _record(dict, fields, f"{whose}: ")
         except RecursionError:
             raise TypeError(f"{whose}: a hint that leads back to itself {_CURE}") from None
+
+
+def _of_object(schema: Any, whose: str) -> Frame:
+    """Complete a schema of the author's own; raises TypeError. zot hands it on as it is, and models take no other."""
+    whole = {"type": "object", **schema} if isinstance(schema, dict) else {}
+    if whole.get("type") != "object":
+        raise TypeError(f'{whose}: a schema is a dict of "type": "object", not {_cut(repr(schema), SHOWN_CHARS)}')
+    return whole
 
 
 # What hints mean.
