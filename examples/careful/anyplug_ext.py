@@ -342,8 +342,8 @@ class Extension:
     def on_start(self, function: F) -> F:
         """Call the function when the host is known, before anything is asked of the extension.
 
-        What it registers is there from the start: the host hears `ready` after it, and waits up to 3 s for that. If it
-        raises, `run` ends with that.
+        What it registers is there from the start: the host hears `ready` after it, and waits up to 3 s for that. zot
+        itself is not up then: notes, panels and `call_tool` come to nothing there. If it raises, `run` ends with that.
         """
         self._starts.append(_usable(function))
         return function
