@@ -1501,6 +1501,26 @@ def test_a_panel_gets_its_keys_in_order_and_draws_itself(extension: Callable[...
     assert peer.until(type="open_panel")["panel"]["lines"][-1] == "runeq"
 
 
+@pytest.mark.parametrize(
+    ("lines", "rows"),
+    [
+        ("['a', '', 'b']", ["a", "", "b"]),
+        ("['a\\nb', 'c\\r\\n', 3]", ["a", "b", "c", "3"]),
+        ("'a\\n\\nb\\n'", ["a", "", "b"]),
+        ("''", []),
+    ],
+)
+def test_a_line_of_a_panel_is_one_row(extension: Callable[..., Peer], lines: str, rows: list[str]) -> None:
+    peer = extension(f"""
+        panel = ext.panel("p")
+        @ext.command
+        def show():
+            panel.lines = {lines}
+            return panel
+    """)
+    assert peer.command("show")["open_panel"]["lines"] == rows
+
+
 def test_a_panel_that_the_person_closed_is_drawn_no_more(extension: Callable[..., Peer]) -> None:
     peer = extension(PANEL)
     peer.send("panel_key", panel_id="p", key="up")  # not open: nothing is drawn

@@ -1278,7 +1278,10 @@ def _shown(value: Any) -> str:
 
 
 def _lines(lines: Any) -> list[str]:
-    return lines.splitlines() if isinstance(lines, str) else [str(line) for line in lines]
+    """Give a panel's lines, each on its own: zot takes one for a row, and a break in it spoils the picture."""
+    if isinstance(lines, str):
+        return lines.splitlines()
+    return [row for line in lines for row in str(line).splitlines() or [""]]
 
 
 def _answer(value: Any) -> Frame:
