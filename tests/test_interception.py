@@ -772,7 +772,8 @@ async def test_a_required_guard_that_does_not_run_says_why_and_what_to_do(
         if state == "disabled":
             h.catalog.approvals.enable(h.snapshot.plugin("guard").plugin, on=False)
         error = (await h.call("hello")).error
-    assert (error.message, error.hint) == (f"the required guard 'guard' does not run: {why}", "decided by guard:guard")
+    assert error.message == f"the required guard 'guard' does not run: {why}"
+    assert error.hint.startswith("decided by guard:guard, on which [plugins.guard] in settings.toml lets calls depend")
 
 
 async def test_who_calls_is_told_that_a_guard_was_passed_over(zot, host, target):

@@ -9,7 +9,7 @@ from anyplug import audit, policing
 from anyplug.approval import Approvals, Standing
 from anyplug.errors import Denied
 from anyplug.gate import consent, without_asking
-from anyplug.interception import Guards
+from anyplug.interception import Guards, Ruling
 from anyplug.model import Call, Result, Verdict
 from anyplug.policy.gate import PolicyGate
 from anyplug.settings import Settings
@@ -39,8 +39,7 @@ class Gates:
                 trail.note(f"guard:{name}", note)
             trail.warnings += ruling.passed_over
             if ruling.blocked_by:
-                by = f"guard:{ruling.blocked_by}"
-                _keep(Verdict(allowed=False, by=by, reason=ruling.reason, hint=f"decided by {by}"), trail)
+                _keep(_refusal(ruling), trail)
             if ruling.value is not call.arguments:
                 call = msgspec.structs.replace(call, arguments=ruling.value)
                 trail.record.arguments = audit.digest_of(ruling.value)
@@ -72,6 +71,15 @@ class Gates:
         if not self._policies.is_on(self._cwd):
             return result
         return await policing.after(self._policies, call, standing, trail, self._cwd, result)
+
+
+def _refusal(ruling: Ruling) -> Verdict:
+    """Give a guard's no as a verdict; where the guard did not say it itself, with what to do."""
+    name, by = ruling.blocked_by, f"guard:{ruling.blocked_by}"
+    hint = f"decided by {by}"
+    if ruling.is_unheard:
+        hint += f", on which [plugins.{name}] in settings.toml lets calls depend: `anyplug show {name}` says how it is"
+    return Verdict(allowed=False, by=by, reason=ruling.reason, hint=hint)
 
 
 def _keep(verdict: Verdict, trail: Trail) -> None:

@@ -43,6 +43,7 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()  # who rewrote, said or missed what, for the record
     notes_by: tuple[str, ...] = ()  # the guard of each note
     passed_over: tuple[str, ...] = ()  # of these, who was not heard although it should have been
+    is_unheard: bool = False  # who blocks did not say so: it could not be heard, and somebody relies on it
 
 
 class Guards:
@@ -153,8 +154,8 @@ class Guards:
         chain: tuple[str, ...] = (),
         asker: str = "",
     ) -> Ruling:
-        if may_block and (refusal := self._without_required(value)):
-            return refusal
+        if may_block and (absent := self._absent_one(value)):
+            return _ruling(value, [absent])
         words: list[_Word] = []
         patience_s = HEAR_S
         for key in self._peers.keys:
@@ -170,16 +171,17 @@ class Guards:
             elif missed := self._missed(place, event):
                 name = place.plugin.name
                 is_relied_on = may_block and name in self._relied_on
-                word = _Word(name, value, block=missed) if is_relied_on else _missing(name, value, missed)
+                word = _unheard(name, value, missed) if is_relied_on else _missing(name, value, missed)
             else:
                 continue
             words.append(word)
             value = word.value
             if word.block:
-                return _ruling(value, words, blocked_by=place.plugin.name, reason=word.block)
+                return _ruling(value, words)
         # One that was there may have gone while others were asked.
-        gone = self._without_required(value) if may_block else None
-        return _ruling(value, words, *((gone.blocked_by, gone.reason) if gone else ()))
+        if may_block and (absent := self._absent_one(value)):
+            words.append(absent)
+        return _ruling(value, words)
 
     async def _hear_out(self, key: tuple[str, str], event: str, asker: str, until: float) -> Place | None:
         """Wait until what belongs to a key is up and has said whether it guards an event; give its place as it is then.
@@ -239,13 +241,13 @@ class Guards:
             after = rewritten(answer, value)
         except NotSent as not_sent:  # it was not silent: nobody could ask it
             unasked = f"the guard '{name}' cannot be asked: {not_sent}"
-            return _Word(name, value, block=unasked) if may_block else _missing(name, value, unasked)
+            return _unheard(name, value, unasked) if may_block else _missing(name, value, unasked)
         except (TimeoutError, PeerGone, BadAnswer) as error:
             why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
             is_down = isinstance(error, PeerGone) and name in self._required
             unusable = f"the guard '{name}' gave no usable answer: {why}"
             if may_block and (is_down or self._settings.of(name).on_silence == "closed"):
-                return _Word(name, value, block=unusable)
+                return _unheard(name, value, unusable)
             return _missing(name, value, unusable)
         if not values.are_same(after, value):
             return _Word(name, after, note=f"{name} rewrote it" + (f": {said}" if said else ""))
@@ -259,14 +261,14 @@ class Guards:
                 return "" if place.peer is not None and place.peer.has_said_all else asker
         return ""
 
-    def _without_required(self, value: Any) -> Ruling | None:
-        """Refuse everything while a required guard is not there, whatever it would guard."""
+    def _absent_one(self, value: Any) -> "_Word | None":
+        """Refuse everything for a required guard that is not there at all, whatever it would guard."""
         if not self._required:
             return None
         there = {place.plugin.name for place in self._peers.places}
         absent = next(iter(sorted(self._required - there)), "")
-        reason = f"the required guard '{absent}' does not run: {self._why_absent(absent)}"
-        return Ruling(value=value, blocked_by=absent, reason=reason) if absent else None
+        why = f"the required guard '{absent}' does not run: {self._why_absent(absent)}"
+        return _unheard(absent, value, why) if absent else None
 
 
 class _Word(msgspec.Struct, frozen=True):
@@ -279,19 +281,25 @@ class _Word(msgspec.Struct, frozen=True):
     is_missing: bool = False  # it should have been heard, and was not
 
 
+def _unheard(guard: str, value: Any, why: str) -> _Word:
+    return _Word(guard, value, block=why, is_missing=True)
+
+
 def _missing(guard: str, value: Any, why: str) -> _Word:
     return _Word(guard, value, note=f"{why}; it was passed over", is_missing=True)
 
 
-def _ruling(value: Any, words: list[_Word], blocked_by: str = "", reason: str = "") -> Ruling:
-    """Put together what came of all guards."""
+def _ruling(value: Any, words: list[_Word]) -> Ruling:
+    """Put together what came of all guards; who blocks is the last that is heard."""
+    blocking = words[-1] if words and words[-1].block else None
     return Ruling(
         value=value,
-        blocked_by=blocked_by,
-        reason=reason,
+        blocked_by=blocking.guard if blocking else "",
+        reason=blocking.block if blocking else "",
+        is_unheard=blocking is not None and blocking.is_missing,
         notes=tuple(word.note for word in words if word.note),
         notes_by=tuple(word.guard for word in words if word.note),
-        passed_over=tuple(word.note for word in words if word.is_missing),
+        passed_over=tuple(word.note for word in words if word.is_missing and word.note),
     )
 
 
