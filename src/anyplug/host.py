@@ -154,7 +154,12 @@ class Host:
         )
         self._preparation = Preparation(catalog, self._provisions, self._secrecies)
         self._live = Live(
-            self._peers, self._tasks, call=self._call_for, snapshot=lambda: self.snapshot, reload=self._loading.again
+            self._peers,
+            self._tasks,
+            cwd,
+            call=self._call_for,
+            snapshot=lambda: self.snapshot,
+            reload=self._loading.again,
         )
         self._guards = Guards(self._peers, catalog.settings, self._loading.why_absent, self._greeting)
         policies = PolicyGate(catalog.home.path, catalog.settings.policy, self._runner)

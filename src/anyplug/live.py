@@ -43,13 +43,18 @@ class Live:
         self,
         peers: Peers,
         tasks: anyio.abc.TaskGroup,
+        cwd: str,
         *,
         call: CallTool,
         snapshot: Callable[[], Snapshot],
         reload: Callable[[], Awaitable[None]],
     ) -> None:
-        """For peers that ask, `call` runs a tool of those in `snapshot`, and `reload` reads all plugins again."""
+        """For peers that ask, `call` runs a tool of those in `snapshot`, and `reload` reads all plugins again.
+
+        `cwd` is the project that they work in, as events say.
+        """
         self._tasks = tasks
+        self._cwd = cwd
         self._call = call
         self._snapshot = snapshot
         self._reload = reload
@@ -63,7 +68,8 @@ class Live:
         """Tell all who subscribed to an event, in load order. Each hears events in the order in which they happen."""
         if hearers := self._hearers.of(event):
             ours = {"type": "event", "event": event}
-            frame = ours | {key: value for key, value in fields.items() if value is not None} | ours
+            given = {key: value for key, value in fields.items() if value is not None}
+            frame = {**ours, "cwd": self._cwd, **given, **ours}
             for extension in hearers:
                 extension.tell(frame)
 

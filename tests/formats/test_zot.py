@@ -1200,8 +1200,8 @@ async def test_events_reach_only_who_subscribed_and_in_order(zot, host):
         h.emit("tool_result", status="completed", tool_id="x")
         await until(lambda: len(heard(some, "event")) == 1000 and len(heard(other, "event")) == 2)
     assert heard(some, "event")[:2] == [
-        {"type": "event", "event": "turn_start", "step": 0},
-        {"type": "event", "event": "turn_end", "stop": "end"},
+        {"type": "event", "event": "turn_start", "cwd": os.getcwd(), "step": 0},
+        {"type": "event", "event": "turn_end", "cwd": os.getcwd(), "stop": "end"},
     ]
     assert [frame["step"] for frame in heard(some, "event")[::2]] == list(range(500))
     assert [frame["event"] for frame in heard(other, "event")] == ["session_start", "tool_result"]
@@ -1413,4 +1413,4 @@ async def test_an_event_is_an_event_whatever_its_fields_are_named(zot, host):
     async with host(folder) as h:
         h.emit("odd", type="shutdown", more=1)
         await until(lambda: heard(folder, "event"))
-    assert heard(folder, "event") == [{"type": "event", "event": "odd", "more": 1}]
+    assert heard(folder, "event") == [{"type": "event", "event": "odd", "cwd": os.getcwd(), "more": 1}]

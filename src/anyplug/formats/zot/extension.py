@@ -146,7 +146,7 @@ class Extension:
         if self.session.gone is not None:
             raise self.unavailable("before it was ready", self.session.gone)
         if "session_start" in self.events:
-            self.tell({"type": "event", "event": "session_start"})
+            self.tell({"type": "event", "event": "session_start", "cwd": self._cwd})
 
     async def call_tool(self, call: Call, timeout_s: float | None) -> frames.ToolResult:
         """Call one of its tools; raises CallError."""
@@ -232,6 +232,11 @@ class Extension:
     def unavailable(self, when: str, gone: PeerGone) -> CallError:
         """Say how it ended."""
         return failures.ended(self.plugin.name, when, gone)
+
+    @property
+    def _cwd(self) -> str:
+        """The project that it works in."""
+        return self._terms.greeting.cwd or os.getcwd()
 
     def _take_back(self, number: str) -> None:
         if "tool_cancel" in self.capabilities:
@@ -334,7 +339,7 @@ class Extension:
                 "zot_version": frames.SPOKEN_VERSION,
                 "provider": self._terms.greeting.provider,
                 "model": self._terms.greeting.model,
-                "cwd": self._terms.greeting.cwd or os.getcwd(),
+                "cwd": self._cwd,
                 "extension_dir": self.plugin.path,
                 "data_dir": self.plugin.path,
                 "capabilities": ["call_tool"],
