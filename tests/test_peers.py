@@ -10,6 +10,7 @@ import signal
 import time
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import extending
@@ -642,6 +643,15 @@ async def test_what_could_not_be_confined_for_a_moment_comes_up_by_itself(zot, h
     async with host(zot("echo")) as h:
         await until(lambda: h.peers.places[0].health == "running")
         assert h.peers.places[0].restarts == 1
+        assert (await h.call("echo")).text == "{}"
+
+
+async def test_a_call_in_the_very_turn_in_which_an_extension_has_come_up_finds_its_tool(zot, host, short_of_processes):
+    short_of_processes(1)
+    async with host(zot("echo")) as h:
+        with anyio.fail_after(PATIENCE_S):
+            while h.peers.places[0].health != "running":
+                await anyio.lowlevel.checkpoint()
         assert (await h.call("echo")).text == "{}"
 
 

@@ -340,6 +340,7 @@ class Host:
 
     async def hear_out(self, name: str) -> None:
         """Wait a moment for extensions that may yet register a tool, or a command with its slash, of this name."""
+        self._loading.catch_up()
         if not self.snapshot.knows(name):
             await self._peers.hear_out(lambda: self.snapshot.knows(name))
 

@@ -127,6 +127,11 @@ class Loading:
             self._is_stale = True
             asyncio.get_running_loop().call_soon(self._refresh_in_time)
 
+    def catch_up(self) -> None:
+        """Make the new snapshot now, if one is to be made soon."""
+        if self._is_stale:
+            self._refresh_in_time()
+
     async def _look(self, renew: Renew) -> Settle:
         """Read everything and take it over; gives what waits until that has come to something. Raises StoreError."""
         async with self._looking:
