@@ -18,6 +18,7 @@ from anyplug import logs
 from anyplug.errors import CallError
 from anyplug.formats.contract import PeerListener, Terms
 from anyplug.formats.zot import failures, frames
+from anyplug.formats.zot import format as zot
 from anyplug.formats.zot.failures import BadAnswer, LongAnswer
 from anyplug.formats.zot.registrations import Registration, Registrations
 from anyplug.model import Call, Launch, Offer, Plugin
@@ -330,7 +331,7 @@ class Extension:
         self.capabilities = frozenset(frame.capabilities)
         if failures.noise_lines(self.session):
             self._registered.warn("it wrote something else before its hello, which zot takes for a failure")
-        if frame.name != self.plugin.name:
+        if zot.name_of(frame.name, self.plugin.name) != self.plugin.name:
             self._registered.warn(f"it calls itself '{frame.name}'; its manifest says '{self.plugin.name}'")
         self.tell(
             {

@@ -35,6 +35,10 @@ ANY_OBJECT: dict[str, Any] = {"type": "object"}
 # What a format that declares nothing is taken to need.
 ASKED = ("filesystem:read", "filesystem:write:.", "network", "shell:exec")
 
+LONGEST_NAME = 64  # characters of a name that we make
+PLAIN = "use letters, digits, dots, hyphens, underscores"
+
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 _UNBROKEN = re.compile(r"[\r\n]+")  # `base64` breaks lines, and zot reads over that
 
 
@@ -47,7 +51,7 @@ def load(folder: Folder) -> Plugin:
     name = ""
     launch = None
     if given is not None:
-        name = _name(raw, report, where)
+        name = _name(raw, report, where, os.path.basename(folder.found_at))
         launch = _launch(raw, folder.path, report, where)
     asked = ASKED if launch is not None or report.is_broken else ()
     enabled = raw.get("enabled", True)
@@ -130,13 +134,30 @@ def tools(plugin: str, registered: "Iterable[frames.RegisterTool]") -> tuple[Too
     )
 
 
-def _name(raw: dict[str, Any], report: manifest.Report, where: str) -> str:
-    name = _text(raw, "name")
-    if not name:
+def name_of(given: str, folder: str = "") -> str:
+    """Give the name that an extension has here: zot takes any text, and ours are typed, and folders are named so.
+
+    One of which nothing is left has that of its folder; empty if that will not do either.
+    """
+    if manifest.is_plain_name(given):
+        return given
+    import unicodedata  # hardly anybody has such a name
+
+    plain = unicodedata.normalize("NFKD", given).encode("ascii", "ignore").decode()
+    candidates = (_NOT_PLAIN.sub("-", plain).strip("-._")[:LONGEST_NAME], folder)
+    return next(filter(manifest.is_plain_name, candidates), "")
+
+
+def _name(raw: dict[str, Any], report: manifest.Report, where: str, folder: str) -> str:
+    given = _text(raw, "name")
+    if not given:
         report.error(f"manifest: name is required at {where}", _cure(raw, "name", 'add "name": "..."'))
-    elif not manifest.is_plain_name(name):
-        report.error(f"the name '{name}' cannot be a folder's name", "use letters, digits, dots, hyphens, underscores")
         return ""
+    name = name_of(given, folder)
+    if not name:
+        report.error(f"the name '{given}' cannot be a folder's name", PLAIN)
+    elif name != given:
+        report.warn(f"the name '{given}' cannot be a folder's name; here it is '{name}'", PLAIN)
     return name
 
 
