@@ -298,21 +298,24 @@ def _free_tools(
     for tool in plugin.tools:
         owner = plugin.name if tool.name in mine else owners[tool.name][0].plugin if tool.name in owners else ""
         owner = owner or _claimed_by(tool.name, plugin, plugins)
-        cure = "rename the tool; the plugin's other tools work"
-        if reserved := _reserved_by(tool.name, plugin.format):
-            message = f"the tool '{tool.name}' is left out: the name belongs to {reserved}"
+        reserved = _reserved_by(tool.name, plugin.format)
+        is_refused = bool(reserved) and tool.name.startswith(tuple(names.PREFIXES))
+        if reserved:
+            left = "left out" if is_refused else "not listed"
+            message = f"the tool '{tool.name}' is {left}: the name belongs to {reserved}"
         elif owner:
             message = (
                 f"Duplicate tool name '{tool.name}' from plugin '{plugin.name}': the name belongs to plugin '{owner}'"
             )
-            if owner != plugin.name:
-                own = f"{plugin.name}/{tool.own_name}"
-                cure = f"call it '{own}', or rename it"
-                overruled.append(msgspec.structs.replace(tool, name=own, taken_name=tool.name))
         else:
             free.append(tool)
             mine.add(tool.name)
             continue
+        cure = "rename the tool; the plugin's other tools work"
+        own = f"{plugin.name}/{tool.own_name}"
+        if not is_refused and owner != plugin.name and own not in {other.name for other in overruled}:
+            cure = f"call it '{own}', or rename it"
+            overruled.append(msgspec.structs.replace(tool, name=own, taken_name=tool.name))
         problems.append(Problem("name_taken", message, cure, "warning"))
     return tuple(free), overruled, problems
 

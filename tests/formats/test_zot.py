@@ -714,7 +714,7 @@ async def test_a_name_of_zots_or_of_another_extension_is_shadowed_and_shown(zot,
         "'/Help' of plugin 'first' is shadowed: the name belongs to a built-in command of zot",
         "it registered the command '/GO' twice",
         "'/gO' of plugin 'second' is shadowed: the name belongs to plugin 'first'",
-        "the tool 'bash' is left out: the name belongs to a built-in tool of zot",
+        "the tool 'bash' is not listed: the name belongs to a built-in tool of zot",
     ):
         assert text in said
 
@@ -724,8 +724,8 @@ async def test_a_name_of_zots_or_of_another_extension_is_shadowed_and_shown(zot,
     [
         ("first/nothing", "plugin 'first' has no such tool", "`anyplug tools first` lists what it has"),
         (
-            "first/bash",
-            "the tool 'bash' is left out: the name belongs to a built-in tool of zot",
+            "first/mcp.one",
+            "the tool 'mcp.one' is left out: the name belongs to a reserved prefix, 'mcp.'",
             "rename the tool; the plugin's other tools work",
         ),
         ("off/nothing", "plugin 'off' is switched off", 'set "enabled" to true in {root}/off/extension.json'),
@@ -739,12 +739,26 @@ async def test_a_name_of_zots_or_of_another_extension_is_shadowed_and_shown(zot,
 async def test_a_tool_that_a_plugin_that_was_named_does_not_have_is_answered_for_by_that_one(
     name, message, hint, zot, host, root
 ):
-    first = zot("first", 'hello(); tool("what_nobody_can_mean"); tool("bash"); emit("ready")' + LOOP)
+    first = zot("first", 'hello(); tool("what_nobody_can_mean"); tool("mcp.one"); emit("ready")' + LOOP)
     zot("other")
     async with host(first, zot("off", enabled=False), roots=(root,)) as h:
         error = (await h.call(name)).error
     assert error.message == f"no tool is named '{name}': {message}"
     assert error.hint == hint.replace("{root}", root)
+
+
+async def test_a_tool_whose_name_is_reserved_is_not_listed_and_can_be_called_with_its_plugins(zot, host):
+    script = answering("say(frame, frame['name'])", up='hello()\ntool("bash")\ntool("bash")\nemit("ready")\n')
+    guard = "if frame['type'] == 'event_intercept': emit('event_intercept_response', id=frame['id'], block=True)"
+    up = "hello()\nemit('subscribe', intercept=['tool_call'])\nemit('ready')\n"
+    async with host(zot("mine", script)) as h:
+        assert h.tools == []
+        assert (await h.call("bash")).error.code == "not_found"
+        assert (await h.call("mine/bash")).text == "bash"
+    guarding = zot("guard", f"{up}for frame in heard():\n    {guard}\n")
+    async with host(zot("also", script), guarding) as h:
+        assert (await h.call("also/bash")).error.code == "denied"
+    assert heard(guarding, "event_intercept")[0]["tool_name"] == "bash"  # who guards a name guards all who have it
 
 
 async def test_of_a_flood_of_notes_a_command_brings_as_many_as_a_person_would_read(zot, host):
