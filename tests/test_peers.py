@@ -646,6 +646,15 @@ async def test_what_could_not_be_confined_for_a_moment_comes_up_by_itself(zot, h
         assert (await h.call("echo")).text == "{}"
 
 
+async def test_who_waits_for_a_slow_start_hears_of_it(zot, host, monkeypatch):
+    monkeypatch.setattr(upkeep, "SLOW_S", 0.3)
+    said = []
+    slow = zot("slow", "time.sleep(1)\n" + extending.ECHO)
+    async with host(zot("quick"), slow, tell=said.append) as h:
+        assert {tool.name for tool in h.tools} == {"quick", "slow"}
+    assert said == ["slow is still starting; `anyplug logs slow -f` shows what it says"]
+
+
 async def test_a_call_in_the_very_turn_in_which_an_extension_has_come_up_finds_its_tool(zot, host, short_of_processes):
     short_of_processes(1)
     async with host(zot("echo")) as h:

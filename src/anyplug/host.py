@@ -140,6 +140,7 @@ class Host:
             tasks=self._tasks,
             changed=self._loading.grow_stale,
             greeting=self._greeting,
+            tell=self._tell,
         )
         self._provisions = Provisions(
             catalog,

@@ -41,15 +41,17 @@ class Peers:
         tasks: anyio.abc.TaskGroup,
         changed: Callable[[], None],
         greeting: Greeting,
+        tell: Callable[[str], None],
     ) -> None:
         """Start nothing yet.
 
         `start` gives what a plugin is started with, `secrecy` what hides its secrets; `changed` hears that there is
-        something else to call. `greeting` is what they are told of the agent that they work for.
+        something else to call. `greeting` is what they are told of the agent that they work for; `tell` hears of starts
+        that take long.
         """
         self._settings = catalog.settings
         self._store = catalog.store
-        self._upkeep = Upkeep(catalog, self, start=start, secrecy=secrecy, tasks=tasks, greeting=greeting)
+        self._upkeep = Upkeep(catalog, self, start=start, secrecy=secrecy, tasks=tasks, greeting=greeting, tell=tell)
         self._secrecy = secrecy
         self._tasks = tasks
         self._changed = changed

@@ -7,7 +7,8 @@ need not be up all the time have them started when they are next needed.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import anyio
@@ -28,6 +29,7 @@ from anyplug.surroundings import Start
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)  # before each restart; after the last one it is given up
 STEADY_S = 60.0  # a run of this length forgives the crashes before it
+SLOW_S = 3.0  # of a start, then people hear of it; nearly all take less than one
 DRAIN_S = 30.0  # how long calls under way may hold up the end of what is to be replaced
 DRAIN_STEP_S = 0.01
 STOPPED = "was stopped by the host"
@@ -65,8 +67,12 @@ class Upkeep:
         secrecy: Callable[[Plugin], Secrecy],
         tasks: anyio.abc.TaskGroup,
         greeting: Greeting,
+        tell: Callable[[str], None],
     ) -> None:
-        """Start nothing yet. `start` gives what a plugin is started with, `secrecy` what hides its secrets."""
+        """Start nothing yet. `start` gives what a plugin is started with, `secrecy` what hides its secrets.
+
+        `tell` hears of a start that takes long: somebody may wait for it, and wonder.
+        """
         self._home = catalog.home
         self._settings = catalog.settings
         self._watcher = watcher
@@ -74,6 +80,7 @@ class Upkeep:
         self._secrecy = secrecy
         self._tasks = tasks
         self._greeting = greeting
+        self._tell = tell
 
     def follow(self, settings: Settings) -> None:
         """Start by other settings from now on."""
@@ -144,7 +151,8 @@ class Upkeep:
             start = await self._start(place.plugin)
             ear = _Ear(self._watcher, place, ended)
             peer = PEERS[place.plugin.format](place.plugin, self._terms(place, start), ear)
-            await peer.start()
+            with self._telling_if_slow(place):
+                await peer.start()
             came_up = True
             how = await self._stay_up(place, peer, ended)
         except AnyplugError as error:
@@ -161,6 +169,16 @@ class Upkeep:
         place.came_up = came_up
         place.crashes = 1 if time.monotonic() - began > STEADY_S else place.crashes + 1
         _decide(place, is_restarted=peer is None or peer.RESTARTS)
+
+    @contextmanager
+    def _telling_if_slow(self, place: Place) -> Iterator[None]:
+        name = place.plugin.name
+        said = f"{name} is still starting; `anyplug logs {name} -f` shows what it says"
+        timer = asyncio.get_running_loop().call_later(SLOW_S, self._tell, said)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def _stay_up(self, place: Place, peer: Peer, ended: anyio.Event) -> str:
         """Have a peer that has started stand at its place until it ends, or is to end; gives how it ended."""
