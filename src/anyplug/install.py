@@ -1,21 +1,14 @@
-"""Installs, updates and removes plugins: staged, validated, then moved in place; a failure leaves nothing behind.
+"""Installs, updates and removes plugins: staged, validated, then moved in place; a failure leaves nothing behind."""
 
-What is under way has a folder of its own beside the plugins, and holds a lock on it. One that is not locked was left by
-a process that was killed: `tidy` puts back what was moved aside there, and takes the folder away.
-"""
-
-import fcntl
 import itertools
 import os
-import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import msgspec
 
-from anyplug import config, digest, discovery, inheritance, sources, trees
+from anyplug import config, digest, discovery, inheritance, sources, staging, trees
 from anyplug.audit import Audit
 from anyplug.catalog import Catalog
 from anyplug.errors import InstallError
@@ -29,13 +22,6 @@ from anyplug.sources import Brought, Source
 
 CALLS_END_S = 30.0  # how long an update waits for calls that are under way
 CALLS_POLL_S = 0.1
-
-STAGING = ".staging-"
-
-# In a staging folder, beside the plugin that has its own name: no plugin's name begins with a dot.
-BEFORE = ".before"
-FAILED = ".failed"
-SWAP = ".swap.json"  # which plugin is replaced
 
 
 class Install(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,13 +37,6 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
     def came(self) -> dict[str, str]:
         """Each file's hash as it came; empty if nobody wrote it down."""
         return {name: self.hashes.get(name, "") for name in self.files}
-
-
-class _Swap(msgspec.Struct, frozen=True):
-    """An update that moves folders: the plugin's own, and when the new version's record says that it was installed."""
-
-    path: str
-    at: float
 
 
 class Installed(msgspec.Struct, frozen=True):
@@ -82,8 +61,8 @@ class Installer:
 
     def install(self, source: Source) -> Installed:
         """Install a plugin; raises InstallError."""
-        with _explained("install it"), self._staging() as staging:
-            brought, plugin = self._validated(source, staging)
+        with _explained("install it"), staging.opened(self._home.plugins) as folder:
+            brought, plugin = self._validated(source, folder)
             target = os.path.join(os.path.realpath(self._home.plugins), plugin.name)
             if os.path.lexists(target):
                 raise InstallError(
@@ -97,7 +76,7 @@ class Installer:
                 self._remember(target, record)
                 return Installed(self._read(target), record, brought.left_config, brought.left_modules)
             except BaseException:
-                os.rename(target, os.path.join(staging, FAILED))
+                staging.put_away(folder, target)
                 raise
 
     @contextmanager
@@ -113,9 +92,9 @@ class Installer:
                 f"'{plugin.name}' was not installed by anyplug, so there is nothing to update it from",
                 f"change it in {plugin.path}",
             )
-        with self._staging() as staging:
+        with staging.opened(self._home.plugins) as folder:
             with _explained(f"update '{plugin.name}'"):
-                brought, new = self._validated(before.source, staging)
+                brought, new = self._validated(before.source, folder)
                 if new.name != plugin.name:
                     raise InstallError(
                         f"the new version calls itself '{new.name}', not '{plugin.name}'",
@@ -133,7 +112,7 @@ class Installer:
                 own = inheritance.written(plugin.path, before.came, before.at)
                 plan = inheritance.plan(plugin.path, new.path, own, before.came, record.hashes, _code_of(plugin, new))
                 inheritance.hand_down(plugin.path, new.path, plan)
-            with self._keeping(plugin, plan.kept) as kept, self._swapped(plugin, new, staging, record):
+            with self._keeping(plugin, plan.kept) as kept, self._swapped(plugin, new, folder, record):
                 yield Installed(
                     self._read(plugin.path),
                     record,
@@ -157,21 +136,12 @@ class Installer:
         return not code.items() <= self._catalog.digest(plugin).files.items()
 
     @contextmanager
-    def _swapped(self, plugin: Plugin, new: Plugin, staging: str, record: Install) -> Iterator[None]:
+    def _swapped(self, plugin: Plugin, new: Plugin, folder: str, record: Install) -> Iterator[None]:
         """Put a new version in place, and the one before again if the block raises."""
-        aside = os.path.join(staging, BEFORE)
-        with _explained(f"update '{plugin.name}'"):
-            _write_swap(staging, _Swap(plugin.path, record.at))
-            os.rename(plugin.path, aside)
-        try:
-            os.rename(new.path, plugin.path)
+        with ExitStack() as stack:
+            with _explained(f"update '{plugin.name}'"):
+                stack.enter_context(staging.swapped(folder, plugin.path, new.path, record.at))
             yield
-        except BaseException:
-            # Moved, not deleted: a file that resists deletion must not keep the old version from its place.
-            if os.path.lexists(plugin.path):
-                os.rename(plugin.path, os.path.join(staging, FAILED))
-            os.rename(aside, plugin.path)
-            raise
 
     @contextmanager
     def _keeping(self, plugin: Plugin, names: Sequence[str]) -> Iterator[str]:
@@ -257,70 +227,22 @@ class Installer:
 
     def tidy(self) -> list[str]:
         """Take away what killed processes left, and give the paths of plugins whose version before is back in place."""
-        try:
-            names = sorted(os.listdir(self._home.plugins))
-        except OSError:
-            return []
-        left = [os.path.join(self._home.plugins, name) for name in names if name.startswith(STAGING)]
-        return [path for folder in left if (path := self._tidied(folder))]
+        return staging.tidy(self._home.plugins, lambda path: record.at if (record := self._origin(path)) else None)
 
-    def _tidied(self, folder: str) -> str:
-        """Take one staging folder away, unless a process works in it; give the path of what was put back."""
-        lock = _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if lock is None:
-            return ""
-        try:
-            path = self._put_back(folder)
-            shutil.rmtree(folder, ignore_errors=True)
-        except OSError:
-            return ""  # it stays: it may hold the only copy
-        finally:
-            os.close(lock)
-        return path
-
-    def _put_back(self, folder: str) -> str:
-        """Undo an update that was cut short; give the plugin's path, if there was one."""
-        swap, aside = _read_swap(folder), os.path.join(folder, BEFORE)
-        if swap is None or not os.path.lexists(aside):
-            return ""
-        if os.path.lexists(swap.path):
-            record = self._origin(swap.path)
-            if record is not None and record.at == swap.at:
-                return ""  # it was done, but for what was moved aside
-            os.rename(swap.path, os.path.join(folder, FAILED))
-        os.rename(aside, swap.path)
-        return swap.path
-
-    @contextmanager
-    def _staging(self) -> Iterator[str]:
-        """Give an empty folder on the same file system, which goes away in any case."""
-        os.makedirs(self._home.plugins, mode=0o755, exist_ok=True)
-        lock = None
-        while lock is None:  # somebody who tidies up may have been faster than our lock
-            folder = os.path.join(self._home.plugins, f"{STAGING}{secrets.token_hex(6)}")
-            os.mkdir(folder, 0o700)
-            lock = _locked(folder, fcntl.LOCK_EX)
-        try:
-            yield folder
-        finally:
-            with suppress(OSError):
-                trees.remove(folder)
-            os.close(lock)
-
-    def _validated(self, source: Source, staging: str) -> tuple[Brought, Plugin]:
+    def _validated(self, source: Source, folder: str) -> tuple[Brought, Plugin]:
         """Bring the source and read it, in a folder that has the plugin's own name."""
-        origin, commit = sources.find(source, staging)
+        origin, commit = sources.find(source, folder)
         found = discovery.read(Folder(origin, origin))
         if found is None:  # before the copy, which could be of a whole disk
             raise InstallError(
                 f"{source.shown} holds no plugin", "if the plugin is in a folder of it, name it with --subdir"
             )
         # An extension's folder is where its author builds it: only what it names is taken of what git ignores.
-        left = sources.ignored(source, origin, staging) if found.launch is not None else frozenset()
-        brought = sources.bring(origin, commit, staging, left, _named_files(found))
-        first = discovery.read(Folder(brought.folder, os.path.join(staging, source.folder_name)))
+        left = sources.ignored(source, origin, folder) if found.launch is not None else frozenset()
+        brought = sources.bring(origin, commit, folder, left, _named_files(found))
+        first = discovery.read(Folder(brought.folder, os.path.join(folder, source.folder_name)))
         assert first is not None
-        named = os.path.join(staging, first.name)
+        named = os.path.join(folder, first.name)
         if not os.path.lexists(named):
             os.rename(brought.folder, named)
         plugin = discovery.read(Folder(named, named))
@@ -363,35 +285,6 @@ class Installer:
 
     def _calls_under_way(self, plugin: Plugin) -> bool:
         return any(record.plugin == plugin.name for record in Audit(self._store).under_way())
-
-
-def _locked(folder: str, how: int) -> int | None:
-    """Lock a folder; None if somebody else has it, or if it is gone."""
-    try:
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(lock, how)
-        if os.path.samestat(os.fstat(lock), os.stat(folder)):
-            return lock
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    os.close(lock)
-    return None
-
-
-def _write_swap(staging: str, swap: _Swap) -> None:
-    with open(os.path.join(staging, SWAP), "wb") as file:
-        file.write(msgspec.json.encode(swap))
-
-
-def _read_swap(staging: str) -> _Swap | None:
-    try:
-        with open(os.path.join(staging, SWAP), "rb") as file:
-            return msgspec.json.decode(file.read(), type=_Swap)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 @contextmanager
