@@ -1,5 +1,6 @@
 """Watching: a change anywhere in a plugin is seen, a broken edit hides nothing, calls under way finish."""
 
+import contextlib
 import os
 import threading
 import time
@@ -13,7 +14,9 @@ import extending
 import looking
 import making
 from anyplug import digest
+from anyplug.catalog import Catalog
 from anyplug.errors import StoreError
+from anyplug.settings import find_home
 from waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -206,6 +209,24 @@ async def test_a_folder_that_was_named_is_hashed_beside_the_event_loop(host, sta
         pass
     assert hashing
     assert not any(hashing)
+
+
+async def test_what_changed_while_nobody_had_approved_it_starts_when_somebody_does_elsewhere(host, root, zot):
+    folder = zot("echo")
+    async with host(roots=(root,), watch=True) as h:
+        approve(h, "echo")
+        await h.reload()
+        await settled(h)
+        with contextlib.closing(Catalog(find_home(), roots=[root])) as elsewhere:
+            elsewhere.approvals.revoke(elsewhere.load().plugin("echo").plugin)
+            await until(lambda: h.plugins[0].state == "new")
+            making.write(f"{folder}/run.py", extending.PRELUDE + extending.ECHO + "# another\n", 0o755)
+            await settled(h)
+            plugin = elsewhere.load().plugin("echo").plugin
+            how = {"always": True, "follow": False, "unconfined": False}
+            elsewhere.approvals.approve(plugin, elsewhere.digest(plugin), plugin.permissions, **how)
+        await until(lambda: h.peers.up)
+        assert h.plugins[0].state == "approved"
 
 
 async def test_switching_a_plugin_off_in_its_configuration_is_seen(host, root, stavrobot):

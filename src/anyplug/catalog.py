@@ -97,12 +97,15 @@ class Catalog:
     def look(self, previous: Snapshot | None = None) -> list[Plugin]:
         """Read the same, and take the digests of what may run: for a thread, so that no event loop has to hash files.
 
-        What was approved since the last look at decisions was hashed by who approved it.
+        What was approved since the last look at decisions was hashed by who approved it, as it was then: a digest that
+        we took before is let go.
         """
         found = self.find(previous)
         for plugin in found:
             decision = self.approvals.known(plugin)
-            if not plugin.is_broken and (plugin.explicit or (decision is not None and decision.approved)):
+            if not plugin.explicit and (decision is None or not decision.approved):
+                self._readings.pop(plugin.path, None)
+            elif not plugin.is_broken:
                 try:
                     self._reading(plugin)
                 except OSError:
