@@ -174,6 +174,22 @@ async def test_what_takes_its_time_to_leave_hides_nothing_that_changes_meanwhile
             await until(lambda: "third" in [entry.name for entry in h.plugins])
 
 
+async def test_what_is_as_it_was_again_before_it_has_left_is_started_again_once_it_has(host, root, zot):
+    folder = zot("lingers", LINGERS)
+    async with host(roots=(root,), watch=True) as h:
+        approve(h, "lingers")
+        await h.reload()
+        await settled(h)
+        (place,) = h.peers.places
+        making.write(f"{folder}/run.py", extending.PRELUDE + LINGERS + "# another\n", 0o755)
+        await until(lambda: not h.peers.places)
+        making.write(f"{folder}/run.py", extending.PRELUDE + LINGERS, 0o755)
+        await until(lambda: h.peers.places)
+        assert not place.over.is_set()
+        await until(lambda: h.peers.up)
+        assert place.over.is_set()  # never are there two of one
+
+
 @pytest.fixture
 def hashing(monkeypatch):
     """Say of each look that found something to hash whether it was made on the event loop."""

@@ -45,6 +45,7 @@ class Loading:
         self._set_anew = set_anew
         self._eager = eager
         self._found: list[Plugin] = []
+        self._taken_over = NOTHING  # by which what stays up was started; `snapshot` may be older, or newer
         self._edition = 0  # of people's decisions, when these were taken over
         self._is_stale = False
         self._retry: asyncio.TimerHandle | None = None
@@ -108,7 +109,7 @@ class Loading:
         from anyplug.watch import changes  # pulls in watchfiles, which a single call does not need
 
         async with anyio.create_task_group() as tasks:
-            async for _ in changes(self._catalog, lambda: self.snapshot, leaving):
+            async for _ in changes(self._catalog, lambda: self._taken_over, leaving):
                 try:
                     settle = await self._look(_nothing)
                 except StoreError:
@@ -157,7 +158,7 @@ class Loading:
         self._found = found
         renewed = {plugin.path for plugin in found if renew(plugin)}
         statics = {plugin.path: plugin for plugin in found}
-        entries = self._catalog.snapshot(found, self._offer, as_read=True).entries
+        taken_over = self._catalog.snapshot(found, self._offer, as_read=True)
         self._edition = self._catalog.approvals.edition
         wanted = [
             Wanted(
@@ -167,10 +168,12 @@ class Loading:
                 self._catalog.settings.at_start(entry.name),
                 at_once=self._eager or entry.path in renewed,
             )
-            for entry in entries
+            for entry in taken_over.entries
             if entry.plugin.stays_up and (standing := self._own_standing(entry)).state == "approved"
         ]
-        return self._peers.swap(wanted, lambda plugin: plugin.path in renewed)
+        settle = self._peers.swap(wanted, lambda plugin: plugin.path in renewed)
+        self._taken_over = taken_over
+        return settle
 
     def _coming_back(self) -> set[str]:
         """Give the paths of plugins of which nothing is down for longer than a moment."""

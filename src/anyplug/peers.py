@@ -57,6 +57,7 @@ class Peers:
         self._changed = changed
         self._said: Said = _unheard
         self._places: dict[tuple[str, str], Place] = {}
+        self._leaving: dict[tuple[str, str], Place] = {}  # that are to leave, and may have
         self.roll = 0  # grows whenever somebody comes, goes or registers something
 
     def report_to(self, said: Said) -> None:
@@ -113,6 +114,7 @@ class Peers:
         to start once: what is tried again holds nobody up, and neither does what waits for calls of what it replaces.
         """
         before, self._places = self._places, {}
+        going = {key: place for key, place in self._leaving.items() if not place.over.is_set()}
         self.roll += 1
         begun: list[Place] = []
         for one in wanted:
@@ -123,12 +125,13 @@ class Peers:
                 if place is not None and place.is_for(one) and not renew(one.plugin):
                     del before[key]
                 else:
-                    place = Place(one, process, known.get(process), place)
+                    place = Place(one, process, known.get(process), place or going.get(key))
                     if not place.guarded and not place.is_known:
                         place.guarded = frozenset(self._last_offer(one.plugin, process).intercepts)
                 if place.is_unused and (one.at_once or self._must_run(place)):  # also if somebody relies on it since
                     begun.append(place)
                 self._places[key] = place
+        self._leaving = going | before
         leaving = [place.over for place in before.values() if not place.is_busy]
         # The next attempt has an event of its own.
         attempts = [place.settled for place in begun if not any(replaced.is_busy for replaced in place.before)]
