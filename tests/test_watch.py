@@ -70,6 +70,21 @@ async def test_a_new_folder_appears_and_a_removed_one_goes(host, root, cyclop):
         await until(lambda: [entry.name for entry in h.plugins] == ["second"])
 
 
+async def test_what_changes_while_a_host_starts_is_seen(host, root, tmp_path, cyclop):
+    waits = "open('begun', 'w')\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+    slow = extending.extension(tmp_path / "elsewhere", "slow", waits + extending.ECHO)
+
+    async def install():
+        await until(lambda: os.path.exists(f"{slow}/begun"))
+        cyclop("second")
+        making.write(f"{slow}/go", "")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(install)
+        async with host(slow, roots=(root,), watch=True) as h:
+            await until(lambda: "second" in [entry.name for entry in h.plugins])
+
+
 async def test_a_change_of_the_manifest_is_seen(host, root, cyclop):
     cyclop()
     async with host(roots=(root,), watch=True) as h:

@@ -29,7 +29,7 @@ async def changes(catalog: Catalog, current: Callable[[], Snapshot], stop: anyio
 
     decisions = catalog.approvals.mark
     seen = decisions.size()
-    was_blind = False  # whether something may have changed between the last look and the watch that was set after it
+    was_blind = True  # whether something may have changed between the last look and the watch that was set after it
     while not stop.is_set():
         watched = _folders(catalog, current())
         try:
