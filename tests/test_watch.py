@@ -11,6 +11,7 @@ import pytest
 import watchfiles
 
 import extending
+import lacking
 import looking
 import making
 from anyplug import digest
@@ -105,6 +106,21 @@ async def test_a_change_deep_inside_an_approved_plugin_is_seen(format, host, roo
         making.write(f"{folder}/lib/deep/code.py", "changed = True\n")
         await until(lambda: h.plugins[0].state == "changed")
         assert h.plugins[0].standing.changes == ("lib/deep/code.py changed",)
+
+
+async def test_a_change_that_could_not_be_looked_at_is_looked_at_later(host, root, cyclop):
+    cyclop()
+    async with host(roots=(root,), watch=True) as h:
+        await settled(h)
+        tried = []
+        look = h.catalog.look
+        h.catalog.look = lambda *given: tried.append(1) or look(*given)
+        with lacking.files():
+            os.rename(f"{root}/hello", f"{root}/renamed")
+            await until(lambda: tried)
+            await anyio.sleep(0.3)
+            assert h.plugins[0].path.endswith("hello")
+        await until(lambda: h.plugins[0].path.endswith("renamed"))
 
 
 async def test_a_change_that_a_call_saw_first_still_reaches_the_list(host, root, cyclop):

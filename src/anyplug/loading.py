@@ -15,7 +15,7 @@ from anyplug.peers import Peers
 from anyplug.place import Wanted
 from anyplug.registry import Entry, Snapshot
 
-RETRY_S = 0.5  # before the next attempt to make a snapshot, if the store failed
+RETRY_S = 0.5  # before the next attempt to look, or to make a snapshot, if the store failed
 
 NOTHING = Snapshot(entries=(), owners={}, aliases={}, model_names={})
 
@@ -110,12 +110,10 @@ class Loading:
 
         async with anyio.create_task_group() as tasks:
             async for _ in changes(self._catalog, lambda: self._taken_over, leaving):
-                try:
-                    settle = await self._look(_nothing)
-                except StoreError:
-                    continue  # the snapshot stays as it is; calls say what is wrong with the store
-                # What takes its time to start or to leave must not hide what changes meanwhile.
-                tasks.start_soon(self._settled, settle)
+                settle = await self._look_in_time(leaving)
+                if settle is not None:
+                    # What takes its time to start or to leave must not hide what changes meanwhile.
+                    tasks.start_soon(self._settled, settle)
 
     def close(self) -> None:
         """Make no more snapshots."""
@@ -144,6 +142,19 @@ class Loading:
             if taken_over is not None:  # else whoever looks next does all of it
                 taken_over()
         return settle
+
+    async def _look_in_time(self, leaving: anyio.Event) -> Settle | None:
+        """Do the same as soon as it is possible; None if the host leaves before.
+
+        Until then the snapshot stays as it is, and calls say what is wrong with the store.
+        """
+        while not leaving.is_set():
+            try:
+                return await self._look(_nothing)
+            except StoreError:
+                with anyio.move_on_after(RETRY_S):
+                    await leaving.wait()
+        return None
 
     async def _settled(self, settle: Settle) -> None:
         """Wait until what was taken over has come to something, and make a snapshot of that."""
