@@ -17,6 +17,7 @@ import making
 from anyplug import digest
 from anyplug.catalog import Catalog
 from anyplug.errors import StoreError
+from anyplug.loading import RETRY_S
 from anyplug.settings import find_home
 from waiting import until
 
@@ -462,6 +463,30 @@ async def test_settings_that_could_not_be_taken_over_are_taken_over_by_the_next_
         assert h.catalog.has_other_settings
         await h.reload()
         assert not h.catalog.has_other_settings
+
+
+async def test_no_attempt_to_list_plugins_outlives_the_host(host, root, zot, monkeypatch):
+    folder, attempts = zot("lingers", LINGERS), []
+
+    def fail(*_given, **_named):
+        attempts.append(anyio.current_time())
+        raise StoreError("busy", "")
+
+    async with host(roots=(root,), watch=True) as h:
+        approve(h, "lingers", follow=True)
+        await h.reload()
+        await settled(h)
+        (place,) = h.peers.places
+        making.write(f"{folder}/run.py", extending.PRELUDE + LINGERS + "# another\n", 0o755)
+        await until(lambda: h.peers.places != [place])
+        monkeypatch.setattr(h.catalog, "snapshot", fail)
+        h.peers.changed()
+        await until(lambda: h.peers.up)  # which is said to two who then fail: who waited for it, and who lists tools
+        await anyio.sleep(0.1)
+    made = len(attempts)
+    await anyio.sleep(2 * RETRY_S)
+    assert made > 1
+    assert len(attempts) == made
 
 
 def failing_once(function, error):

@@ -207,6 +207,7 @@ class Loading:
         try:
             self._refresh()
         except StoreError:  # calls say what is wrong with it
+            self.close()  # somebody else may have failed as well, and one more attempt is enough
             self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._refresh_in_time)
 
     def _refresh(self) -> None:
