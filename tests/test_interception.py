@@ -76,6 +76,7 @@ async def test_what_is_too_large_for_a_guard_to_be_asked_is_refused(zot, host, c
         result = await h.call("hello", {"name": "x" * (17 << 20)})
         assert (result.error.code, record(h).by) == ("denied", "guard:guard")
         assert result.error.message.startswith("the guard 'guard' cannot be asked: a frame of 17,8")
+        assert result.error.hint == "decided by guard:guard"  # no settings have a say in it
         assert not (await h.call("hello")).is_error
     assert len(heard(guard, "event_intercept")) == 1
 

@@ -239,9 +239,9 @@ class Guards:
             if answer.block and may_block:
                 return _Word(name, value, block=said or f"refused by extension {name}")
             after = rewritten(answer, value)
-        except NotSent as not_sent:  # it was not silent: nobody could ask it
+        except NotSent as not_sent:  # it was not silent: nobody could ask it, and so what settings say does not count
             unasked = f"the guard '{name}' cannot be asked: {not_sent}"
-            return _unheard(name, value, unasked) if may_block else _missing(name, value, unasked)
+            return _Word(name, value, block=unasked) if may_block else _missing(name, value, unasked)
         except (TimeoutError, PeerGone, BadAnswer) as error:
             why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
             is_down = isinstance(error, PeerGone) and name in self._required
