@@ -23,6 +23,7 @@ from anyplug.runtime.confine.spawn import ConfinedSpawn, probe
 from anyplug.runtime.guard import Guard
 from anyplug.runtime.program import Program
 from anyplug.runtime.session import Session
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -777,6 +778,27 @@ async def test_a_burst_of_starts_waits_for_a_spawner_that_stands_still_and_holds
         assert not said
         os.kill(spawner, signal.SIGCONT)
     assert sorted(int(finished.stdout) for finished in said) == list(range(BURST))
+
+
+async def test_of_starts_that_wait_there_are_only_so_many_and_the_next_is_told_so(confined, monkeypatch):
+    monkeypatch.setattr("anyplug.runtime.confine.outbox.MOST", 3)
+    plugin = confined()
+    spawner = plugin.spawn._process.pid
+    bulky = {"PATH": os.environ["PATH"], "BULK": BULK} | plugin.guard.environment
+    said = []
+
+    async def start():
+        said.append(await plugin.sh("echo", env=bulky))
+
+    os.kill(spawner, signal.SIGSTOP)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(BURST):
+            tasks.start_soon(start)
+        await until(lambda: said)
+        refused = list(said)
+        os.kill(spawner, signal.SIGCONT)
+    assert 0 < len(refused) < len(said) == BURST
+    assert {(one.ending, one.reason) for one in refused} == {("not_started", "too many programs wait to be started")}
 
 
 async def test_starts_that_wait_end_with_their_spawner(confined):

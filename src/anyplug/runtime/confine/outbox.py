@@ -4,6 +4,7 @@ A socket takes only so much of a burst of starts while the spawner is busy or st
 request with descriptors of its own, and is sent as the spawner takes it.
 """
 
+import errno
 import os
 import socket
 import threading
@@ -31,7 +32,7 @@ class Outbox:
             if not self._waiting and self._is_taken(packet, descriptors):
                 return
             if descriptors and len(self._waiting) >= MOST:
-                raise BlockingIOError
+                raise BlockingIOError(errno.EAGAIN, "too many programs wait to be started")
             self._waiting.append((packet, _copies(descriptors)))
             if len(self._waiting) == 1:
                 self._try_again_soon()
