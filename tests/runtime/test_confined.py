@@ -761,63 +761,65 @@ async def test_the_receipt_says_what_was_in_force(confined):
     assert receipt.limits["memory"] == 1 << 30
 
 
-async def test_a_burst_of_starts_waits_for_a_spawner_that_stands_still_and_holds_up_nobody(confined):
-    plugin = confined()
-    spawner = plugin.spawn._process.pid
-    bulky = {"PATH": os.environ["PATH"], "BULK": BULK} | plugin.guard.environment
-    said = []
+@contextlib.asynccontextmanager
+async def burst(plugin):
+    """Stop a plugin's spawner, and start so much that its socket is full; gives what has ended."""
+    ended = []
 
     async def start(number):
-        said.append(await plugin.sh(f"echo {number}", env=bulky))
+        bulky = {"PATH": os.environ["PATH"], "BULK": BULK} | plugin.guard.environment
+        ended.append(await plugin.sh(f"echo {number}", env=bulky))
 
-    os.kill(spawner, signal.SIGSTOP)
+    os.kill(plugin.spawn._process.pid, signal.SIGSTOP)
     async with anyio.create_task_group() as tasks:
         for number in range(BURST):
             tasks.start_soon(start, number)
         await anyio.sleep(0.1)
-        assert not said
-        os.kill(spawner, signal.SIGCONT)
-    assert sorted(int(finished.stdout) for finished in said) == list(range(BURST))
+        yield ended
+
+
+async def test_a_burst_of_starts_waits_for_a_spawner_that_stands_still_and_holds_up_nobody(confined):
+    plugin = confined()
+    async with burst(plugin) as ended:
+        assert not ended
+        os.kill(plugin.spawn._process.pid, signal.SIGCONT)
+    assert sorted(int(finished.stdout) for finished in ended) == list(range(BURST))
+
+
+async def test_a_start_that_is_too_large_to_be_asked_for_takes_no_other_along(confined):
+    plugin = confined()
+    huge = {"PATH": os.environ["PATH"]} | {f"BULK_{number}": "x" * 100_000 for number in range(10)}
+    others = []
+
+    async def start(env):
+        others.append(await plugin.sh("echo after", env=env | plugin.guard.environment))
+
+    async with burst(plugin) as ended, anyio.create_task_group() as tasks:
+        for env in (huge, {"PATH": os.environ["PATH"]}):
+            tasks.start_soon(start, env)
+            await anyio.sleep(0.1)
+        os.kill(plugin.spawn._process.pid, signal.SIGCONT)
+    assert sorted(int(finished.stdout) for finished in ended) == list(range(BURST))
+    assert sorted(finished.stdout for finished in others) == [b"", b"after\n"]
 
 
 async def test_of_starts_that_wait_there_are_only_so_many_and_the_next_is_told_so(confined, monkeypatch):
     monkeypatch.setattr("anyplug.runtime.confine.outbox.MOST", 3)
     plugin = confined()
-    spawner = plugin.spawn._process.pid
-    bulky = {"PATH": os.environ["PATH"], "BULK": BULK} | plugin.guard.environment
-    said = []
-
-    async def start():
-        said.append(await plugin.sh("echo", env=bulky))
-
-    os.kill(spawner, signal.SIGSTOP)
-    async with anyio.create_task_group() as tasks:
-        for _ in range(BURST):
-            tasks.start_soon(start)
-        await until(lambda: said)
-        refused = list(said)
-        os.kill(spawner, signal.SIGCONT)
-    assert 0 < len(refused) < len(said) == BURST
+    async with burst(plugin) as ended:
+        await until(lambda: ended)
+        refused = list(ended)
+        os.kill(plugin.spawn._process.pid, signal.SIGCONT)
+    assert len(refused) < len(ended) == BURST
     assert {(one.ending, one.reason) for one in refused} == {("not_started", "too many programs wait to be started")}
 
 
 async def test_starts_that_wait_end_with_their_spawner(confined):
     plugin = confined()
-    spawner = plugin.spawn._process.pid
-    bulky = {"PATH": os.environ["PATH"], "BULK": BULK} | plugin.guard.environment
-    said = []
-
-    async def start():
-        said.append(await plugin.sh("echo", env=bulky))
-
     before = len(os.listdir("/proc/self/fd"))
-    os.kill(spawner, signal.SIGSTOP)
-    async with anyio.create_task_group() as tasks:
-        for _ in range(BURST):
-            tasks.start_soon(start)
-        await anyio.sleep(0.1)
-        os.kill(spawner, signal.SIGKILL)
-    assert {finished.ending for finished in said} == {"lost"}
+    async with burst(plugin) as ended:
+        os.kill(plugin.spawn._process.pid, signal.SIGKILL)
+    assert {finished.ending for finished in ended} == {"lost"}
     assert len(os.listdir("/proc/self/fd")) == before
 
 

@@ -44,13 +44,14 @@ class Outbox:
 
     def _go_on(self) -> None:
         with self._lock:
-            try:
-                while self._waiting and self._is_taken(*self._waiting[0]):
-                    _close(self._waiting.popleft()[1])
-            except OSError:  # the spawner is gone
-                self._forget()
-            if self._waiting:
-                self._try_again_soon()
+            while self._waiting:
+                try:
+                    if not self._is_taken(*self._waiting[0]):
+                        self._try_again_soon()
+                        return
+                except OSError:  # the spawner is gone, or this is more than can be sent: its pipe closes, unanswered
+                    pass
+                _close(self._waiting.popleft()[1])
 
     def _is_taken(self, packet: bytes, descriptors: Sequence[int]) -> bool:
         try:
