@@ -114,8 +114,8 @@ async def test_a_change_that_could_not_be_looked_at_is_looked_at_later(host, roo
     async with host(roots=(root,), watch=True) as h:
         await settled(h)
         tried = []
-        look = h.catalog.look
-        h.catalog.look = lambda *given: tried.append(1) or look(*given)
+        find = h.catalog.find
+        h.catalog.find = lambda *given: tried.append(1) or find(*given)
         with lacking.files():
             os.rename(f"{root}/hello", f"{root}/renamed")
             await until(lambda: tried)
@@ -249,6 +249,18 @@ async def test_what_changes_is_hashed_beside_the_event_loop(host, root, stavrobo
         await h.reload()
         making.write(f"{folder}/large.py", "changed = 'again'\n")
         await h.reload()
+    assert not any(hashing)
+
+
+async def test_what_changed_before_a_host_started_is_hashed_beside_the_event_loop(host, root, stavrobot, hashing):
+    folder = stavrobot("hello")
+    async with host(roots=(root,)) as h:
+        approve(h, "hello")
+    making.write(f"{folder}/large.py", "changed = True\n")
+    del hashing[:]
+    async with host(roots=(root,)) as h:
+        assert h.plugins[0].state == "changed"
+    assert hashing
     assert not any(hashing)
 
 

@@ -94,14 +94,13 @@ class Catalog:
         good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}
         return [_last_good(plugin, good.get(plugin.path)) for plugin in plugins]
 
-    def look(self, previous: Snapshot | None = None) -> list[Plugin]:
-        """Read the same, and take the digests of what may run: for a thread, so that no event loop has to hash files.
+    def hash(self, plugins: list[Plugin]) -> None:
+        """Take the digests of those that may run, for a thread, so that no event loop has to hash files.
 
-        What was approved since the last look at decisions was hashed by who approved it, as it was then: a digest that
-        we took before is let go.
+        It goes by the decisions that were read last. What somebody approves after that was hashed by them, as it was
+        then: a digest that we took before is let go.
         """
-        found = self.find(previous)
-        for plugin in found:
+        for plugin in plugins:
             decision = self.approvals.known(plugin)
             if not plugin.explicit and (decision is None or not decision.approved):
                 self._readings.pop(plugin.path, None)
@@ -110,7 +109,6 @@ class Catalog:
                     self._reading(plugin)
                 except OSError:
                     self._readings.pop(plugin.path, None)  # whoever asks where it stands tries again, and says why
-        return found
 
     def snapshot(
         self,

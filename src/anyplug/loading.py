@@ -72,8 +72,7 @@ class Loading:
     async def begin(self, peers: Peers) -> None:
         """Load what is there; `peers` keeps up what stays up."""
         self._peers = peers
-        found = await anyio.to_thread.run_sync(self._catalog.look)
-        await self._take_over(found, _nothing)()
+        await self._take_over(await self._find(), _nothing)()
         self._refresh()
 
     async def again(self, renew: Renew | None = None) -> None:
@@ -137,11 +136,18 @@ class Loading:
             taken_over = self._catalog.follow_settings()
             if taken_over is not None:
                 self._set_anew()
-            found = await anyio.to_thread.run_sync(self._catalog.look, self.snapshot)
-            settle = self._take_over(found, renew)
+            settle = self._take_over(await self._find(), renew)
             if taken_over is not None:  # else whoever looks next does all of it
                 taken_over()
         return settle
+
+    async def _find(self) -> list[Plugin]:
+        """Read what is there, and take the digests of what may run, in threads: others have calls under way."""
+        found = await anyio.to_thread.run_sync(self._catalog.find, self.snapshot)
+        if not all(plugin.explicit for plugin in found):
+            self._catalog.approvals.refresh()
+        await anyio.to_thread.run_sync(self._catalog.hash, found)
+        return found
 
     async def _look_in_time(self, leaving: anyio.Event) -> Settle | None:
         """Do the same as soon as it is possible; None if the host leaves before.
