@@ -423,6 +423,7 @@ async def test_a_program_in_the_folder_that_is_named_as_if_it_were_on_the_path(z
     ("fields", "named"),
     [
         ({"exec": "/home/ada/tools/prog"}, ["/home/ada/tools/prog"]),
+        ({"exec": "/home/ada/tools/ship"}, ["/home/ada/tools/ship"]),  # begins as a shell does, and is none
         ({"exec": "../shared/run.sh"}, ["{above}/shared/run.sh"]),
         ({"exec": "python3", "args": ["-u", "/home/ada/main.py"]}, ["/home/ada/main.py"]),
         ({"exec": "python3", "args": ["./main.py", "../lib.py"]}, ["{above}/lib.py"]),

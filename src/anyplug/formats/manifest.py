@@ -23,7 +23,7 @@ FETCHERS = frozenset(
     {"npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "uv", "uvx", "pipx", "docker", "podman", "deno",
      "env", "cmd", "cmd.exe", "sh", "bash", "zsh", "dash"}
 )  # fmt: skip
-INTERPRETERS = ("python", "node", "ruby", "perl", "php", "java", "dotnet")
+INTERPRETERS = frozenset({"python", "node", "nodejs", "ruby", "perl", "php", "java", "dotnet"})
 SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/nix/", "/snap/")
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -156,7 +156,8 @@ def is_code(path: str) -> bool:
 
 def is_the_machines(program: str) -> bool:
     """Whether a program is the system's, or one that only runs what others wrote."""
-    return program.startswith(SYSTEM_FOLDERS) or os.path.basename(program).startswith((*INTERPRETERS, *FETCHERS))
+    name = os.path.basename(program).rstrip("0123456789.-")  # python3.12, perl5.38-2
+    return program.startswith(SYSTEM_FOLDERS) or name in INTERPRETERS | FETCHERS
 
 
 def is_inside(path: str, folder: str) -> bool:
