@@ -186,15 +186,22 @@ time.sleep(60)
 """
 
 
-async def test_what_takes_its_time_to_leave_hides_nothing_that_changes_meanwhile(host, root, zot, cyclop):
-    folder = zot("lingers", LINGERS)
+@contextlib.asynccontextmanager
+async def leaving(host, root, zot, *, follow):
+    """Give a host, the place of an extension that has just been changed and takes seconds to leave, and its program."""
+    program = os.path.join(zot("lingers", LINGERS), "run.py")
     async with host(roots=(root,), watch=True) as h:
-        approve(h, "lingers", follow=True)
+        approve(h, "lingers", follow=follow)
         await h.reload()
         await settled(h)
         (place,) = h.peers.places
-        making.write(f"{folder}/run.py", extending.PRELUDE + LINGERS + "# another\n", 0o755)
-        await until(lambda: h.peers.places != [place])
+        making.write(program, extending.PRELUDE + LINGERS + "# another\n", 0o755)
+        await until(lambda: place not in h.peers.places)
+        yield h, place, program
+
+
+async def test_what_takes_its_time_to_leave_hides_nothing_that_changes_meanwhile(host, root, zot, cyclop):
+    async with leaving(host, root, zot, follow=True) as (h, place, _):
         assert not place.over.is_set()  # it has some seconds to leave
         cyclop("second")
         with anyio.fail_after(SOON_S):
@@ -207,17 +214,8 @@ async def test_what_takes_its_time_to_leave_hides_nothing_that_changes_meanwhile
 
 
 async def test_what_is_as_it_was_again_before_it_has_left_is_started_again_once_it_has(host, root, zot):
-    folder = zot("lingers", LINGERS)
-    async with host(roots=(root,), watch=True) as h:
-        approve(h, "lingers")
-        await h.reload()
-        await settled(h)
-        (place,) = h.peers.places
-        making.write(f"{folder}/run.py", extending.PRELUDE + LINGERS + "# another\n", 0o755)
-        await until(lambda: not h.peers.places)
-        making.write(f"{folder}/run.py", extending.PRELUDE + LINGERS, 0o755)
-        await until(lambda: h.peers.places)
-        assert not place.over.is_set()
+    async with leaving(host, root, zot, follow=False) as (h, place, program):
+        making.write(program, extending.PRELUDE + LINGERS, 0o755)
         await until(lambda: h.peers.up)
         assert place.over.is_set()  # never are there two of one
 
@@ -478,19 +476,13 @@ async def test_settings_that_could_not_be_taken_over_are_taken_over_by_the_next_
 
 
 async def test_no_attempt_to_list_plugins_outlives_the_host(host, root, zot, monkeypatch):
-    folder, attempts = zot("lingers", LINGERS), []
+    attempts = []
 
     def fail(*_given, **_named):
         attempts.append(anyio.current_time())
         raise StoreError("busy", "")
 
-    async with host(roots=(root,), watch=True) as h:
-        approve(h, "lingers", follow=True)
-        await h.reload()
-        await settled(h)
-        (place,) = h.peers.places
-        making.write(f"{folder}/run.py", extending.PRELUDE + LINGERS + "# another\n", 0o755)
-        await until(lambda: h.peers.places != [place])
+    async with leaving(host, root, zot, follow=True) as (h, _, _):
         monkeypatch.setattr(h.catalog, "snapshot", fail)
         h.peers.changed()
         await until(lambda: h.peers.up)  # which is said to two who then fail: who waited for it, and who lists tools
