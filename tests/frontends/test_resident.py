@@ -709,6 +709,20 @@ def test_the_list_says_what_is_down_there(moody):
         assert "not today" in said
 
 
+def test_a_list_has_the_host_that_is_up_start_nothing(project):
+    watching = ECHO.replace('emit("ready")', 'emit("subscribe", events=["turn_end"])\nemit("ready")')
+    folder = extension(os.path.join(project, "plugins"), "watcher", watching)
+    ok("approve", "watcher", "--yes", "--always")
+    ok("tools")
+    before = len(heard(folder, "hello_ack"))
+    with resident():
+        assert "watcher" in ok("list").out
+        assert listed("watcher")["health"] == "idle"
+        assert len(heard(folder, "hello_ack")) == before
+        ok("call", "watcher")
+        assert listed("watcher")["health"] == "running"
+
+
 def test_what_is_approved_while_it_is_up_can_be_called(project):
     with resident():
         assert run("tools").out == "No tools can be called.\n"

@@ -133,7 +133,10 @@ class Attached:
         return self._asked(dict[str, Any], "look", path=path)
 
     def conditions(self) -> dict[str, Condition]:
-        """Let it look at all plugins again, and say of those that stay up how each does, by their paths."""
+        """Let it look at all plugins again, and say of those that stay up how each does, by their paths.
+
+        For a client of kind "control" it says so of those that it has up already, as they are.
+        """
         return self._asked(dict[str, Condition], "conditions")
 
     def reload(self, name: str) -> str:

@@ -66,12 +66,15 @@ def _count_tools(session: Session, entry: Entry) -> str:
 
 
 def _healths(session: Session) -> dict[str, str]:
-    """Ask the host that is up how plugins that stay up are doing."""
-    if (resident := session.attach()) is None:
+    """Ask the host that is up how plugins that stay up are doing there. It starts none for that, so nobody waits."""
+    from anyplug.frontends.resident.address import may_attach  # only commands that ask it need this
+
+    if not may_attach() or (resident := session.attach("control")) is None:
         return {}
     with resident:
         conditions = resident.conditions()
-    session.see_as(conditions)
+    if conditions:
+        session.see_as(conditions)
     return {path: condition.health for path, condition in conditions.items()}
 
 

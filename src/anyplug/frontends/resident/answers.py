@@ -88,8 +88,7 @@ class Answers:
 
     async def _conditions(self, _: protocol.Conditions) -> dict[str, protocol.Condition]:
         await self._look_again()
-        plugins = {place.plugin.path: place.plugin for place in self._host.peers.places}
-        return {path: _condition(self._host.peers.of(plugin)) for path, plugin in plugins.items()}
+        return conditions(self._host)
 
     async def _reload(self, request: protocol.Reload) -> str:
         before = self._host.snapshot
@@ -98,6 +97,12 @@ class Answers:
             reasons = [problem for problem in entry.problems if problem.code == NOT_RUNNING]
             raise Unavailable(f"{entry.name} did not come up again: {reasons[0].message}", reasons[0].hint)
         return "\n".join([now.compared_to(before), *now.faults])
+
+
+def conditions(host: Host) -> dict[str, protocol.Condition]:
+    """Say how all that stays up in a host does just now, by the paths of the plugins."""
+    plugins = {place.plugin.path: place.plugin for place in host.peers.places}
+    return {path: _condition(host.peers.of(plugin)) for path, plugin in plugins.items()}
 
 
 def _condition(places: list[Place]) -> protocol.Condition:

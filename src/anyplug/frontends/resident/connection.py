@@ -14,7 +14,7 @@ import msgspec
 from anyplug import __version__
 from anyplug.errors import AnyplugError
 from anyplug.frontends.resident import callers, protocol
-from anyplug.frontends.resident.answers import Answers
+from anyplug.frontends.resident.answers import Answers, conditions
 from anyplug.frontends.resident.keeper import Keeper
 from anyplug.frontends.resident.projects import Key
 from anyplug.gate import Answer, Attachment, Question
@@ -89,15 +89,13 @@ class Connection:
             self._keeper.welcome(hello)
             if hello.kind == "control":
                 self._greet()
-                await self._answer_all(self._control)
+                await self._answer_all(lambda request: self._control(request, hello))
                 return
             if hello.kind == "policy":
                 self._greet()
                 await self._answer_all(lambda request: self._keeper.decide(request, hello), protocol.read_event)
                 return
-            project = await self._keeper.projects.enter(
-                Key(hello.cwd, hello.discover, hello.plugins), hello.environment
-            )
+            project = await self._keeper.projects.enter(_key(hello), hello.environment)
         except AnyplugError as error:
             self.send_away(error)
             return
@@ -136,10 +134,13 @@ class Connection:
             self._send({"note": f"warning: {fault}"})
         await self._answer_all(Answers(host, self.attachment, self._send))
 
-    async def _control(self, request: protocol.Request) -> Any:
-        """Answer about the resident host itself."""
+    async def _control(self, request: protocol.Request, hello: protocol.Hello) -> Any:
+        """Answer about the resident host itself, and about what is up in it: nothing is opened for that."""
         if isinstance(request, protocol.Status):
             return self._keeper.status()
+        if isinstance(request, protocol.Conditions):
+            host = self._keeper.projects.open_host(_key(hello))
+            return conditions(host) if host is not None else {}
         if isinstance(request, protocol.Stop):
             self._keeper.stop()
             return self._keeper.pid
@@ -221,6 +222,10 @@ class Connection:
     def _write(self, line: bytes) -> None:
         if not self._writer.is_closing():
             self._writer.write(line)
+
+
+def _key(hello: protocol.Hello) -> Key:
+    return Key(hello.cwd, hello.discover, hello.plugins)
 
 
 def _encoded(value: Any) -> bytes:

@@ -70,6 +70,11 @@ class Projects:
         """Every project that is open."""
         return list(self._open.values())
 
+    def open_host(self, key: Key) -> Host | None:
+        """Give the host of a key, if it is up already."""
+        project = self._open.get(key)
+        return project.host if project is not None else None
+
     async def enter(self, key: Key, environment: Mapping[str, str]) -> Project:
         """Give the project of a key, by the settings of now; `leave` it when done.
 
