@@ -29,7 +29,7 @@ from anyplug.surroundings import Start
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)  # before each restart; after the last one it is given up
 STEADY_S = 60.0  # a run of this length forgives the crashes before it
-SLOW_S = 3.0  # of a start, then people hear of it; nearly all take less than one
+SLOW_S = 5.0  # of a start, then people hear of it; nearly all take less than one
 DRAIN_S = 30.0  # how long calls under way may hold up the end of what is to be replaced
 DRAIN_STEP_S = 0.01
 STOPPED = "was stopped by the host"
