@@ -646,6 +646,17 @@ async def test_what_could_not_be_confined_for_a_moment_comes_up_by_itself(zot, h
         assert (await h.call("echo")).text == "{}"
 
 
+async def test_who_still_looks_while_the_host_ends_has_nothing_started(zot, host):
+    folder = zot("echo")
+    async with host(folder) as h:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(h.peers.stop_all)
+            await anyio.lowlevel.checkpoint()
+            await h._loading.again()  # as a watch does that saw something just before
+        assert h.peers.places == []
+    assert len(heard(folder, "hello_ack")) == 1
+
+
 async def test_who_waits_for_a_slow_start_hears_of_it(zot, host, monkeypatch):
     monkeypatch.setattr(upkeep, "SLOW_S", 0.3)
     said = []

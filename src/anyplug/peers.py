@@ -58,6 +58,7 @@ class Peers:
         self._said: Said = _unheard
         self._places: dict[tuple[str, str], Place] = {}
         self._leaving: dict[tuple[str, str], Place] = {}  # that are to leave, and may have
+        self._is_over = False  # the host ends, and nothing is started any more
         self.roll = 0  # grows whenever somebody comes, goes or registers something
 
     def report_to(self, said: Said) -> None:
@@ -117,7 +118,7 @@ class Peers:
         going = {key: place for key, place in self._leaving.items() if not place.over.is_set()}
         self.roll += 1
         begun: list[Place] = []
-        for one in wanted:
+        for one in [] if self._is_over else wanted:  # somebody may still have been looking when the host ended
             known = offers.stored(self._store, one.plugin, one.digest)
             for process in one.plugin.processes:
                 key = (one.plugin.path, process)
@@ -227,7 +228,8 @@ class Peers:
         return places
 
     async def stop_all(self) -> None:
-        """Let all of them leave now, at the same time."""
+        """Let all of them leave now, at the same time; no other is started."""
+        self._is_over = True
         places, self._places = list(self._places.values()), {}
         self.roll += 1
         async with anyio.create_task_group() as tasks:
