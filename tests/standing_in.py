@@ -55,7 +55,7 @@ class ResidentHost:
                 said = json.loads(line)
                 known = self.attached if "attach" in said else self.requests
                 known.append(said)
-                answer = {"attached": "a1"} if "attach" in said else self.answer(said)
+                answer = {"attached": "a1", "pid": os.getpid()} if "attach" in said else self.answer(said)
                 if answer == "hang up":
                     return
                 if answer is not None:

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,7 @@ from anyplug.frontends.resident.connection import MOST_AT_ONCE
 from extending import ECHO, extension, heard
 from making import python
 from residing import Client, resident
+from standing_in import ResidentHost
 from using import PATIENCE_S, Terminal, fails, finish, home, last_record, listed, ok, run, start
 
 PIDS = """() => String(process.pid)"""
@@ -721,6 +723,15 @@ def test_a_list_has_the_host_that_is_up_start_nothing(project):
         assert len(heard(folder, "hello_ack")) == before
         ok("call", "watcher")
         assert listed("watcher")["health"] == "running"
+
+
+def test_a_list_does_without_a_host_that_does_not_say_how_plugins_are(project):
+    extension(os.path.join(project, "plugins"), "mine")
+    refusal = {"error": {"code": "bad_frame", "message": "nobody asks that", "hint": ""}}
+    with ResidentHost(Path(home()), lambda request: {"id": request["id"], **refusal}):
+        said = ok("list")
+    assert "mine" in said.out
+    assert said.err == "the host that is up did not say how plugins are: nobody asks that\n"
 
 
 def test_what_is_approved_while_it_is_up_can_be_called(project):

@@ -26,6 +26,8 @@ FETCHERS = frozenset(
 INTERPRETERS = frozenset({"python", "node", "nodejs", "ruby", "perl", "php", "java", "dotnet"})
 SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/nix/", "/snap/")
 
+PLAIN_NAMES = "use letters, digits, dots, hyphens, underscores"  # the cure for a name that is none
+
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 

@@ -151,9 +151,7 @@ def _read(found: Plugin, where: str) -> Plugin:
     raw = manifest.read_object(where, report)
     endpoints, some_off = configuration.read(raw, report, where) if raw is not None else ([], False)
     if not manifest.is_plain_name(found.name):
-        report.error(
-            f"the name '{found.name}' cannot be a folder's name", "use letters, digits, dots, hyphens, underscores"
-        )
+        report.error(f"the name '{found.name}' cannot be a folder's name", manifest.PLAIN_NAMES)
     for endpoint in endpoints:
         _look_closer(found, endpoint, report)
     asked = BY_COMMAND if not endpoints or any(endpoint.command for endpoint in endpoints) else BY_URL

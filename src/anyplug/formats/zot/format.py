@@ -36,7 +36,6 @@ ANY_OBJECT: dict[str, Any] = {"type": "object"}
 ASKED = ("filesystem:read", "filesystem:write:.", "network", "shell:exec")
 
 LONGEST_NAME = 64  # characters of a name that we make
-PLAIN = "use letters, digits, dots, hyphens, underscores"
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 _UNBROKEN = re.compile(r"[\r\n]+")  # `base64` breaks lines, and zot reads over that
@@ -155,9 +154,9 @@ def _name(raw: dict[str, Any], report: manifest.Report, where: str, folder: str)
         return ""
     name = name_of(given, folder)
     if not name:
-        report.error(f"the name '{given}' cannot be a folder's name", PLAIN)
+        report.error(f"the name '{given}' cannot be a folder's name", manifest.PLAIN_NAMES)
     elif name != given:
-        report.warn(f"the name '{given}' cannot be a folder's name; here it is '{name}'", PLAIN)
+        report.warn(f"the name '{given}' cannot be a folder's name; here it is '{name}'", manifest.PLAIN_NAMES)
     return name
 
 

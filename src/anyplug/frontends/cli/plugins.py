@@ -1,13 +1,15 @@
 """`list` and `tools`: what was found."""
 
+import os
 from typing import get_args
 
 from anyplug import names
-from anyplug.errors import DONE, FAILED
+from anyplug.errors import DONE, FAILED, AnyplugError
 from anyplug.frontends.cli import arguments, render
 from anyplug.frontends.cli.describe import FORMAT_NAMES, first_sentence, print_problems
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
+from anyplug.home_folder import RESIDENT
 from anyplug.model import State, Tool
 from anyplug.offers import NOT_RUNNING
 from anyplug.registry import Entry, Snapshot
@@ -66,13 +68,19 @@ def _count_tools(session: Session, entry: Entry) -> str:
 
 
 def _healths(session: Session) -> dict[str, str]:
-    """Ask the host that is up how plugins that stay up are doing there. It starts none for that, so nobody waits."""
-    from anyplug.frontends.resident.address import may_attach  # only commands that ask it need this
-
-    if not may_attach() or (resident := session.attach("control")) is None:
+    """Ask the host that is up how plugins that stay up are doing there. It starts none for that, and can be missed."""
+    if not os.path.exists(os.path.join(session.catalog.home.path, RESIDENT)):  # else importing what asks takes 6 ms
         return {}
-    with resident:
-        conditions = resident.conditions()
+    from anyplug.frontends.resident.address import may_attach  # only where one is up
+
+    try:
+        if not may_attach() or (resident := session.attach("control")) is None:
+            return {}
+        with resident:
+            conditions = resident.conditions()
+    except AnyplugError as error:
+        session.note(f"the host that is up did not say how plugins are: {error.message}")
+        return {}
     if conditions:
         session.see_as(conditions)
     return {path: condition.health for path, condition in conditions.items()}
