@@ -102,6 +102,10 @@ MEANINGS = {
     "HttpSettings.receive_s": "Seconds that a request may take to arrive, head and body.",
     "HttpSettings.grace_s": "Seconds that calls under way get when the server ends.",
     "Settings.policy": "How [policies](policies.md) hold, `[policy]`; see below.",
+    "Settings.audit": "Where the end of the audit chain is kept, `[audit]`; see below.",
+    "AuditSettings.second_head": "A file outside the home folder in which the sealed head of the "
+    "[audit chain](../explanation/audit-chain.md#the-sealed-head) is kept, too, such as one on another disk. The usual "
+    "home folder has one in `$XDG_STATE_HOME/anyplug` by default.",
     "PolicySettings.fail_mode": "What it means if policies cannot decide about a call: they are broken, one of them "
     "fails, a signal or the program gives no answer. `closed` refuses the call, `open` lets it pass and notes it in "
     "the audit.",
@@ -265,6 +269,8 @@ def settings_page() -> str:
             struct_table(settings.HttpSettings),
             "## For policies, under `[policy]`",
             struct_table(settings.PolicySettings),
+            "## For the audit, under `[audit]`",
+            struct_table(settings.AuditSettings),
             "## For one plugin, under `[plugins.NAME]`",
             struct_table(settings.PluginSettings),
             "## Limits, under `[plugins.NAME.limits]`",

@@ -216,7 +216,134 @@ def test_records_are_read_newest_last_and_chosen_by_plugin_and_tool(trail):
 def test_every_tampering_is_found_where_it_was_done(statement, found, trail, path):
     write(trail, 5)
     spoil(path, statement)
-    assert [(place.number, place.reason) for place in trail.verify()[1]] == found
+    reasons = [(place.number, place.reason) for place in trail.verify()[1]]
+    assert [place for place in reasons if "sealed" not in place[1]] == found
+
+
+# The sealed head
+
+
+def rechain(path, number, change):
+    """Change one record and every hash from there on, as an attacker would who knows the chain."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    previous = None
+    for at, record, before in connection.execute(
+        "SELECT number, record, previous FROM audit WHERE number >= ? ORDER BY number", (number,)
+    ).fetchall():
+        previous = before if previous is None else previous
+        forged = change(bytes(record)) if at == number else bytes(record)
+        own = audit._link(previous, forged)
+        connection.execute("UPDATE audit SET record=?, previous=?, hash=? WHERE number=?", (forged, previous, own, at))
+        previous = own
+    connection.close()
+
+
+def cut_off(path, last):
+    spoil(
+        path,
+        f"DELETE FROM audit WHERE number > {last}",
+        f"UPDATE sqlite_sequence SET seq = {last} WHERE name = 'audit'",
+    )
+
+
+def reasons_of(trail):
+    return [place.reason for place in trail.verify()[1]]
+
+
+@pytest.mark.claim("audit-cut-off")
+@pytest.mark.parametrize("last", [0, 1, 4])
+def test_an_end_that_was_cut_off_without_a_trace_in_the_database_is_found(last, trail, path):
+    write(trail, 5)
+    cut_off(path, last)
+    assert trail.verify()[1][0].number == last + 1
+    assert "missing" in reasons_of(trail)[0]
+
+
+@pytest.mark.claim("audit-cut-off")
+def test_records_that_follow_do_not_cover_up_a_cut_off_end(trail, path):
+    write(trail, 5)
+    cut_off(path, 3)
+    for number in range(9):
+        trail.end(begun(f"later{number}", outcome="done"))
+    assert [place.number for place in trail.verify()[1]] == [5]
+    assert "sealed" in reasons_of(trail)[0]
+
+
+@pytest.mark.claim("audit-cut-off")
+def test_a_chain_that_was_rewritten_with_all_its_hashes_is_found(trail, path):
+    write(trail, 5)
+    rechain(path, 2, lambda record: record.replace(b"t1", b"tX"))
+    assert [place.number for place in trail.verify()[1]] == [5]
+
+
+@pytest.mark.claim("audit-disappeared")
+def test_a_database_that_is_gone_is_found(trail, path, home):
+    write(trail, 5)
+    trail._store.close()
+    for name in ("anyplug.db", "anyplug.db-wal", "anyplug.db-shm"):
+        (home / name).unlink(missing_ok=True)
+    assert reasons_of(trail) == ["the records 1 to 5 are missing"]
+
+
+@pytest.mark.claim("audit-disappeared")
+def test_a_home_that_is_gone_is_found_by_the_second_head(home, tmp_path):
+    second = str(tmp_path / "elsewhere" / "audit-head")
+    first = Store(str(home / "anyplug.db"))
+    write(Audit(first, second), 5)
+    first.close()
+    shutil.rmtree(home)
+    home.mkdir()
+    again = Store(str(home / "anyplug.db"))
+    fresh = Audit(again, second)
+    assert fresh.verify()[1][0].reason == "the records 1 to 5 are missing"
+    write(fresh, 7)
+    assert any("was not sealed by this home" in reason for reason in reasons_of(fresh))
+    fresh.reseal()
+    assert fresh.verify() == (7, [])
+    again.close()
+
+
+@pytest.mark.claim("audit-disappeared")
+def test_a_head_that_is_gone_is_said_and_not_made_again_by_itself(trail, home):
+    write(trail, 5)
+    (home / "audit-head").unlink()
+    trail.end(begun("later", outcome="done"))
+    assert "is missing, so records may have been cut off" in reasons_of(trail)[0]
+    trail.reseal()
+    trail.end(begun("last", outcome="done"))
+    assert trail.verify() == (7, [])
+
+
+@pytest.mark.parametrize(
+    "text", [b"{}", b"nonsense", b'{"number":5,"hash":"x","at":1.0,"seal":"00"}\n', b"\xff" * 9000]
+)
+def test_a_head_that_somebody_else_wrote_is_found(text, trail, home):
+    write(trail, 5)
+    (home / "audit-head").write_bytes(text)
+    assert any("was not sealed by this home" in reason for reason in reasons_of(trail))
+
+
+def test_a_head_that_a_person_kept_is_looked_for_in_the_chain(trail, path):
+    write(trail, 3)
+    kept = trail.head()
+    write(trail, 2)
+    assert trail.verify(kept)[1] == []
+    rechain(path, 2, lambda record: record.replace(b"t1", b"tX"))
+    trail.reseal()
+    assert trail.verify()[1] == []
+    assert [place.number for place in trail.verify(kept)[1]] == [3]
+
+
+def test_a_head_that_cannot_be_written_stops_no_call_and_moves_on_later(trail, home):
+    write(trail, 2)
+    (home / "audit-head").rename(home / "kept")
+    (home / "audit-head").mkdir()
+    trail.end(begun("later", outcome="done"))
+    (home / "audit-head").rmdir()
+    (home / "kept").rename(home / "audit-head")
+    assert trail.verify() == (3, [])
+    trail.end(begun("last", outcome="done"))
+    assert json.loads((home / "audit-head").read_text())["number"] == 4
 
 
 def test_a_record_that_somebody_made_unreadable_is_listed_as_that(trail, path):

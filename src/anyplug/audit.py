@@ -3,28 +3,33 @@
 Before anything runs, the call is noted in this process's journal, and so is its end. What has ended is committed
 to the chain soon after, several calls together. So a call that could not be recorded never runs, and of a host
 that was killed the next one finds what had ended, and what was under way: that is recorded as lost.
+
+How far the chain goes is also kept outside the database, sealed (`audit_head`), so that a cut-off end is noticed.
 """
 
 import hashlib
 import math
+import os
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from anyplug import journal, values
+from anyplug.audit_head import FIRST, Found, Head, Heads
 from anyplug.errors import StoreError
 from anyplug.journal import Journal
 from anyplug.model import Result
 from anyplug.runtime.program import Receipt
 from anyplug.store import Store
 
-FIRST = "0" * 64  # what stands for the hash before the first record
 COMMIT_S = 0.03  # how long a record waits for others that are committed with it
 RETRY_S = 5.0  # before the next attempt, if nobody asks earlier
 MOST_WAITING = 500  # records, then they are committed at once: more would hold up the event loop for longer
 
-_LAST = "SELECT hash FROM audit ORDER BY number DESC LIMIT 1"
+_LAST = "SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1"
+_HASH = "SELECT hash FROM audit WHERE number = ?"
 _KNOWN = "SELECT 1 FROM audit WHERE call = ?"
 _INSERT = "INSERT INTO audit (call, record, previous, hash) VALUES (?, ?, ?, ?)"
 
@@ -73,8 +78,10 @@ class Broken(msgspec.Struct, frozen=True):
 class Audit:
     """The trail in the store. Each record is committed when its call ends, unless it may wait: see `gather`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, second_head: str = "") -> None:
+        """`second_head` is a file outside the home in which the sealed head is kept, too; none if it is empty."""
         self._store = store
+        self.heads = Heads(os.path.dirname(store.path), second_head)
         self._journal = Journal(store.journals)
         self._begun: dict[str, bytes] = {}  # by call: what is under way
         self._ended: list[tuple[str, bytes]] = []  # what is not committed yet
@@ -163,17 +170,42 @@ class Audit:
                     break
         return wanted[::-1]
 
-    def verify(self) -> tuple[int, list[Broken]]:
-        """Count the records and find every place where the chain is broken."""
+    def verify(self, kept: bytes = b"") -> tuple[int, list[Broken]]:
+        """Count the records and find every place where the chain is broken.
+
+        `kept` is a sealed head that a person kept somewhere: the chain must still contain it.
+        """
         self.commit()
         # How many there should be comes first: hosts that are up append meanwhile.
+        found = self.heads.look() + ([msgspec.structs.replace(self.heads.unseal(kept), path="it")] if kept else [])
         last = self._store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
         rows = self._store.rows("SELECT number, record, previous, hash FROM audit ORDER BY number")
         broken = list(_breaks(rows))
         end = rows[-1][0] if rows else 0
-        if last and last[0][0] > end:
-            broken.append(Broken(end + 1, _missing(end + 1, last[0][0])))
-        return len(rows), broken
+        newest = max([last[0][0] if last else 0, *(place.head.number for place in found if place.head is not None)])
+        if newest > end:
+            broken.append(Broken(end + 1, _missing(end + 1, newest)))
+        return len(rows), broken + _unsealed(rows, found)
+
+    def head(self) -> bytes:
+        """Encode the newest record's number and hash with a seal, to be kept elsewhere. Raises StoreError."""
+        self.commit()
+        rows = self._store.rows(_LAST)
+        number, own = rows[0] if rows else (0, FIRST)
+        try:
+            return self.heads.seal(Head(number, own, time.time()))
+        except OSError as error:
+            raise _no_head(error) from error
+
+    def reseal(self) -> None:
+        """Accept the chain as it is: seal its end, whatever was sealed before. Raises StoreError."""
+        self.commit()
+        rows = self._store.rows(_LAST)
+        number, own = rows[0] if rows else (0, FIRST)
+        try:
+            self.heads.replace(Head(number, own, time.time()))
+        except OSError as error:
+            raise _no_head(error) from error
 
     def _see_to_the_store(self) -> None:
         """See to it that the store can be written, now that it is in doubt; raises StoreError."""
@@ -190,7 +222,9 @@ class Audit:
         """Append to the chain in one transaction, under whose lock the last hash is read."""
         with self._store.writing() as transaction:
             last = transaction.execute(_LAST).fetchone()
-            previous = last[0] if last else FIRST
+            previous = last[1] if last else FIRST
+            if last is None:
+                self._begin_heads()
             rows = []
             for call, record in ended:
                 if are_new or transaction.execute(_KNOWN, (call,)).fetchone() is None:
@@ -198,6 +232,25 @@ class Audit:
                     rows.append((call, record, previous, own))
                     previous = own
             transaction.executemany(_INSERT, rows)
+        if rows:
+            self._seal()
+
+    def _begin_heads(self) -> None:
+        try:
+            self.heads.begin()
+        except OSError:
+            pass  # as in `_seal`; a head that was never written is reported as missing
+
+    def _seal(self) -> None:
+        """Move the sealed head forward. One that cannot be written stays behind: the next commit moves it."""
+        ((number, own),) = self._store.rows(_LAST)
+        try:
+            self.heads.advance(Head(number, own, time.time()), self._contains)
+        except OSError:
+            pass
+
+    def _contains(self, head: Head) -> bool:
+        return head.number == 0 or self._store.rows(_HASH, head.number) == [(head.hash,)]
 
     def _forget(self) -> None:
         """Take out of the journal what is in the chain."""
@@ -280,6 +333,27 @@ def _sorted_out(lines: list[bytes]) -> tuple[list[Record], list[tuple[str, bytes
 
 def _link(previous: str, record: bytes) -> str:
     return hashlib.sha256(previous.encode() + b"\n" + record).hexdigest()
+
+
+def _unsealed(rows: list[Any], found: list[Found]) -> list[Broken]:
+    """Compare the chain with the heads that were sealed."""
+    hashes = {row[0]: row[3] for row in rows}
+    end = rows[-1][0] if rows else 0
+    broken = []
+    for place in found:
+        if place.state == "invalid":
+            broken.append(Broken(end, f"{place.path} was not sealed by this home, or was changed"))
+        elif place.head is not None and hashes.get(place.head.number, place.head.hash) != place.head.hash:
+            broken.append(Broken(place.head.number, f"it is not the record that {place.path} was sealed with"))
+    if rows and all(place.state == "missing" for place in found):
+        broken.append(Broken(end, f"the sealed head {found[0].path} is missing, so records may have been cut off"))
+    return broken
+
+
+def _no_head(error: OSError) -> StoreError:
+    return StoreError(
+        f"the head of the chain cannot be sealed: {error.strerror}", "check the home folder's permissions"
+    )
 
 
 def _missing(first: int, last: int) -> str:

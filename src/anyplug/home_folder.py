@@ -18,3 +18,12 @@ def usual_path() -> str:
     if sys.platform == "win32":
         return os.path.join(os.environ.get("LOCALAPPDATA", "~"), "anyplug")
     return os.path.join(os.environ.get("XDG_DATA_HOME") or "~/.local/share", "anyplug")
+
+
+def state_path() -> str:
+    """Return the folder for what must outlive the usual home folder: the platform's folder for state."""
+    if sys.platform == "darwin":
+        return "~/Library/Logs/anyplug"
+    if sys.platform == "win32":
+        return os.path.join(os.environ.get("LOCALAPPDATA", "~"), "anyplug-state")
+    return os.path.join(os.environ.get("XDG_STATE_HOME") or "~/.local/state", "anyplug")

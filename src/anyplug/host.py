@@ -105,7 +105,7 @@ class Host:
         self._tell = tell
         self._learning = learning
         self._callers: dict[str, Attachment] = {}  # of the calls that run
-        self._audit = Audit(self._catalog.store)
+        self._audit = Audit(self._catalog.store, self._catalog.home.second_head(self._catalog.settings))
         self._jobs = Jobs(self._catalog.store)
         self._secrecies = Secrecies(self._catalog.secrets)
         self.tally = tally or Tally()

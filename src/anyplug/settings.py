@@ -21,6 +21,9 @@
     trusted = ["~/work/shop"]    # projects whose own signals may run for the tools of plugins
     record_days = 7              # of calls that policies decided about, for `policy replay`; 0: none are kept
 
+    [audit]
+    second_head = "/mnt/other/audit-head"   # a second place for the sealed head of the audit chain
+
     [plugins.NAME]
     arguments = "strict"         # strict | warn | off: what a violation of the schema does
     timeout_s = 60               # for each call of this plugin's tools
@@ -46,7 +49,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from anyplug.errors import CURE_FOR_SHORTAGE, ConfigError, is_shortage
-from anyplug.home_folder import home_path, usual_path
+from anyplug.home_folder import home_path, state_path, usual_path
 
 if TYPE_CHECKING:
     from anyplug.model import Plugin
@@ -123,6 +126,12 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     record_days: int = 7
 
 
+class AuditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the end of the audit chain is kept, besides the home folder. Empty means: see `Home.second_head`."""
+
+    second_head: str = ""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`settings.toml`."""
 
@@ -131,6 +140,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     mcp: dict[str, str] = {}
     http: HttpSettings = HttpSettings()
     policy: PolicySettings = PolicySettings()
+    audit: AuditSettings = AuditSettings()
     plugins: dict[str, PluginSettings] = {}
     profiles: dict[str, Profile] = {}
 
@@ -198,6 +208,16 @@ class Home:
     def log(self, plugin: str) -> str:
         """Give the path of a plugin's log."""
         return os.path.join(self.path, "logs", f"{plugin}.log")
+
+    def second_head(self, settings: Settings) -> str:
+        """Return the second place for the head of the audit chain, which must not go when this folder goes.
+
+        The usual home has one by default. Another home, which may be there for a moment only, has one if it is set.
+        """
+        if settings.audit.second_head:
+            return os.path.abspath(os.path.expanduser(settings.audit.second_head))
+        is_usual = self.path == os.path.abspath(os.path.expanduser(usual_path()))
+        return os.path.join(os.path.expanduser(state_path()), "audit-head") if is_usual else ""
 
     def settings_stamp(self) -> tuple[int, int, int] | None:
         """Give what is another when `settings.toml` is; None if there is no such file."""

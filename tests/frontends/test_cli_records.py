@@ -360,6 +360,7 @@ def test_a_record_from_before_a_field_was_added_is_read_as_it_is():
         previous = own
     database.commit()
     database.close()
+    using.ok("audit", "--reseal")
     assert using.ok("audit", "--verify").out == "5 records, the chain is intact\n"
     assert [record["notes_by"] for record in using.ok("audit", "--json").json] == [[]] * 5
 
@@ -419,3 +420,22 @@ def test_a_record_that_was_made_unreadable_does_not_hide_the_others():
     tamper("UPDATE audit SET record = x'ff00' WHERE number = 2")
     records = using.ok("audit", "--json").json
     assert [record["number"] for record in records if record["outcome"] == "done"] == [1, 3, 4]
+
+
+def test_a_head_that_was_kept_elsewhere_is_checked_against(tmp_path):
+    plugin = making.cyclop("here", "hello", '#!/bin/sh\necho \'{"result": "hi"}\'\n')
+    using.ok("-e", plugin, "call", "hello")
+    kept = using.ok("audit", "--head").out
+    assert json.loads(kept)["number"] == 1
+    (tmp_path / "kept").write_text(kept)
+    using.ok("-e", plugin, "call", "hello")
+    assert using.ok("audit", "--verify", "--against", str(tmp_path / "kept")).out == "2 records, the chain is intact\n"
+    using.ok("audit", "--verify", "--against", "-", stdin=kept)
+    os.unlink(os.path.join(using.home(), "anyplug.db"))
+    done = using.fails(1, "audit", "--verify")
+    assert "the records 1 to 2 are missing" in done.out
+    assert "`anyplug audit --reseal`" in done.err
+    assert using.ok("audit", "--reseal").out == "The chain is sealed as it is now.\n"
+    assert using.ok("audit", "--verify").out == "0 records, the chain is intact\n"
+    using.fails(1, "audit", "--verify", "--against", str(tmp_path / "kept"))
+    assert "--against needs --verify" in using.fails(2, "audit", "--against", "x").err

@@ -264,3 +264,51 @@ def test_the_programs_own_grammar_knows_eval_too():
     assert using.ok("--quiet", "eval", "--harness", "opencode", stdin=given).json == {"decision": "allow"}
     assert using.run("eval", stdin=given).code == 2
     assert "--harness" in using.ok("eval", "--help").out
+
+
+# Refusals on record
+
+
+def refusals():
+    return [
+        {key: record[key] for key in ("attachment", "tool", "format", "verdict", "by", "reason", "outcome")}
+        for record in json.loads(using.ok("audit", "--json").out)
+    ]
+
+
+@pytest.mark.claim("eval-recorded")
+@pytest.mark.parametrize("verb", ["halt", "deny", "block"])
+def test_a_refusal_of_an_agents_own_tool_is_on_record(verb):
+    project({"p": policy("opencode.p", decision(verb, "because", rule="R"))})
+    given = json.dumps(bash("ls secret"))
+    using.run("eval", "--harness", "opencode", stdin=given)
+    (record,) = refusals()
+    assert record == {
+        "attachment": "opencode:ses_1", "tool": "Bash", "format": "opencode", "verdict": "denied",
+        "by": "policy:R .cupcake/policies/opencode/p.rego:8", "reason": "because", "outcome": "denied",
+    }  # fmt: skip
+    assert "secret" not in using.ok("audit", "--json").out
+    assert using.ok("audit", "--verify").out == "1 record, the chain is intact\n"
+
+
+@pytest.mark.claim("eval-recorded")
+def test_a_refusal_because_policies_are_broken_is_on_record():
+    project({"p": "package cupcake.policies.opencode.p\nthis is not Rego"})
+    assert using.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls"))).code == 1
+    (record,) = refusals()
+    assert (record["tool"], record["by"], record["outcome"]) == ("bash", "policy:", "denied")
+
+
+def test_what_is_allowed_or_asked_about_leaves_no_record():
+    project({"p": policy("opencode.p", decision("ask", "sure?", when='input.args.command == "rm x"'))})
+    for command in ("ls", "rm x"):
+        using.ok("eval", "--harness", "opencode", stdin=json.dumps(bash(command)))
+    assert refusals() == []
+
+
+def test_a_refusal_that_cannot_be_recorded_stays_one_and_is_said():
+    project({"p": policy("opencode.p", decision("deny", "because"))})
+    os.makedirs(os.path.join(using.home(), "anyplug.db"))
+    done = using.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls")))
+    assert json.loads(done.out) == {"decision": "deny", "reason": "because"}
+    assert "warning: this refusal is not in the audit" in done.err

@@ -8,10 +8,13 @@
 Without a decision (`null`) there is an exit code other than 0, and `said` says why: whoever asked must refuse.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from anyplug.policy import answers
+from anyplug.policy.decisions import Decision
 from anyplug.policy.engine import Engine, NoPolicies
 from anyplug.policy.events import BadEvent, parse
 from anyplug.policy.inquiry import Inquiry, Options, Outcome
@@ -21,19 +24,38 @@ from anyplug.settings import PolicySettings
 if TYPE_CHECKING:
     from anyplug.runtime.program import Run
 
+REFUSING = frozenset({"halt", "deny", "block"})
 
-def desk(home: str, settings: PolicySettings, run: "Run | None" = None) -> "Desk":
-    """Give a desk as the person set it; `run` runs signals."""
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool of an agent's own that was refused, for the audit."""
+
+    harness: str
+    session: str
+    tool: str
+    arguments: Any
+    by: str
+    reason: str
+
+
+RecordRefusal = Callable[[Refused], str]  # returns what to warn of, if it could not be recorded
+
+
+def desk(home: str, settings: PolicySettings, record: RecordRefusal, run: "Run | None" = None) -> "Desk":
+    """Return a desk for these settings; `record` writes refusals to the audit, `run` runs signals."""
     engine = Engine(home, run=run, self_protection=settings.self_protection, signals=settings.signals)
-    return Desk(engine, Recordings(home, settings.record_days))
+    return Desk(engine, Recordings(home, settings.record_days), record)
 
 
 class Desk:
     """Takes requests for one engine."""
 
-    def __init__(self, engine: Engine, recordings: Recordings | None = None) -> None:
+    def __init__(
+        self, engine: Engine, recordings: Recordings | None = None, record: RecordRefusal = lambda _: ""
+    ) -> None:
         self._engine = engine
         self._recordings = recordings
+        self._record = record
 
     async def answer(
         self, request: dict[str, Any], *, cwd: str = "", environment: dict[str, str] | None = None
@@ -49,6 +71,7 @@ class Desk:
     ) -> "Inquiry | dict[str, Any]":
         """Begin with a request: what it is about, or the answer if that is already certain."""
         harness = str(request.get("harness", ""))
+        event: Any = None
         try:
             event = parse(request["text"]) if isinstance(request.get("text"), str | bytes) else request.get("event")
             options = Options(
@@ -61,9 +84,9 @@ class Desk:
             )
             inquiry = self._engine.inquire(harness, event, options)
         except BadEvent as error:
-            return _without(harness, [str(error)])
+            return self._without(harness, event, [str(error)])
         except NoPolicies as error:
-            return _without(harness, [*error.lines, f"hint: {error.hint}"])
+            return self._without(harness, event, [*error.lines, f"hint: {error.hint}"])
         inquiry.given = event
         return inquiry
 
@@ -74,10 +97,15 @@ class Desk:
         if self._recordings is not None:
             signals = None if answered is None else answered.values
             self._recordings.add(inquiry.event.harness, inquiry.given, decision, signals)
+        warning = self._recorded(inquiry, decision) if decision.verb in REFUSING else ""
         return {
             "exit": outcome.exit,
             "decision": outcome.answer,
-            "said": [*outcome.said, *(_debug(inquiry, outcome) if request.get("debug") is True else ())],
+            "said": [
+                *outcome.said,
+                *([warning] if warning else ()),
+                *(_debug(inquiry, outcome) if request.get("debug") is True else ()),
+            ],
             "verb": decision.verb,
             "rules": [
                 {
@@ -93,21 +121,46 @@ class Desk:
             "cached": outcome.was_cached,
         }
 
+    def _recorded(self, inquiry: Inquiry, decision: Decision) -> str:
+        event, finding = inquiry.event, decision.findings[0] if decision.findings else None
+        place = f"{finding.file}:{finding.row}" if finding is not None and finding.file else ""
+        return self._record(
+            Refused(
+                harness=event.harness,
+                session=event.session,
+                tool=event.tool or event.name,
+                arguments=event.given_input,
+                by=f"policy:{finding.rule_id if finding is not None else ''} {place}".strip(),
+                reason=decision.reason,
+            )
+        )
+
+    def _without(self, harness: str, event: Any, lines: list[str]) -> dict[str, Any]:
+        """Refuse for want of a decision."""
+        given = event if isinstance(event, dict) else {}
+        warning = self._record(
+            Refused(
+                harness=harness,
+                session=_text(given, "session_id"),
+                tool=_text(given, "tool") or _text(given, "tool_name") or _text(given, "hook_event_name"),
+                arguments=given.get("args", given.get("tool_input")),
+                by="policy:",
+                reason=lines[0] if lines else "",
+            )
+        )
+        return {
+            "exit": answers.failure_code(harness),
+            "decision": None,
+            "said": [*lines, *([warning] if warning else ())],
+            "verb": "",
+            "rules": [],
+            "cached": False,
+        }
+
 
 def _text(request: dict[str, Any], key: str) -> str:
     value = request.get(key)
     return value if isinstance(value, str) else ""
-
-
-def _without(harness: str, lines: Iterable[str]) -> dict[str, Any]:
-    return {
-        "exit": answers.failure_code(harness),
-        "decision": None,
-        "said": list(lines),
-        "verb": "",
-        "rules": [],
-        "cached": False,
-    }
 
 
 def _debug(inquiry: Inquiry, outcome: Outcome) -> list[str]:

@@ -2,16 +2,18 @@
 
 import argparse
 import re
+import sys
 import time
 
 from anyplug.audit import Audit, Record
-from anyplug.errors import CODES, FAILED
+from anyplug.errors import CODES, FAILED, UsageError
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
 from anyplug.shapes import audit_shape
 
 SHOWN = 50  # records
+LARGEST_HEAD = 4096  # bytes of a kept head that are read
 OUTCOMES = ("done", "lost", *CODES)
 SPAN = re.compile(r"(\d{1,6})([smhdw])")
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -19,6 +21,11 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 def _audit(parser: Parser) -> Command:
     parser.add_argument("--verify", action="store_true", help="check that no record was changed or removed")
+    parser.add_argument(
+        "--against", metavar="FILE", help="with --verify: check also that this kept head is in the chain (- is stdin)"
+    )
+    parser.add_argument("--head", action="store_true", help="print the chain's sealed head, to keep it elsewhere")
+    parser.add_argument("--reseal", action="store_true", help="accept the chain as it is, after a look at it")
     parser.add_argument("--plugin", dest="of_plugin", default="", metavar="NAME", help="only calls of this plugin")
     parser.add_argument("--tool", default="", metavar="NAME", help="only calls of this tool")
     parser.add_argument(
@@ -43,11 +50,20 @@ COMMANDS = {"audit": _audit}
 
 def audit(session: Session) -> int:
     """Show the trail, or verify it."""
-    trail = Audit(session.catalog.store)
-    trail.recover()  # what a killed host had under way is on record from the first look on
-    if session.options.verify:
-        return _verify(session, trail)
     options = session.options
+    trail = Audit(session.catalog.store, session.catalog.home.second_head(session.catalog.settings))
+    trail.recover()  # what a killed host had under way is on record from the first look on
+    if options.against is not None and not options.verify:
+        raise UsageError("--against needs --verify", "anyplug audit --verify --against FILE")
+    if options.head:
+        print(trail.head().decode(), end="")
+        return 0
+    if options.reseal:
+        trail.reseal()
+        print("The chain is sealed as it is now.")
+        return 0
+    if options.verify:
+        return _verify(session, trail, _kept(options.against))
     wanted = {"plugin": options.of_plugin, "tool": options.tool, "outcome": options.outcome, "by": options.by}
     records = trail.records(**wanted, since=options.since, limit=options.n)
     if options.json:
@@ -99,8 +115,23 @@ def _moment(given: str) -> float:
         raise argparse.ArgumentTypeError(f"'{given}' is {form}") from error
 
 
-def _verify(session: Session, trail: Audit) -> int:
-    count, broken = trail.verify()
+def _kept(path: str | None) -> bytes:
+    """Read a head that a person kept somewhere."""
+    if path is None:
+        return b""
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read(LARGEST_HEAD)
+        with open(path, "rb") as file:
+            return file.read(LARGEST_HEAD)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", "name a file with what `audit --head` printed"
+        ) from error
+
+
+def _verify(session: Session, trail: Audit, kept: bytes) -> int:
+    count, broken = trail.verify(kept)
     if session.options.json:
         places = [{"number": place.number, "reason": place.reason} for place in broken]
         session.print_json({"records": count, "intact": not broken, "broken": places})
@@ -110,7 +141,8 @@ def _verify(session: Session, trail: Audit) -> int:
         where = render.count(len(broken), "place")
         render.error(
             f"the chain of {render.count(count, 'record')} is broken in {where}",
-            f"{session.catalog.store.path} was changed by something else than anyplug; compare it with a backup",
+            f"something other than anyplug changed {session.catalog.store.path} or the sealed head; compare them with "
+            "a backup, then accept what is there with `anyplug audit --reseal`",
         )
     else:
         print(f"{render.count(count, 'record')}, the chain is intact")

@@ -145,15 +145,17 @@ def _of_our_own(home: str, request: dict[str, Any]) -> dict[str, Any]:
     """Decide in this process."""
     # All of it is for those without a resident host: it takes a tenth of a second.
     from anyplug.errors import AnyplugError
+    from anyplug.frontends.refusal_records import recorder
     from anyplug.policy.requests import desk
     from anyplug.settings import Home
 
+    place = Home(home)
     try:
-        settings = Home(home).read_settings().policy
+        settings = place.read_settings()
     except AnyplugError as error:
         said = [f"error: {error.message}", f"hint: {error.hint}"]
         return {"exit": _failure(request["harness"]), "decision": None, "said": said}
-    ours = desk(home, settings)
+    ours = desk(home, settings.policy, recorder(place, settings))
     opened = ours.open(request, cwd=os.getcwd())
     if isinstance(opened, dict):
         return opened

@@ -24,10 +24,13 @@ class Decisions:
         """Decide about one event. Raises ConfigError if the settings cannot be read."""
         stamp = self._home.settings_stamp()
         if self._desk is None or stamp != self._stamp:
-            from anyplug.policy.requests import desk  # 50 ms, and only those who have policies need it
+            # 50 ms, and only those who have policies need it.
+            from anyplug.frontends.refusal_records import recorder
+            from anyplug.policy.requests import desk
 
             self._runner = self._runner or Runner(os.path.join(self._home.path, "locks"))
-            self._desk = desk(self._home.path, self._home.read_settings().policy, self._runner)
+            settings = self._home.read_settings()
+            self._desk = desk(self._home.path, settings.policy, recorder(self._home, settings), self._runner)
             self._stamp = stamp
         return await self._desk.answer(request, cwd=hello.cwd, environment=hello.environment)
 

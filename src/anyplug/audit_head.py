@@ -1,0 +1,183 @@
+"""The sealed head of the audit chain: the number and hash of its newest record, kept outside the database.
+
+A chain of hashes cannot show that its end was cut off, or that all of it is gone: what is left is intact. So each
+commit also writes the head to a small file in the home folder and to a second place outside of it:
+
+    {"number": 7, "hash": "31f8…", "at": 1780000000.0, "seal": "9c1e…"}
+
+The seal is an HMAC with a key of the home, so that whoever can write to the second place alone cannot forge a head.
+A head only moves forward along one chain: one that the chain does not contain is left as it is, as evidence.
+"""
+
+import fcntl
+import hmac
+import os
+import time
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+FIRST = "0" * 64  # what stands for the hash before the first record
+KEY_BYTES = 32
+LARGEST = 4096  # bytes of a head file that are read
+LINE_BYTES = 256  # of a head file; numbers and times of any size fit
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+FILE, KEY = "audit-head", "audit-key"
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Where a chain ended at some moment."""
+
+    number: int
+    hash: str
+    at: float
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """A head as it is stored."""
+
+    number: int
+    hash: str
+    at: float
+    seal: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What lies at one place."""
+
+    path: str
+    state: Literal["missing", "sealed", "invalid"]
+    head: Head | None = None  # also of an invalid one that can be read
+
+
+class Heads:
+    """The places of one home's head: the first is its own, the second lies elsewhere, if there is one."""
+
+    def __init__(self, home: str, second: str = "") -> None:
+        self._key_path = os.path.join(home, KEY)
+        self.paths = (os.path.join(home, FILE), *((second,) if second else ()))
+
+    def look(self) -> list[Found]:
+        """Read every place."""
+        key = self._read_key()
+        return [_read(path, key) for path in self.paths]
+
+    def seal(self, head: Head) -> bytes:
+        """Encode a head with its seal; raises OSError if the key cannot be read or made."""
+        key = self._read_key() or self._make_key()
+        return msgspec.json.encode(Sealed(head.number, head.hash, head.at, _mac(key, head))) + b"\n"
+
+    def unseal(self, text: bytes) -> Found:
+        """Read a head that a person kept somewhere."""
+        return _judge("", text, self._read_key())
+
+    def begin(self) -> None:
+        """Seal an empty chain, before its first record is committed: from then on a missing head means something.
+
+        Raises OSError.
+        """
+        self._move(Head(0, FIRST, time.time()), lambda there: not there)
+
+    def advance(self, head: Head, contains: Callable[[Head], bool]) -> None:
+        """Move every place forward to a head. Raises OSError.
+
+        `contains` tells whether the chain contains a head. Where it does not contain one that was sealed, all stay as
+        they are: `audit --verify` reports it, and a person decides. The same goes for heads that are missing.
+        """
+        self._move(
+            head,
+            lambda there: (
+                bool(there)
+                and all(
+                    found.state == "sealed"
+                    and found.head is not None
+                    and found.head.number < head.number
+                    and contains(found.head)
+                    for found in there
+                )
+            ),
+        )
+
+    def replace(self, head: Head) -> None:
+        """Write a head whatever was there: a person has accepted the chain as it is. Raises OSError."""
+        self._move(head, lambda _: True)
+
+    def _move(self, head: Head, may_move: Callable[[list[Found]], bool]) -> None:
+        own = os.open(self.paths[0], WRITE, 0o600)
+        try:
+            fcntl.flock(own, fcntl.LOCK_EX)  # other processes append to the same chain
+            if may_move([found for found in self.look() if found.state != "missing"]):
+                self._write(self.seal(head), own)
+        finally:
+            os.close(own)
+
+    def _write(self, text: bytes, own: int) -> None:
+        _overwrite(own, text)
+        for path in self.paths[1:]:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            fd = os.open(path, WRITE, 0o600)
+            try:
+                _overwrite(fd, text)
+            finally:
+                os.close(fd)
+
+    def _read_key(self) -> bytes:
+        try:
+            fd = os.open(self._key_path, READ)
+        except OSError:
+            return b""
+        try:
+            return os.read(fd, KEY_BYTES)
+        finally:
+            os.close(fd)
+
+    def _make_key(self) -> bytes:
+        """Make a key; what another process made at the same moment counts."""
+        new = f"{self._key_path}.{os.urandom(4).hex()}"
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, os.urandom(KEY_BYTES))
+            os.link(new, self._key_path)
+        except FileExistsError:
+            pass
+        finally:
+            os.close(fd)
+            os.unlink(new)
+        return self._read_key()
+
+
+def _read(path: str, key: bytes) -> Found:
+    try:
+        fd = os.open(path, READ)
+    except FileNotFoundError:
+        return Found(path, "missing")
+    except OSError:
+        return Found(path, "invalid")
+    try:
+        text = os.read(fd, LARGEST)
+    except OSError:
+        return Found(path, "invalid")
+    finally:
+        os.close(fd)
+    return _judge(path, text, key) if text else Found(path, "missing")
+
+
+def _judge(path: str, text: bytes, key: bytes) -> Found:
+    try:
+        stored = msgspec.json.decode(text.partition(b"\n")[0], type=Sealed)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Found(path, "invalid")
+    head = Head(stored.number, stored.hash, stored.at)
+    is_ours = bool(key) and hmac.compare_digest(stored.seal, _mac(key, head))
+    return Found(path, "sealed" if is_ours else "invalid", head)
+
+
+def _mac(key: bytes, head: Head) -> str:
+    return hmac.digest(key, msgspec.json.encode(head), "sha256").hex()
+
+
+def _overwrite(fd: int, text: bytes) -> None:
+    """Replace a file's line by one write of always the same length, so that no reader and no kill sees half of it."""
+    os.pwrite(fd, text.rstrip(b"\n").ljust(LINE_BYTES - 1) + b"\n", 0)

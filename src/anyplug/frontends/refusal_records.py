@@ -1,0 +1,47 @@
+"""Audit records of agents' own tools that policies refused: `anyplug eval`, by itself or through the daemon."""
+
+import os
+import time
+
+from anyplug import audit
+from anyplug.audit import Audit, Record
+from anyplug.digest import printable
+from anyplug.errors import StoreError
+from anyplug.policy.requests import RecordRefusal, Refused
+from anyplug.settings import Home, Settings
+from anyplug.store import Store
+
+UNGUESSABLE = 8  # bytes of a record's id
+LONGEST = 200  # characters of a name that the agent gave
+LONGEST_REASON = 2_000  # characters: a policy writes it, and may quote what the agent sent
+
+
+def recorder(home: Home, settings: Settings) -> RecordRefusal:
+    """Return a function that records refusals in the home's audit. The database is opened with the first."""
+    trail = Audit(Store(home.store), home.second_head(settings))
+
+    def record(refused: Refused) -> str:
+        at = time.time_ns() // 1000
+        try:
+            arguments = audit.digest_of(refused.arguments)
+        except (TypeError, ValueError, RecursionError):
+            arguments = ""
+        entry = Record(
+            call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
+            at=at / 1_000_000,
+            attachment=printable(f"{refused.harness}:{refused.session}"[:LONGEST]),
+            tool=printable(refused.tool)[:LONGEST],
+            format=refused.harness,
+            arguments=arguments,
+            verdict="denied",
+            by=refused.by,
+            reason=refused.reason[:LONGEST_REASON],
+            outcome="denied",
+        )
+        try:
+            trail.end(entry)
+        except StoreError as error:
+            return f"warning: this refusal is not in the audit: {error.message}"
+        return ""
+
+    return record
