@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
@@ -337,6 +338,38 @@ async def test_connections_are_bounded(monkeypatch):
         with anyio.fail_after(PATIENCE_S):
             while (await up.raw(up.request("GET", "/healthz"))).status != 200:
                 await anyio.sleep(0.01)
+
+
+@pytest.mark.claim("http-half-open")
+@pytest.mark.parametrize("begun", [b"", b"POST /mcp HTTP/1.1\r\n", b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n"])
+async def test_hundreds_of_connections_without_the_token_keep_nobody_out(begun):
+    async with serving(Inner()) as up, await anyio.connect_tcp("127.0.0.1", up.port) as known:
+        request = up.request("POST", "/mcp", json.dumps(LIST).encode())
+        await known.send(request)
+        before = (await read(known)).status
+        half_open = [await anyio.connect_tcp("127.0.0.1", up.port) for _ in range(600)]
+        try:
+            for stream in half_open:
+                with suppress(anyio.BrokenResourceError):
+                    await stream.send(begun or b"")
+            session = await begin(up)
+            assert (await up.post({**LIST, "id": 8}, mcp_session_id=session)).status == 200
+            await known.send(request)  # a connection that has shown the token stays
+            assert (await read(known)).status == before
+        finally:
+            for stream in half_open:
+                await stream.aclose()
+
+
+@pytest.mark.claim("http-one-token")
+@pytest.mark.parametrize("first_is_right", [True, False])
+async def test_two_tokens_of_which_one_is_right_are_refused(first_is_right):
+    right, wrong = f"authorization: Bearer {TOKEN.value}", "authorization: Bearer another-token-of-enough-length"
+    lines = [right, wrong] if first_is_right else [wrong, right]
+    async with serving(Inner()) as up:
+        head = "\r\n".join(["GET /mcp HTTP/1.1", f"host: 127.0.0.1:{up.port}", *lines, "", ""])
+        answer = await up.raw(head.encode())
+        assert (answer.status, answer.error["code"]) == (400, "usage")
 
 
 async def test_a_refusal_for_load_says_when_to_come_back():

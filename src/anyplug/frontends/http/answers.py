@@ -56,6 +56,12 @@ ENDING = Refusal(
 )
 FAILED = Refusal(500, "unavailable", "the server met an error of its own", "`anyplug serve` printed which")
 MALFORMED = Refusal(400, "usage", "this is not a request of HTTP/1.1", "look at what the client sends")
+TWICE = Refusal(
+    400,
+    "usage",
+    "a header that may stand in a request once stands in it twice",
+    "send each of `Authorization`, `Host`, `Origin`, `Content-Length` and the MCP headers once",
+)
 TOO_SLOW = Refusal(408, "timed_out", "the request took too long to arrive", "send it again, faster")
 
 

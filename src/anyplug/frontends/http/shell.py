@@ -6,7 +6,7 @@ speaks JSON-RPC: there, answers and notes to calls under way are told from calls
 
 import asyncio
 import logging
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,10 +17,14 @@ from anyplug.frontends.http.answers import NULL, Refusal
 from anyplug.frontends.http.asgi import App, Receive, Scope, Send
 from anyplug.frontends.http.bearer import Token
 from anyplug.frontends.http.bodies import Bodies, replaying
+from anyplug.frontends.http.connection import KNOWN
 from anyplug.frontends.http.listener import Listener
 from anyplug.frontends.http.reply import Reply
 from anyplug.settings import HttpSettings
 
+# Headers that decide something: of two, a proxy before us could have judged the other one.
+SINGLE = frozenset({b"authorization", b"host", b"origin", b"content-length", b"content-type", b"mcp-session-id",
+                    b"mcp-protocol-version", b"mcp-method", b"access-control-request-method"})  # fmt: skip
 LISTENING = b"subscriptions/listen"  # the request of the newer era that stays open to hear of changes
 
 _logger = logging.getLogger(__name__)
@@ -51,6 +55,8 @@ class Shell:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
+        if len(headers) < len(scope["headers"]) and _is_ambiguous(scope["headers"]):
+            return await Reply(send).refuse(answers.TWICE)
         origin = headers.get(b"origin")
         if not self._listener.is_ours(headers.get(b"host", b"")):
             return await Reply(send).refuse(answers.NOT_OURS)
@@ -63,8 +69,10 @@ class Shell:
         if route is None:
             return await reply.refuse(answers.NOTHING_HERE)
         reply.request_id = NULL if route.is_rpc else None
-        if not route.is_open and not self._token.is_carried_by(headers.get(b"authorization", b"")):
-            return await reply.refuse(answers.NO_TOKEN)
+        if not route.is_open:
+            if not self._token.is_carried_by(headers.get(b"authorization", b"")):
+                return await reply.refuse(answers.NO_TOKEN)
+            scope[KNOWN] = True
         body = await self._bodies.read(int(headers.get(b"content-length", b"0")), receive)
         if body is None:
             return None
@@ -124,6 +132,12 @@ class Shell:
         for task, kind in self._running.items():
             if kind in kinds:
                 task.cancel()
+
+
+def _is_ambiguous(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Whether a header that decides something is there twice."""
+    names = [name for name, _ in headers if name in SINGLE]
+    return len(names) != len(set(names))
 
 
 def _kind(route: Route, scope: Scope, headers: dict[bytes, bytes], body: bytes, reply: Reply) -> Kind:
