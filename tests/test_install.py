@@ -220,6 +220,28 @@ def test_nothing_of_a_repository_runs_while_it_is_fetched(installer, repository)
     assert not os.path.exists(f"{done.plugin.path}/x")
 
 
+@pytest.mark.claim("install-runs-nothing")
+@pytest.mark.parametrize(
+    "setting",
+    ["filter.evil.smudge", "filter.evil.process", "core.fsmonitor", "diff.evil.textconv", "merge.evil.driver"],
+)
+def test_what_the_person_set_git_up_with_does_not_run_on_the_files_of_a_repository(
+    setting, installer, repository, tmp_path, monkeypatch
+):
+    ran = tmp_path / "ran"
+    making.write(f"{repository}/.gitattributes", "* filter=evil diff=evil merge=evil\n")
+    making.write(f"{repository}/.gitignore", "*.log\n")
+    commit(repository)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
+    section, _, key = setting.rpartition(".")
+    kind, _, name = section.partition(".")
+    header = f'[{kind} "{name}"]' if name else f"[{kind}]"
+    making.write(tmp_path / "gitconfig", f"{header}\n\t{key} = \"sh -c 'touch {ran}; cat'\"\n")
+    for location in (url(repository), repository):
+        installer.remove(installer.install(Source(location=location)).plugin, purge=True)
+    assert not ran.exists()
+
+
 def test_a_git_that_runs_us_does_not_get_in_the_way(installer, repository, tmp_path, monkeypatch):
     git(tmp_path, "init", "--quiet", str(tmp_path / "mine"))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "mine" / ".git"))

@@ -30,6 +30,11 @@ GIT_KEPT = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKP
                       "GIT_SSL_CAINFO", "GIT_SSL_NO_VERIFY", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM",
                       "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"})  # fmt: skip
 
+# No hook and no monitor runs, and whoever owns a repository on this machine, it can be read.
+SAFELY = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "safe.directory=*")
+NO_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_NOSYSTEM": "1",
+                    "GIT_ATTR_NOSYSTEM": "1", "XDG_CONFIG_HOME": os.devnull}  # fmt: skip
+
 # In a staging folder, where the plugin gets its own name: no plugin's name begins with a dot.
 CHECKOUT = ".checkout"
 COPY = ".copy"
@@ -118,7 +123,7 @@ def ignored(source: Source, origin: str, staging: str) -> frozenset[str]:
         return frozenset()
     empty = os.path.join(staging, EMPTY)
     os.mkdir(empty)
-    _git(source, empty, "init", "--quiet", "--bare", "--template=")
+    _git(source, empty, "init", "--quiet", "--bare", "--template=", is_local=True)
     listing = _git(
         source,
         origin,
@@ -130,6 +135,7 @@ def ignored(source: Source, origin: str, staging: str) -> frozenset[str]:
         "--exclude-standard",
         "--directory",
         "-z",
+        is_local=True,
     )
     return frozenset(name.rstrip("/") for name in listing.split("\0") if name)
 
@@ -173,7 +179,7 @@ def _clone(source: Source, target: str) -> str:
     if source.ref.startswith("-"):
         raise InstallError(f"'{source.ref}' is not a ref", "give a branch, a tag or a commit")
     os.mkdir(target)
-    _git(source, target, "init", "--quiet", "--template=")
+    _git(source, target, "init", "--quiet", "--template=", is_local=True)
     _git(
         source,
         target,
@@ -185,20 +191,25 @@ def _clone(source: Source, target: str) -> str:
         source.lasting_location,
         source.ref or "HEAD",
     )
-    _git(source, target, "checkout", "--quiet", "--detach", "FETCH_HEAD")
-    return _git(source, target, "rev-parse", "HEAD").strip()
+    _git(source, target, "checkout", "--quiet", "--detach", "FETCH_HEAD", is_local=True)
+    return _git(source, target, "rev-parse", "HEAD", is_local=True).strip()
 
 
-def _git(source: Source, folder: str, *words: str) -> str:
-    """Run git so that it asks nothing, runs nothing and ends; raises InstallError."""
+def _git(source: Source, folder: str, *words: str, is_local: bool = False) -> str:
+    """Run git so that it asks nothing, runs nothing and ends; raises InstallError.
+
+    The person's own configuration counts only where git reaches a repository: for what `is_local`, it could name
+    filters, hooks and monitors that the files of a stranger would make git run.
+    """
     environment = {
         # A git that runs us, in a hook or an alias, tells its children of its own repository.
         **{name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in GIT_KEPT},
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ALLOW_PROTOCOL": PROTOCOLS,
         "GIT_LFS_SKIP_SMUDGE": "1",
+        **(NO_CONFIGURATION if is_local else {}),
     }
-    command = ["git", "-C", folder, "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*", *words]
+    command = ["git", "-C", folder, *SAFELY, *words]
     try:
         # A session of its own: ssh finds no terminal to ask at, and git's own helpers can be ended with it.
         process = subprocess.Popen(
