@@ -21,8 +21,9 @@ from anyplug.errors import CODES, DONE
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.parsing import DESCRIPTION, command_parser, program_parser
 from anyplug.runtime.confine import profile
+from claims import Held, held_claims
 
-REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
+DOCS = Path(__file__).parent.parent / "docs"
 USUAL = profile.Limits()
 NOTE = "<!-- Written by scripts/generate_docs.py: change the program, then `make docs`. -->"
 
@@ -161,25 +162,59 @@ MEANINGS = {
 
 def main() -> int:
     """Write or check every generated page."""
-    parser = argparse.ArgumentParser(description="Write the generated pages of docs/reference.")
+    parser = argparse.ArgumentParser(description="Write the generated parts of the docs.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is stale")
     check = parser.parse_args().check
-    stale = [name for name, text in pages().items() if not is_current(REFERENCE / name, text)]
+    stale = {name: text for name, text in pages().items() if not is_current(DOCS / name, text)}
     if check:
         for name in stale:
-            print(f"docs/reference/{name} is stale", file=sys.stderr)
+            print(f"docs/{name} is stale", file=sys.stderr)
         if stale:
-            print("hint: `make docs` writes it anew", file=sys.stderr)
+            print("hint: `make docs` writes it again", file=sys.stderr)
         return 1 if stale else 0
-    for name in stale:
-        (REFERENCE / name).write_text(pages()[name], encoding="utf-8")
-        print(f"wrote docs/reference/{name}")
+    for name, text in stale.items():
+        (DOCS / name).write_text(text, encoding="utf-8")
+        print(f"wrote docs/{name}")
     return 0
 
 
 def pages() -> dict[str, str]:
-    """Make every generated page."""
-    return {"cli.md": cli(), "errors.md": errors(), "settings.md": settings_page()}
+    """Make every page that is generated, whole or in part."""
+    return {
+        "reference/cli.md": cli(),
+        "reference/errors.md": errors(),
+        "reference/settings.md": settings_page(),
+        "explanation/security.md": with_section("explanation/security.md", "claims", claims_table()),
+    }
+
+
+def with_section(name: str, section: str, text: str) -> str:
+    """Put a generated section into a page that people write: between its two marks."""
+    begin, end = f"<!-- {section}: written by scripts/generate_docs.py -->", f"<!-- end of {section} -->"
+    before, _, rest = (DOCS / name).read_text(encoding="utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    if not rest or not after:
+        sys.exit(f"docs/{name} lacks the marks {begin} and {end}")
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
+
+
+def claims_table() -> str:
+    """List the security claims by area, each with the tests that hold it."""
+    areas: dict[str, list[Held]] = {}
+    for held in held_claims():
+        areas.setdefault(held.claim.area, []).append(held)
+    return "\n\n".join(
+        f"### {area}\n\n" + table(("claim", "what it does not cover", "held by"), [_claim_row(held) for held in helds])
+        for area, helds in areas.items()
+    )
+
+
+def _claim_row(held: Held) -> tuple[str, str, str]:
+    """Name a claim's tests by file: names are long, and one can look for the id."""
+    files = dict.fromkeys(test.partition("::")[0] for test in held.tests)
+    count = f"{len(held.tests)} tests" if len(held.tests) > 1 else "1 test"
+    places = ", ".join(f"[{Path(file).name}](../../{file})" for file in files)
+    return f"{held.claim.text} (`{held.claim.id}`)", held.claim.limits, f"{count} in {places}"
 
 
 def is_current(path: Path, text: str) -> bool:
