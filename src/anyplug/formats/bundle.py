@@ -10,6 +10,7 @@ from anyplug import config, permissions, schema
 from anyplug.formats import attachments, manifest
 from anyplug.formats.contract import Folder
 from anyplug.model import ConfigKey, Plugin, Tool
+from anyplug.untrusted_text import is_clean
 
 NAME = "stavrobot"
 MANIFEST = "manifest.json"
@@ -159,7 +160,7 @@ def _tool(plugin: str, folder: str, name: str, where: str, report: manifest.Repo
             "a tool needs name, description, entrypoint (strings) and parameters (an object, {} for none)",
         )
         return None
-    if raw["name"] != name or not name.isprintable():
+    if raw["name"] != name or not is_clean(name):
         report.warn(
             f"Skipping tool \"{raw['name']}\": its folder is named '{name}'",
             "give folder and tool the same name",
