@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from anyplug import config, permissions, schema
+from anyplug import config, permissions, schema, secret_names
 from anyplug.formats import attachments, manifest
 from anyplug.formats.contract import Folder
 from anyplug.model import ConfigKey, Plugin, Tool
@@ -119,7 +119,7 @@ def _config(raw: dict[str, Any], report: manifest.Report) -> tuple[ConfigKey, ..
                 name=name,
                 description=_text(entry, "description"),
                 required=entry.get("required") is True,
-                secret=entry["secret"] is True if "secret" in entry else config.looks_secret(name),
+                secret=entry["secret"] is True if "secret" in entry else secret_names.looks_like_one(name),
                 default=entry.get("default", msgspec.UNSET),
             )
         )

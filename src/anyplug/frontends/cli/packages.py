@@ -81,6 +81,7 @@ def update(session: Session) -> int:
             options.always |= before.always
             options.follow |= before.follow
             options.allow_unconfined |= before.unconfined
+            options.inherit_env |= before.inherits_environment
             # What a person follows needs no new word of theirs, but has to be set up anew all the same.
             options.yes |= fresh.state == "approved"
             is_approved = _approves(session)

@@ -75,7 +75,7 @@ def show(session: Session) -> int:
             ("granted", describe_permissions(entry.standing.granted)),
             ("warning", permissions.warning(entry.standing.granted or plugin.permissions)),
             *(_confinement_fields(held_by) if held_by is not None else ()),
-            ("withheld", ", ".join(shape["environment_withheld"])),
+            ("withheld", _withheld(shape["environment_withheld"])),
             ("digest", digest[:16]),
             ("servers", describe_servers(plugin)),
             ("tools", [named(tool.name, first_sentence(tool.description)) for tool in entry.tools]),
@@ -89,6 +89,14 @@ def show(session: Session) -> int:
         render.quote(plugin.instructions)
     print_problems([entry])
     return 0
+
+
+def _withheld(variables: dict[str, str]) -> list[str]:
+    """Name the variables that it does not see, by the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in variables.items():
+        by_reason.setdefault(why, []).append(name)
+    return [f"{', '.join(names)} ({why})" for why, names in by_reason.items()]
 
 
 def _held_by(session: Session, entry: Entry) -> "Protection | None":
@@ -195,6 +203,7 @@ def _approval(approval: "Approval | None") -> list[str]:
     return [
         *(["stays approved while only its code changes (--follow)"] if approval.follow else []),
         *([unconfined] if approval.unconfined else []),
+        *(["gets your environment without secrets (--inherit-env)"] if approval.inherits_environment else []),
     ]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from anyplug import config, permissions
 from anyplug.approval import Standing
+from anyplug.environment import INHERITING
 from anyplug.errors import AnyplugError, ManifestError, NotApproved, UsageError
 from anyplug.formats import table
 from anyplug.frontends.cli import render, terminal
@@ -38,6 +39,9 @@ def add_approval_options(parser: Parser) -> None:
     )
     parser.add_argument(
         "--allow-unconfined", action="store_true", help="let it run where its permissions cannot be enforced"
+    )
+    parser.add_argument(
+        "--inherit-env", action="store_true", help="give it your whole environment, except what looks like a secret"
     )
 
 
@@ -104,6 +108,11 @@ def settle(session: Session, entry: Entry) -> None:
     options, plugin = session.options, entry.plugin
     if entry.state in {"broken", "shadowed"}:
         raise _unusable(entry)
+    if options.inherit_env and plugin.format not in INHERITING:
+        raise UsageError(
+            f"'{plugin.name}' cannot inherit your environment: {FORMAT_NAMES[plugin.format]} does not promise it",
+            f"`anyplug grant {plugin.name} env:VARIABLE` gives it one variable",
+        )
     before = session.catalog.approvals.of(plugin)
     granted = _granted(session, plugin) if options.grant is None else _checked(options.grant)
     seen = session.catalog.digest(plugin).value
@@ -124,6 +133,7 @@ def settle(session: Session, entry: Entry) -> None:
             always=options.always,
             follow=options.follow,
             unconfined=options.allow_unconfined,
+            inherits_environment=options.inherit_env,
             seen=seen,
         )
         if said:
@@ -281,6 +291,7 @@ def what_holds(session: Session, plugin: Plugin) -> str:
         *(["runs without asking"] if approval.always and plugin.tier > HARMLESS_TIER else []),
         *(["stays approved while only its code changes"] if approval.follow else []),
         *(["may run where its permissions cannot be enforced"] if approval.unconfined else []),
+        *(["gets your environment without secrets"] if approval.inherits_environment else []),
     ]
     return f": it {', and '.join(holds)}" if holds else ""
 
@@ -297,6 +308,8 @@ def _say_what_ended(session: Session, plugin: Plugin, before: "Approval | None")
     if before.unconfined and not options.allow_unconfined:
         lacking = "since --allow-unconfined was not given"
         session.note(f"it does not run any more where its permissions cannot be enforced, {lacking}")
+    if before.inherits_environment and not options.inherit_env:
+        session.note("it no longer gets your whole environment, since --inherit-env was not given")
 
 
 def say_what_is_missing(session: Session, plugin: Plugin) -> None:
