@@ -18,6 +18,7 @@ LONGEST_LINE = 2_000  # characters of one line for a person; a path or a command
 LONGEST_VERSION = 64  # characters
 LONGEST_NAME = 200  # characters of a name that cannot be used
 CUT = "…"
+HIDDEN = "its texts have hidden characters, which are left out"
 
 # Symbols that a variation selector or a joiner may follow.
 _EMOJI = (
@@ -100,6 +101,10 @@ def clean_plugin(plugin: Plugin) -> Plugin:
     tools, faults = _clean_tools(plugin.tools)
     problems = [_problem(problem) for problem in plugin.problems]
     problems += [Problem("bad_manifest", fault, "rename it in the manifest", "warning") for fault in faults]
+    if _hides_text(plugin):
+        problems.append(
+            Problem("hidden_text", HIDDEN, "ask its author why; models and people are spared it", "warning")
+        )
     replace = msgspec.structs.replace
     return replace(
         plugin,
@@ -114,9 +119,19 @@ def clean_plugin(plugin: Plugin) -> Plugin:
     )
 
 
+def _hides_text(plugin: Plugin) -> bool:
+    """Whether a manifest has text that nobody sees; how it ends its lines is no matter."""
+    of_tools = [text for tool in plugin.tools for text in (tool.title, tool.description)]
+    texts = (plugin.description, plugin.instructions, plugin.version, *plugin.permissions, *of_tools)
+    is_hiding = any(for_models(text) != text.replace("\r\n", "\n") for text in texts)
+    return is_hiding or any(schema_for_models(tool.input_schema) != tool.input_schema for tool in plugin.tools)
+
+
 def clean_offer(offer: Offer) -> Offer:
     """Clean what a running plugin registered; what has no clean name is left out."""
     tools, faults = _clean_tools(offer.tools)
+    if any(is_clean(tool.name) and tool not in tools for tool in offer.tools):
+        faults.append(HIDDEN)
     return msgspec.structs.replace(
         offer,
         tools=tools,

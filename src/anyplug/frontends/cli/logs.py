@@ -45,7 +45,7 @@ def show_logs(session: Session) -> int:
         if not lines and not options.follow:
             session.note(f"nothing was logged yet in {path}")
         for line in lines:
-            render.quote(line)
+            render.stream(line)
         if options.follow:
             _follow(path, stack.pop_all(), file)
     return 0
@@ -98,7 +98,7 @@ def _follow(path: str, opened: ExitStack, file: BinaryIO | None) -> None:
             if file is not None:
                 *lines, begun = (begun + file.read()).split(b"\n")
                 for line in lines:
-                    render.quote(line.decode(errors="replace"))
+                    render.stream(line.decode(errors="replace"))
             if file is None or is_over:
                 successor = _successor(path, file) if file else _open(path)
                 opened.close()

@@ -18,6 +18,7 @@ NARROWEST = 24  # characters that the last column keeps on a narrow terminal
 USUAL_WIDTH = 80  # where a terminal does not say
 MINUTE, HOUR = 60, 3600  # seconds
 LONGEST_CELL = 500  # characters of a table's cell
+TAB = 8  # columns
 ESCAPE = 10  # characters of the longest escape
 WIDE_IF_PIPED = 200  # programs that read text lines want them whole
 
@@ -67,6 +68,14 @@ def quote(text: str) -> None:
     sys.stdout.flush()
 
 
+def stream(text: str) -> None:
+    """Print lines that a plugin wrote and that are all a command prints; a person sees them marked."""
+    for line in text.split("\n"):
+        shown = for_people(line.expandtabs(TAB).rstrip())
+        print("\n".join(_folded(QUOTE + shown, sys.stdout, QUOTE)) if sys.stdout.isatty() else shown)
+    sys.stdout.flush()
+
+
 def trusted(text: str) -> None:
     """Print a text of ours as it is, such as JSON without hidden characters."""
     print(text, end="" if text.endswith("\n") else "\n")
@@ -74,7 +83,9 @@ def trusted(text: str) -> None:
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[Sequence[str]] = ()) -> None:
     """Print rows in columns; the last column wraps. `below` has lines for each row, which stand under it."""
-    rows = [[for_people(" ".join(cell.split()), LONGEST_CELL) for cell in row] for row in rows]
+    rows = [
+        [_name(first), *(for_people(" ".join(cell.split()), LONGEST_CELL) for cell in rest)] for first, *rest in rows
+    ]
     widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
     before_last = sum(widths[:-1]) + GAP * (len(widths) - 1)
     room = max(NARROWEST, _width() - before_last)
@@ -171,6 +182,12 @@ def terminal_width() -> int:
         return os.get_terminal_size(sys.stdout.fileno()).columns or USUAL_WIDTH
     except (OSError, ValueError):
         return USUAL_WIDTH
+
+
+def _name(cell: str) -> str:
+    """Quote a name that begins a line and could pass for a sentence of ours."""
+    shown = for_people(cell, LONGEST_CELL)
+    return f"'{shown}'" if " " in shown else shown
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

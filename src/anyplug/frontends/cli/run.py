@@ -113,8 +113,5 @@ def _print_said(outcome: "CommandOutcome") -> None:
         text = "\n".join(filter(None, (outcome.panel.title, *outcome.panel.lines, outcome.panel.footer)))
     if outcome.action == "noop":
         render.out(outcome.action)
-    elif "\n" in text:
-        render.out(f"{outcome.action}:")
-        render.quote(text)
     else:
-        render.out(f"{outcome.action}: {text or '(empty)'}")
+        render.stream(f"{outcome.action}: {text or '(empty)'}")
