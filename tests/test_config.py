@@ -8,7 +8,7 @@ import pytest
 
 import making
 import using
-from anyplug import config, discovery
+from anyplug import config, discovery, secret_names
 from anyplug.errors import ConfigError, UsageError
 from anyplug.formats.contract import Folder
 
@@ -38,11 +38,11 @@ def load(folder):
     ("name", "secret"),
     [
         ("api_key", True), ("apiKey", True), ("TOKEN", True), ("password", True), ("session_cookie", True),
-        ("client_secret", True), ("city", False), ("username", False),
+        ("client_secret", True), ("city", False), ("username", False), ("keywords", False), ("max_tokens", False),
     ],
 )  # fmt: skip
 def test_a_secret_is_known_by_its_name(name, secret):
-    assert config.looks_secret(name) == secret
+    assert secret_names.looks_like_one(name) == secret
 
 
 def test_a_manifest_can_say_what_is_secret(tmp_path):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
 
+import environments
 from anyplug import environment, permissions
 
 SECRET_NAMES = [
@@ -59,7 +60,7 @@ PLAIN_VALUES = ["", "blue", "/usr/bin:/bin", "https://example.com/a:b@c", "en_US
 
 @pytest.mark.parametrize("name", SECRET_NAMES)
 def test_a_variable_named_like_a_secret_is_withheld(name):
-    assert environment.divide({name: "x"}, frozenset()).withheld == (name,)
+    assert environment.divide({name: "x"}, frozenset()).withheld == {name: environment.NAMED_SECRET}
 
 
 @pytest.mark.parametrize("name", PLAIN_NAMES)
@@ -69,7 +70,7 @@ def test_other_names_are_given(name):
 
 @pytest.mark.parametrize("value", SECRET_VALUES)
 def test_a_value_shaped_like_a_secret_is_withheld_whatever_its_name(value):
-    assert environment.divide({"SETTING": value}, frozenset()).withheld == ("SETTING",)
+    assert environment.divide({"SETTING": value}, frozenset()).withheld == {"SETTING": environment.SHAPED_SECRET}
 
 
 @pytest.mark.parametrize("value", PLAIN_VALUES)
@@ -78,13 +79,107 @@ def test_other_values_are_given(value):
 
 
 def test_an_empty_secret_is_no_secret():
-    assert environment.divide({"API_KEY": ""}, frozenset()).withheld == ()
+    assert environment.divide({"API_KEY": ""}, frozenset()).withheld == {}
 
 
 def test_what_is_granted_by_name_is_given():
     granted = permissions.environment_names(("network", "env:API_KEY"))
     divided = environment.divide({"API_KEY": "x", "OTHER_TOKEN": "y"}, granted)
-    assert (divided.given, divided.withheld) == ({"API_KEY": "x"}, ("OTHER_TOKEN",))
+    assert (divided.given, divided.withheld) == (
+        {"API_KEY": "x"},
+        {"OTHER_TOKEN": environment.NAMED_SECRET},
+    )
+
+
+@pytest.mark.claim("environment-secrets")
+def test_no_secret_of_a_developers_environment_passes():
+    divided = environment.divide(environments.HARMLESS | environments.SECRETS, frozenset())
+    assert divided.withheld.keys() >= environments.SECRETS.keys()
+
+
+def test_at_most_a_twentieth_of_what_is_harmless_is_withheld():
+    withheld = environment.divide(environments.HARMLESS, frozenset()).withheld
+    assert len(withheld) <= len(environments.HARMLESS) / 20, withheld
+
+
+@pytest.mark.claim("environment-secrets")
+@pytest.mark.parametrize("name", environments.MORE_SECRETS)
+@pytest.mark.parametrize("inherits", [False, True])
+def test_secrets_are_withheld_however_they_are_named_and_shaped(name, inherits):
+    variables = {name: environments.MORE_SECRETS[name]}
+    assert environment.divide(variables, frozenset(), inherits=inherits).given == {}
+
+
+KEYS = {
+    "hexadecimal": lambda: environments.hexadecimal(32),
+    "letters and digits": lambda: environments.base62(24),
+    "small letters and digits": lambda: environments.lower(28),
+    "base64": lambda: environments.base64(32),
+    "UUID": environments.uid,
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_generated_keys_are_told_from_words(kind):
+    withheld = [bool(environment.reason("SETTING", KEYS[kind]())) for _ in range(500)]
+    assert sum(withheld) >= 495
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("GREETING", "good morning"),
+        ("MOTTO", "Ordnung muss sein!"),
+        ("TITLE", "Žluťoučký kůň"),
+        ("KEYWORDS", "red, green"),
+        ("MAX_TOKENS", "4096"),
+        ("TOKEN_LIMIT", "100000"),
+        ("AUTHOR", "jane"),
+        ("HOTKEY", "ctrl-k"),
+        ("SHARDS", "0,1,2"),
+        ("ARN", "arn:aws:iam::123456789012:role/Deploy"),
+        ("IMAGE", "ghcr.io/acme/shop:1.2.3"),
+        ("PATTERN", "*.test.js"),
+        ("REMOTE", "git@github.com:acme/shop.git"),
+        ("AGENT", "npm/9.5.0 node/v18.16.0 darwin arm64 workspaces/false"),
+        ("MIRROR", "https://mirror.acme.com/pub/linux/"),
+        ("HOSTS", "a.acme.com:9092,b.acme.com:9092"),
+        ("RATIO", "0.75"),
+        ("NIX", "/nix/store/0c1lq9y5hm6yk3p2n8x4v7w6z5d3f2s1-bash-5.2/bin"),
+        ("LIMITS", "--memory=2g --cpus=4"),
+        ("WHEN", "2024-05-01"),
+    ],
+)
+def test_what_is_plainly_harmless_is_given(name, value):
+    assert environment.reason(name, value) == ""
+
+
+def test_inheriting_gives_what_is_not_plain_and_no_secret():
+    variables = {"PROMPT_STYLE": "%F{blue}%~ $(git branch) »", "BLOB": environments.base62(40), "API_KEY": "abc"}
+    assert environment.divide(variables, frozenset()).given == {}
+    divided = environment.divide(variables, frozenset(), inherits=True)
+    assert divided.given.keys() == {"PROMPT_STYLE"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("keywords", "alpha, beta", False),
+        ("max_tokens", "100000", False),
+        ("maxTokens", "100000", False),
+        ("monkey", "george", False),
+        ("primary_key", "customer", False),
+        ("author", "somebody", False),
+        ("api_key", "abcdef", True),
+        ("apiKey", "abcdef", True),
+        ("accessToken", "abcdef", True),
+        ("sessionCookie", "abcdef", True),
+        ("password", "true", False),
+        ("note", "sk-abcdefghijkl", True),
+    ],
+)
+def test_masking_judges_name_and_value_together(name, value, secret):
+    assert environment.looks_secret(name, value) == secret
 
 
 @bounds(max_examples=200)

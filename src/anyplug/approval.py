@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-Rights = tuple[tuple[str, ...], bool]  # what is granted, and whether it may run where that cannot be enforced
+Rights = tuple[tuple[str, ...], bool, bool]  # what is granted; may run where that cannot be enforced; environment
 
 SHOWN_CHANGES = 8  # files named before "and N more"
 
@@ -38,6 +38,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     always: bool = False  # tier 2 does not ask
     follow: bool = False  # changes of code do not ask again
     unconfined: bool = False  # may run where permissions cannot be enforced
+    inherits_environment: bool = False  # gets all of the user's environment but secrets
     files: dict[str, str] = {}
     decided: float = 0.0
 
@@ -52,12 +53,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     reason: str = ""  # how to switch on what is switched off
     unconfined: bool = False  # may run where its permissions cannot be enforced
+    inherits_environment: bool = False  # gets all of the user's environment but secrets
     files: tuple[str, ...] = ()  # that the digest covers
 
     @property
     def rights(self) -> Rights:
         """With what its programs are started."""
-        return self.granted, self.unconfined
+        return self.granted, self.unconfined, self.inherits_environment
 
 
 class Approvals:
@@ -108,6 +110,7 @@ class Approvals:
         always: bool,
         follow: bool,
         unconfined: bool,
+        inherits_environment: bool = False,
     ) -> None:
         """Approve the plugin as it is now."""
         self._save(
@@ -122,6 +125,7 @@ class Approvals:
                 always=always,
                 follow=follow,
                 unconfined=unconfined,
+                inherits_environment=inherits_environment,
                 files=digest.files,
                 decided=time.time(),
             ),
@@ -235,6 +239,7 @@ def judge(plugin: Plugin, approval: Approval | None, digest: Digest | None) -> S
         changes=() if holds else changes(plugin, approval, digest),
         digest=digest.value,
         unconfined=approval.unconfined,
+        inherits_environment=approval.inherits_environment,
         files=tuple(digest.files),
     )
 

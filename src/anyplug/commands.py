@@ -4,7 +4,6 @@ import re
 
 import msgspec
 
-from anyplug.digest import printable
 from anyplug.errors import CallError
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.extension import Extension
@@ -12,6 +11,7 @@ from anyplug.model import Command, Failure, Result, Text, Tool
 from anyplug.notices import Note
 from anyplug.panels import Panel, Panels
 from anyplug.trail import Trail
+from anyplug.untrusted_text import encodable
 
 ACTIONS = frozenset({"prompt", "insert", "display", "open_panel", "noop"})
 NEWER = frozenset({"tool_prompt"})  # what zot has since, and we have not: no fault of the extension's
@@ -96,5 +96,5 @@ def as_tool(command: Command) -> Tool:
 
 def split_command(line: str) -> tuple[str, str]:
     """Divide what a person typed into the command's name and the rest, trimmed."""
-    name, *words = re.split("[ \t]", printable(line).strip().removeprefix("/"), maxsplit=1)
+    name, *words = re.split("[ \t]", encodable(line).strip().removeprefix("/"), maxsplit=1)
     return name, "".join(words).strip()

@@ -6,7 +6,6 @@ overwritten. The key `permissions` (which tools may run) is honoured and never w
 
 import errno
 import os
-import re
 import stat
 from typing import Any
 
@@ -20,13 +19,6 @@ PERMISSIONS = "permissions"
 EVERYTHING = "*"
 SHOWN_SECRET = "•••"
 LARGEST = 4 << 20  # bytes; real ones have a few hundred
-
-_SECRET_NAME = re.compile(r"key|token|password|secret|cookie", re.IGNORECASE)
-
-
-def looks_secret(name: str) -> bool:
-    """Whether a key is named like a secret."""
-    return bool(_SECRET_NAME.search(name))
 
 
 def read(plugin: Plugin) -> dict[str, Any]:

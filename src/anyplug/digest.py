@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from anyplug.untrusted_text import for_people
+
 NEVER = frozenset({".git", "__pycache__"})
 CONFIG = "config.json"  # at the top: the person's values, which tools rewrite
 SWITCHED = "extension.json"  # its key `enabled` is a switch, and no part of what runs
@@ -67,18 +69,13 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
 
     def as_digest(self) -> Digest:
         """Give the digest itself."""
-        counted = {printable(stamp[0]): sha for stamp, sha in zip(self.stamps, self.hashes, strict=True) if sha}
+        counted = {for_people(stamp[0]): sha for stamp, sha in zip(self.stamps, self.hashes, strict=True) if sha}
         return Digest(self.digest, counted | self.parts)
 
 
 def covers(path: str) -> bool:
     """Whether a change of the file at this path, relative to its plugin, is another digest."""
     return path != CONFIG and NEVER.isdisjoint(path.split("/"))
-
-
-def printable(path: str) -> str:
-    """Write a file's name so that it can be shown and stored, whatever bytes it has."""
-    return path if path.isascii() else path.encode("utf-8", "backslashreplace").decode()
 
 
 def take(folder: str, *, every_file: bool, before: Reading | None, named: tuple[str, ...] = ()) -> Reading:

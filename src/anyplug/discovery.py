@@ -4,12 +4,12 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 
-from anyplug.digest import printable
 from anyplug.errors import LookFailed, is_shortage
 from anyplug.formats import table
 from anyplug.formats.contract import Folder
 from anyplug.formats.mcp import format as mcp
 from anyplug.model import Plugin
+from anyplug.untrusted_text import clean_plugin, encodable, for_people, is_clean
 
 
 def discover(explicit: list[str], roots: list[str], clients: Mapping[str, str]) -> list[Plugin]:
@@ -27,16 +27,24 @@ def discover(explicit: list[str], roots: list[str], clients: Mapping[str, str]) 
         plugin = read(folder)
         if plugin is not None:
             plugins.append(plugin)
-    plugins.extend(mcp.load_client(name, path) for name, path in clients.items())
+    plugins.extend(clean_plugin(mcp.load_client(name, path)) for name, path in clients.items())
     return plugins
 
 
 def read(folder: Folder) -> Plugin | None:
-    """Read one folder; a fault of any kind is a problem of that plugin and of no other."""
-    escaped = folder.found_at if folder.found_at.isascii() else printable(folder.found_at)
+    """Read one folder, and clean its text; a fault of any kind is a problem of that plugin and of no other."""
+    plugin = _read(folder)
+    return clean_plugin(plugin) if plugin is not None else None
+
+
+def _read(folder: Folder) -> Plugin | None:
+    escaped = folder.found_at if folder.found_at.isascii() else encodable(folder.found_at)
     if escaped != folder.found_at:
         folder = Folder(escaped, escaped, folder.explicit)
         return table.broken(folder, f"{escaped} is not a name in UTF-8", "rename the folder")
+    if not is_clean(os.path.basename(folder.found_at)):
+        shown = for_people(folder.found_at)
+        return table.broken(folder, f"the name of the folder {shown} has hidden characters", "rename the folder")
     return table.load(folder) or _why_none(folder)
 
 

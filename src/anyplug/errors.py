@@ -34,6 +34,8 @@ from typing import Any
 
 import msgspec
 
+from anyplug.untrusted_text import for_models
+
 
 class Code(msgspec.Struct, frozen=True):
     """A stable error code: what the command line exits with, and what it means."""
@@ -100,9 +102,9 @@ class AnyplugError(Exception):
     code = "tool_error"
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = for_models(message)  # it may quote a plugin
+        self.hint = for_models(hint)
+        super().__init__(self.message)
 
 
 class CallError(AnyplugError):

@@ -365,6 +365,7 @@ class Host:
         always: bool = False,
         follow: bool = False,
         unconfined: bool = False,
+        inherits_environment: bool = False,
         seen: str | None = None,
     ) -> str:
         """Approve a plugin as it is now, for a person who has seen what it asks for.
@@ -374,7 +375,13 @@ class Host:
         then nothing is approved.
         """
         said = await self._preparation.approve(
-            plugin, granted, always=always, follow=follow, unconfined=unconfined, seen=seen
+            plugin,
+            granted,
+            always=always,
+            follow=follow,
+            unconfined=unconfined,
+            inherits_environment=inherits_environment,
+            seen=seen,
         )
         await self.look_again()
         return said

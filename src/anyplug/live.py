@@ -25,12 +25,14 @@ from anyplug.notices import (
 from anyplug.panels import Panel, Panels
 from anyplug.peers import Peers
 from anyplug.registry import Snapshot
+from anyplug.untrusted_text import for_models, for_people
 
 DEEPEST_CALL = 4  # tools that call tools, as zot has it
 LARGEST_ANSWER = 256 << 10  # bytes of a result that an extension is told
 MOST_BLOCKS = 128  # of it
 STATUSES = {"denied": "blocked", "cancelled": "cancelled", "timed_out": "timed_out"}  # by the code of an error
 MOST_ASKED = 256  # calls of one extension's under way; it is told so, and may ask again later
+LONGEST_LEVEL = 16  # characters of a note's level
 CALL_TOOL = "call_tool"
 
 CallTool = Callable[[Extension, str, dict[str, Any], Call | None, tuple[str, ...]], Awaitable[Result]]
@@ -192,7 +194,7 @@ def _notice(plugin: str, frame: msgspec.Struct) -> Notice | None:
     """Read a frame that is meant for whoever listens; one that says nothing is dropped."""
     match frame:
         case frames.Notify() if frame.message:
-            return Note(plugin, frame.level, frame.message)
+            return Note(plugin, for_people(frame.level, LONGEST_LEVEL), for_models(frame.message))
         case frames.ClearNotes():
             return NotesCleared(plugin)
         case frames.Submit() if frame.text.strip():

@@ -76,7 +76,11 @@ def note_teller(plugin: str, tell: Callable[[str], None]) -> Listener:
             note = Note(notice.panel.owner, "info", text)
         return note if note is not None and note.plugin == plugin else None
 
-    return _bounded(lambda note: tell("\n".join(lines_of(note))), noted)
+    def say(note: Note) -> None:
+        for line in lines_of(note):
+            tell(line)
+
+    return _bounded(say, noted)
 
 
 def lines_of(note: Note) -> list[str]:

@@ -7,6 +7,7 @@ import msgspec
 from anyplug.errors import StoreError
 from anyplug.model import Offer, Plugin, Problem
 from anyplug.store import Store
+from anyplug.untrusted_text import clean_offer
 
 NOT_RUNNING = "not_running"  # the problem of a plugin that should be up and is not
 
@@ -16,7 +17,8 @@ def stored(store: Store, plugin: Plugin, digest: str) -> dict[str, Offer]:
     query = "SELECT record FROM registrations WHERE path = ?1 AND (digest = ?2 OR ?2 = '')"
     try:
         rows = store.rows(query, plugin.path, digest)
-        return msgspec.json.decode(rows[0][0], type=dict[str, Offer]) if rows else {}
+        known = msgspec.json.decode(rows[0][0], type=dict[str, Offer]) if rows else {}
+        return {name: clean_offer(offer) for name, offer in known.items()}
     except (StoreError, msgspec.DecodeError):
         return {}
 

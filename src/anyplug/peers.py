@@ -21,6 +21,7 @@ from anyplug.place import Place, Wanted
 from anyplug.secrecy import Secrecy
 from anyplug.settings import Settings
 from anyplug.surroundings import Start
+from anyplug.untrusted_text import clean_offer
 from anyplug.upkeep import Upkeep
 
 HEAR_S = 10.0  # for those that have to start first, and then have the time that they have for `ready`
@@ -239,7 +240,7 @@ class Peers:
     def note_offer(self, place: Place, peer: Peer) -> None:
         """Keep what a peer registered, and say that there is something else to call."""
         had_said_all = place.has_said_all
-        place.take(self._secrecy(place.plugin).offer(peer.offer))
+        place.take(clean_offer(self._secrecy(place.plugin).offer(peer.offer)))
         self.roll += 1
         is_news = peer.has_said_all or not had_said_all  # else what is kept says more
         if is_news and not place.plugin.explicit and place in self.of(place.plugin):

@@ -30,6 +30,7 @@ class Preparation:
         always: bool,
         follow: bool,
         unconfined: bool,
+        inherits_environment: bool,
         seen: str | None,
     ) -> str:
         """Approve a plugin, set up first if it is another than was approved before; gives what that printed.
@@ -45,7 +46,15 @@ class Preparation:
             said = await self.prepare(plugin, granted, unconfined=unconfined)
         given = plugin.permissions if granted is None else granted
         digest = self._catalog.digest(plugin)  # after the set-up, which may have brought code along
-        approvals.approve(plugin, digest, given, always=always, follow=follow, unconfined=unconfined)
+        approvals.approve(
+            plugin,
+            digest,
+            given,
+            always=always,
+            follow=follow,
+            unconfined=unconfined,
+            inherits_environment=inherits_environment,
+        )
         return said
 
     async def prepare(self, plugin: Plugin, granted: tuple[str, ...] | None, *, unconfined: bool) -> str:

@@ -8,11 +8,11 @@ import msgspec
 
 from anyplug import names
 from anyplug.approval import Standing
-from anyplug.digest import printable
 from anyplug.errors import CommandNotFound, PluginNotFound, ToolNotFound
 from anyplug.formats import builtin
 from anyplug.model import Command, Plugin, Problem, State, Tool
 from anyplug.offers import NOT_RUNNING
+from anyplug.untrusted_text import for_people
 
 LONGEST_MISTYPED = 200  # characters; comparing a longer name would take a while, and nobody typed it
 
@@ -102,9 +102,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         if found is None:
             if name.removeprefix("/").lower() in self.commands:
                 command = f"`anyplug run /{name.removeprefix('/').lower()}`"
-                raise ToolNotFound(printable(name), [], "that is a command", f"{command} runs it")
+                raise ToolNotFound(for_people(name), [], "that is a command", f"{command} runs it")
             known = {**self.owners, **self.aliases}
-            raise ToolNotFound(printable(name), _similar(name, known), *self._why_not(name))
+            raise ToolNotFound(for_people(name), _similar(name, known), *self._why_not(name))
         return found
 
     def command(self, name: str) -> tuple[Command, Entry]:

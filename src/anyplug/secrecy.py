@@ -4,7 +4,6 @@ A value that was ever given to a plugin stays masked as long as the host lives: 
 """
 
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
@@ -21,8 +20,6 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 MOST = 100  # values for each plugin; a tool that gets a new token in each call must not make the host slow
 STEADY_NS = 50_000_000  # a file that changed less long ago may change again under the same stamp
-
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")  # between the words of accessToken and access-token
 
 
 class Secrecy:
@@ -48,8 +45,8 @@ class Secrecy:
         from anyplug import environment  # its patterns take milliseconds to compile
 
         names = permissions.environment_names(self.granted)
-        found = [value for name in names if environment.looks_secret(name, value := variables.get(name, ""))]
-        found += [value for name, value in _declared(self.plugin) if environment.looks_secret(name, value)]
+        found = [value for name in names if environment.is_masked(name, value := variables.get(name, ""))]
+        found += [value for name, value in _declared(self.plugin) if environment.is_masked(name, value)]
         try:
             found += self._secrets.values(self.plugin).values()
         except SecretsUnusable:
@@ -189,8 +186,7 @@ def _by_name(name: str, value: Any) -> Iterator[str]:
         for item in value:
             yield from _by_name(name, item)
     else:
-        words = _HUMP.sub("_", name)
-        yield from (leaf for leaf in _leaves(value) if environment.looks_secret(words, leaf))
+        yield from (leaf for leaf in _leaves(value) if environment.looks_secret(name, leaf))
 
 
 def _leaves(value: Any) -> Iterator[str]:

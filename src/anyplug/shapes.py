@@ -184,7 +184,12 @@ def approval_shape(approval: "Approval | None") -> dict[str, bool] | None:
     """Give how a plugin was approved; of one that was not, nothing."""
     if approval is None or not approval.approved:
         return None
-    return {"always": approval.always, "follow": approval.follow, "unconfined": approval.unconfined}
+    return {
+        "always": approval.always,
+        "follow": approval.follow,
+        "unconfined": approval.unconfined,
+        "inherits_environment": approval.inherits_environment,
+    }
 
 
 def show_shape(
@@ -211,7 +216,9 @@ def show_shape(
         "confinement": confinement_shape(held_by),
         "config": config_shape(plugin, values),
         "instructions": plugin.instructions,
-        "environment_withheld": list(environment.divide(variables, names).withheld),
+        "environment_withheld": environment.divide(
+            variables, names, inherits=entry.standing.inherits_environment
+        ).withheld,
         "digest": digest,
         "process": process,
         "registrations": registration_shapes(entry) if plugin.stays_up else [],

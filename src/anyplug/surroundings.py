@@ -179,7 +179,7 @@ class Provisions:
         users = users or self._users
         self._secrecies.of(plugin, standing.granted).look(users.variables)  # before anything of it is given away
         stored = self._catalog.secrets.values(plugin, names) if names else {}
-        given = environment.divide({**users.variables, **stored}, names).given
+        given = environment.divide({**users.variables, **stored}, names, inherits=standing.inherits_environment).given
         variables = table.BY_NAME[plugin.format].environment(plugin, self._catalog.home, given, names)
         return variables | self._runner.environment
 
@@ -217,7 +217,8 @@ class Provisions:
     ) -> str:
         """Say which grants would help a plugin that failed, by what it said; empty if none would."""
         variables = (users or self._users).variables
-        withheld = environment.divide(variables, permissions.environment_names(standing.granted)).withheld
+        names, inherits = permissions.environment_names(standing.granted), standing.inherits_environment
+        withheld = environment.divide(variables, names, inherits=inherits).withheld
         try:
             return self._confinement.cure(plugin, standing, said, frozenset(withheld), purpose)
         except OSError:  # it is only a guess, and too many files may be open to make one

@@ -9,10 +9,10 @@ import msgspec
 
 from anyplug import audit
 from anyplug.audit import Record
-from anyplug.digest import printable
 from anyplug.errors import AnyplugError, CallError
 from anyplug.gate import Attachment
 from anyplug.model import Failure, Plugin, Result, Text
+from anyplug.untrusted_text import for_people
 from anyplug.values import TOO_DEEP
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Trail:
             call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
             at=at / 1_000_000,
             attachment=attachment.id,
-            tool=printable(name)[:LONGEST_NAME],
+            tool=for_people(name, LONGEST_NAME),
         )
         self.unusable = ""  # what is wrong with the arguments
         self.given: dict[str, Any] = {}  # the arguments

@@ -7,11 +7,11 @@ elsewhere. Changing one starts and ends no process.
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from anyplug.digest import printable
 from anyplug.errors import CommandNotFound, ConfigError, ToolNotFound
 from anyplug.model import Command, Tool
 from anyplug.registry import OURS, Entry, Snapshot
 from anyplug.settings import Home, Profile, Surface
+from anyplug.untrusted_text import for_people
 
 NOTHING = Profile(plugins=("/",))  # no plugin has such a name
 
@@ -89,7 +89,7 @@ class View:
                 tool = None
             if tool is None or not self.has_tool(tool, snapshot):
                 # What the snapshot would say names tools that this caller does not see.
-                raise ToolNotFound(printable(name), _similar(name, (seen.name for seen, _ in self.tools(snapshot))))
+                raise ToolNotFound(for_people(name), _similar(name, (seen.name for seen, _ in self.tools(snapshot))))
             return tool, entry
         return snapshot.tool(name)
 
@@ -98,7 +98,7 @@ class View:
         found = snapshot.commands.get(name.removeprefix("/").lower())
         if found is None or not self.has_command(found[0]):
             seen = [command.name for command, _ in self.commands(snapshot)]
-            raise CommandNotFound(printable(name), _similar(name, seen))
+            raise CommandNotFound(for_people(name), _similar(name, seen))
         return found
 
     def _has(self, plugin: str, names: Iterable[str]) -> bool:

@@ -47,7 +47,7 @@ def in_plugins():
 def test_away_from_a_terminal_a_plugin_is_installed_and_not_approved(source):
     done = using.ok("install", source)
     assert "kit is installed in" in done.out
-    assert "Instructions from the plugin's author, for you:\n\nRead me." in done.out
+    assert "Instructions from the plugin's author, for you:\n\n| Read me." in done.out
     assert f"copying {source}" in done.err
     assert "hint: `anyplug approve kit` shows what it asks for" in done.err
     assert using.listed("kit")["state"] == "new"

@@ -305,7 +305,7 @@ def test_a_set_up_that_fails_approves_nothing():
     assert "Init script failed: out of luck" in done.err
     assert using.listed("kit")["state"] == "new"
     making.write(f"{folder}/init.sh", "#!/bin/sh\necho all set\n", 0o755)
-    assert "its set-up said:\nall set" in using.ok("approve", "kit", "--yes").err
+    assert "its set-up said:\n  | all set" in using.ok("approve", "kit", "--yes").err
 
 
 def test_what_is_missing_is_said_after_the_approval():

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from anyplug.digest import printable
 from anyplug.errors import InvalidArguments
 from anyplug.model import Call, File
+from anyplug.untrusted_text import encodable
 
 LARGEST_INPUT = 25 << 20  # bytes of all files of one call together
 KEPT_S = 7 * 24 * 3600  # how long a tool's output files are kept
@@ -86,9 +86,9 @@ def take(folder: str, inputs: Inputs, keep: str, call_id: str) -> tuple[File, ..
         if not files:
             _forget_old(keep)
             os.makedirs(os.path.join(keep, call_id), mode=0o700)
-        target = os.path.join(keep, call_id, printable(name))
+        target = os.path.join(keep, call_id, encodable(name))
         shutil.move(path, target)
-        files.append(File(printable(name), mimetypes.guess_type(name)[0] or "application/octet-stream", target))
+        files.append(File(encodable(name), mimetypes.guess_type(name)[0] or "application/octet-stream", target))
     return tuple(files)
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
-from anyplug import config, permissions, schema
+from anyplug import config, permissions, schema, secret_names
 from anyplug.formats import attachments, manifest
 from anyplug.formats.contract import Folder
 from anyplug.model import ConfigKey, Plugin, Tool
+from anyplug.untrusted_text import is_clean
 
 NAME = "stavrobot"
 MANIFEST = "manifest.json"
@@ -118,7 +119,7 @@ def _config(raw: dict[str, Any], report: manifest.Report) -> tuple[ConfigKey, ..
                 name=name,
                 description=_text(entry, "description"),
                 required=entry.get("required") is True,
-                secret=entry["secret"] is True if "secret" in entry else config.looks_secret(name),
+                secret=entry["secret"] is True if "secret" in entry else secret_names.looks_like_one(name),
                 default=entry.get("default", msgspec.UNSET),
             )
         )
@@ -159,7 +160,7 @@ def _tool(plugin: str, folder: str, name: str, where: str, report: manifest.Repo
             "a tool needs name, description, entrypoint (strings) and parameters (an object, {} for none)",
         )
         return None
-    if raw["name"] != name or not name.isprintable():
+    if raw["name"] != name or not is_clean(name):
         report.warn(
             f"Skipping tool \"{raw['name']}\": its folder is named '{name}'",
             "give folder and tool the same name",

@@ -19,6 +19,7 @@ from anyplug.formats.contract import Folder, Surroundings
 from anyplug.model import Call, Failure, Plugin, Result, Text, Tool
 from anyplug.runtime.program import Finished, Program
 from anyplug.settings import Arguments, Home, cyclop_plugins
+from anyplug.untrusted_text import is_clean
 
 NAME = "cyclop"
 MANIFEST = "plugin.json"
@@ -180,7 +181,7 @@ def _tools(raw: dict[str, Any], folder: str, report: manifest.Report) -> tuple[T
         if not name or not description:
             report.error(f"Tool at index {index} missing name or description", "give both as non-empty strings")
             continue
-        if not name.isprintable():
+        if not is_clean(name):
             report.error(f"the name of the tool at index {index} has unprintable characters", "rename it")
             continue
         if name in tools:

@@ -14,6 +14,7 @@ import msgspec
 
 from anyplug.formats import manifest
 from anyplug.model import Endpoint, Plugin
+from anyplug.untrusted_text import for_people, is_clean
 
 LONGEST_NAME = 100  # characters of a server's name, which is part of the names of its tools
 KEY = "mcpServers"
@@ -65,7 +66,7 @@ def read(raw: dict[str, Any], report: manifest.Report, where: str) -> tuple[list
             else:
                 endpoints.append(_endpoint(name, entry))
         except BadServer as bad:
-            shown = name if name.isprintable() else repr(name)
+            shown = for_people(name, LONGEST_NAME)
             report.warn(f"server '{shown}' cannot be used: {bad}", bad.hint, "bad_server")
     if not endpoints and not some_off:
         report.error(f"no server can be used at {where}", "mend one of them")
@@ -117,7 +118,7 @@ def named_files(plugin: Plugin) -> tuple[str, ...]:
 
 
 def _endpoint(name: str, entry: Any) -> Endpoint:
-    if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+    if not name.strip() or name != name.strip() or not is_clean(name) or len(name) > LONGEST_NAME:
         raise BadServer("its name cannot be part of a tool's name", "use letters, digits, hyphens, underscores")
     if not isinstance(entry, dict):
         raise BadServer("its entry is not an object", 'write it like {"command": "...", "args": []}')

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyplug import schema, values
 from anyplug.model import Audio, Block, Failure, Image, Resource, Result, Text, Tool
+from anyplug.untrusted_text import is_clean
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -46,7 +47,7 @@ class Listing:
 
     def _take(self, tool: Any) -> bool:
         name = tool.get("name") if isinstance(tool, dict) else None
-        if not isinstance(name, str) or not name or not name.isprintable() or len(name) > LONGEST_NAME:
+        if not isinstance(name, str) or not is_clean(name) or len(name) > LONGEST_NAME:
             self.warn("a tool without a usable name was skipped")
         elif not isinstance(tool.get("inputSchema"), dict):
             self.warn(f"the tool '{name}' was skipped: its inputSchema is not an object")

@@ -174,7 +174,10 @@ class Server:
                 reason = f"${{{absent.kind}:{absent.name}}} is something that only another program gives"
                 cure = "refer to an environment variable in its place: ${env:NAME}"
             elif absent.name in os.environ:
-                reason = f"the variable {absent.name} looks like a secret and is withheld"
+                from anyplug import environment  # its patterns take milliseconds to compile
+
+                why = environment.reason(absent.name, os.environ[absent.name])
+                reason = f"the variable {absent.name} is withheld: {why or 'it was not there at the start'}"
                 cure = f"`anyplug grant {self.plugin.name} env:{absent.name}` gives it"
             raise Unavailable(f"MCP server '{self._name}' cannot be started: {reason}", cure) from None
 

@@ -12,6 +12,7 @@ from anyplug import schema, values
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.format import tools
 from anyplug.model import Command, Offer
+from anyplug.untrusted_text import is_clean
 
 MOST_REGISTERED = 1_000  # tools, commands and events, each; real extensions have a handful
 LARGEST_REGISTERED = 16 << 20  # bytes of all of them
@@ -75,7 +76,7 @@ class Registrations:
         return tuple(len(kind) for kind in kinds)
 
     def _add_tool(self, frame: frames.RegisterTool) -> None:
-        if not frame.name or not frame.name.isprintable():
+        if not is_clean(frame.name):
             self.warn(f"a tool was skipped: {frame.name!r} is no usable name")
         elif frame.name in self.tools:
             self.warn(f"it registered the tool '{frame.name}' twice; the first counts")
@@ -90,7 +91,7 @@ class Registrations:
 
     def _add_command(self, frame: frames.RegisterCommand) -> None:
         name = frame.name.removeprefix("/")
-        if not name or not name.isprintable() or " " in name:
+        if not is_clean(name) or " " in name:
             self.warn(f"a command was skipped: {frame.name!r} is no usable name")
         elif name.lower() in self._folded:
             self.warn(f"it registered the command '/{name}' twice; the first counts")

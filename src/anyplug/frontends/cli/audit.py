@@ -71,7 +71,7 @@ def audit(session: Session) -> int:
         return 0
     if not records:
         is_choosing = options.since or any(wanted.values())
-        print("No recorded call fits." if is_choosing else "No calls are recorded.")
+        render.out("No recorded call fits." if is_choosing else "No calls are recorded.")
         return 0
     rows = [
         (
@@ -137,7 +137,7 @@ def _verify(session: Session, trail: Audit, kept: bytes) -> int:
         session.print_json({"records": count, "intact": not broken, "broken": places})
     elif broken:
         for place in broken:
-            print(f"record {place.number}: {place.reason}")
+            render.out(f"record {place.number}: {place.reason}")
         where = render.count(len(broken), "place")
         render.error(
             f"the chain of {render.count(count, 'record')} is broken in {where}",
@@ -145,5 +145,5 @@ def _verify(session: Session, trail: Audit, kept: bytes) -> int:
             "a backup, then accept what is there with `anyplug audit --reseal`",
         )
     else:
-        print(f"{render.count(count, 'record')}, the chain is intact")
+        render.out(f"{render.count(count, 'record')}, the chain is intact")
     return FAILED if broken else 0

@@ -32,9 +32,9 @@ def check(session: Session) -> int:
         )
     else:
         for problem in plugin.problems:
-            print(f"{problem.level}: {render.line(problem.message)}")
+            render.out(f"{problem.level}: {render.line(problem.message)}")
             if problem.hint:
-                print(f"  hint: {render.line(problem.hint)}")
+                render.out(f"  hint: {render.line(problem.hint)}")
         found = render.count(len(plugin.problems), "problem") if plugin.problems else "no problems"
         tools = (
             "(its tools are known once it runs)"
@@ -42,5 +42,5 @@ def check(session: Session) -> int:
             else f"with {render.count(len(plugin.tools), 'tool')}"
         )
         kind = f"{FORMAT_NAMES[plugin.format]} plugin {tools}"
-        print(f"{plugin.name}: {kind if plugin.format else 'not a plugin'}, {found}")
+        render.out(f"{plugin.name}: {kind if plugin.format else 'not a plugin'}, {found}")
     return FAILED if plugin.problems else 0

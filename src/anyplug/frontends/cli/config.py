@@ -38,7 +38,7 @@ def configure(session: Session) -> int:
         session.print_json(shape)
         return 0
     if not shape:
-        print(f"{plugin.name} takes no configuration.")
+        render.out(f"{plugin.name} takes no configuration.")
         return 0
     rows = [
         (

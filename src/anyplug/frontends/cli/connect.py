@@ -122,7 +122,7 @@ def _print(session: Session, client: Client, server: str) -> int:
         session.print_json({"client": client.name, "path": path, "key": client.key, "server": server, "entry": entry})
         return 0
     session.note(f"{client.title} reads this from {path}:")
-    print(connection.snippet(client, server, command), end="")
+    render.trusted(connection.snippet(client, server, command))
     return 0
 
 
@@ -214,10 +214,12 @@ def _show(session: Session, change: Change, added: str) -> None:
     before, after = (change.before or "").splitlines(), change.after.splitlines()
     lines = list(unified_diff(before, after, lineterm="", n=CONTEXT))[2:]
     if any(len(line) > LONGEST_LINE for line in lines):
-        what = f"This adds to {change.path}:\n{added}" if added else f"This takes our entry out of {change.path}."
-        terminal.say(what)
+        if added:
+            terminal.say(f"This adds to {change.path}:", *added.splitlines())
+        else:
+            terminal.say(f"This takes our entry out of {change.path}.")
         return
-    terminal.say("\n".join([f"--- {change.path}", f"+++ {change.path}", *lines]))
+    terminal.say(f"--- {change.path}", f"+++ {change.path}", *lines)
 
 
 def _agree(session: Session, question: str, otherwise: str) -> None:
@@ -242,7 +244,7 @@ def _report(session: Session, change: Change, backup: str, said: str, *, connect
             }
         )
         return 0
-    print(said)
+    render.out(said)
     if backup:
         session.note(f"what was there before is in {backup}")
     return 0

@@ -16,6 +16,7 @@ from anyplug.host import Host
 from anyplug.model import File, Result
 from anyplug.runtime.toolchain import find_node
 from anyplug.shapes import result_shape
+from anyplug.untrusted_text import for_people
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,7 +111,8 @@ def _plugins_table(host: Host) -> Any:
         if permissions.warning(plugin.permissions):
             asked = "files, network, programs (!)"
         tools = ", ".join(tool.own_name for tool in entry.tools) or "(says so when it runs)"
-        table.add_row(plugin.name, FORMAT_NAMES[plugin.format], entry.state, str(plugin.tier), asked, tools)
+        cells = (plugin.name, FORMAT_NAMES[plugin.format], entry.state, str(plugin.tier), asked, tools)
+        table.add_row(*map(_plain, cells))
     return table
 
 
@@ -124,14 +126,19 @@ def _results_table(results: list[Result]) -> Any:
     table.add_column("result")
     for result in results:
         outcome = f"[red]{result.error.code}[/]" if result.error else "[green]done[/]"
-        table.add_row(result.tool, outcome, f"{result.duration_ms:.0f} ms", _text(result))
+        table.add_row(_plain(result.tool), outcome, f"{result.duration_ms:.0f} ms", _text(result))
     return table
 
 
 def _text(result: Result) -> str:
     files = [f"{block.name} ({block.mime_type})" for block in result.content if isinstance(block, File)]
     text = " ".join([*result.text.split(), *(f"+ {file}" for file in files)])
-    return (text if len(text) <= SHOWN or result.is_error else f"{text[:SHOWN]}…").replace("[", r"\[")
+    return _plain(text if result.is_error else for_people(text, SHOWN))
+
+
+def _plain(text: str) -> str:
+    """Give a text as it may stand in rich's markup."""
+    return for_people(text).replace("[", r"\[")
 
 
 def _examples() -> str:

@@ -41,11 +41,11 @@ def print_problems(entries: list[Entry]) -> None:
     """Print what is wrong with plugins, each with its cure."""
     for entry in entries:
         for problem in entry.problems:
-            print(f"\n{problem.level}: {entry.name}: {render.line(problem.message)}")
+            render.out("", f"{problem.level}: {entry.name}: {render.line(problem.message)}")
             if problem.hint:
-                print(f"  hint: {render.line(problem.hint)}")
+                render.out(f"  hint: {render.line(problem.hint)}")
         if entry.state == "shadowed":
-            print(f"\nnote: {entry.name} at {entry.path} is shadowed by {shadowed_by(entry)}")
+            render.out("", f"note: {entry.name} at {entry.path} is shadowed by {shadowed_by(entry)}")
 
 
 def shadowed_by(entry: Entry) -> str:

@@ -38,8 +38,8 @@ def doctor(session: Session) -> int:
 
 
 def _print(report: "Report") -> None:
-    print(render.style("1", _summary(report)))
-    print()
+    render.heading(_summary(report))
+    render.out("")
     render.fields(
         [
             ("machine", f"{report.system}, Landlock {report.landlock or 'missing'}; you are {report.user}"),
@@ -50,13 +50,13 @@ def _print(report: "Report") -> None:
         ]
     )
     for fault in report.faults:
-        print(f"\n{fault.level}: {render.line(fault.what)}")
+        render.out("", f"{fault.level}: {render.line(fault.what)}")
         if fault.cure:
-            print(f"  hint: {render.line(fault.cure)}")
-    print()
+            render.out(f"  hint: {render.line(fault.cure)}")
+    render.out("")
     render.table(("LAYER", "STATE", "WHAT IT HOLDS"), [_row(layer) for layer in report.layers])
     if report.ways_out:
-        print()
+        render.out("")
         worst_first = sorted(report.ways_out, key=lambda way: list(SHOWN).index(way.state))
         rows = [(way.name, SHOWN[way.state], _last_words(way.answer)) for way in worst_first]
         render.table(("WAY OUT", "STATE", "THE KERNEL SAID"), rows)

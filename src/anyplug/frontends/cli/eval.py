@@ -91,7 +91,10 @@ def _decide(options: dict[str, Any], raw: bytes) -> int:
     except Exception as error:  # noqa: BLE001 - whatever it is, the agent must take it for a refusal
         answer = {"exit": _failure(options["harness"]), "decision": None, "said": [f"{type(error).__name__}: {error}"]}
     if answer["said"]:
-        print("\n".join(answer["said"]), file=sys.stderr)
+        from anyplug.untrusted_text import lines_for_people  # only where there is something to say
+
+        said = [line for text in answer["said"] for line in lines_for_people(text, "")]
+        print("\n".join(said), file=sys.stderr)
     if answer["decision"] is not None:
         print(json.dumps(answer["decision"], separators=(",", ":"), sort_keys=True, ensure_ascii=False))
         sys.stdout.flush()

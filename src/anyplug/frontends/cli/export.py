@@ -51,7 +51,7 @@ def export(session: Session) -> int:
             }
         )
         return 0
-    print(f"{entry.name} is written to {path}: {render.count(len(made.files), 'file')}")
+    render.out(f"{entry.name} is written to {path}: {render.count(len(made.files), 'file')}")
     for relative in made.left_out:
         session.note(f"left out: {relative}")
     if entry.plugin.stays_up and not entry.tools:

@@ -3,6 +3,7 @@
 import os
 
 from anyplug.errors import UsageError
+from anyplug.frontends.cli import render
 from anyplug.frontends.cli.session import Session
 from anyplug.policy.opencode import installation
 from anyplug.settings import find_home, usual_home
@@ -28,14 +29,14 @@ def gate(session: Session) -> int:
     other_home = home if home != usual_home().path else None
     project = None if options.everywhere else os.getcwd()
     if options.print:
-        print(installation.render(other_home), end="")
+        render.trusted(installation.render(other_home))
         return 0
     changes = installation.remove(project) if options.remove else [installation.install(project, home=other_home)]
     if options.json:
         session.print_json([{"path": one.path, "change": one.change, "kept": one.kept or None} for one in changes])
         return 0
     for one in changes:
-        print(SAID[one.change].format(path=one.path))
+        render.out(SAID[one.change].format(path=one.path))
         if one.kept:
             session.note(f"what was there before is in {one.kept}")
     if not options.remove and project is not None:

@@ -36,7 +36,7 @@ def jobs(session: Session) -> int:
     elif found:
         render.table(("ID", "STATE", "STARTED", "TOOL"), [(job.id, job.state, _time(job), job.tool) for job in found])
     else:
-        print("No jobs.")
+        render.out("No jobs.")
     return 0
 
 
@@ -47,7 +47,7 @@ def _cancel(session: Session, kept: Jobs, job: Job) -> int:
     if session.options.json:
         session.print_json(job_shape(job))
     else:
-        print(f"job {job.id} is being cancelled")
+        render.out(f"job {job.id} is being cancelled")
     return 0
 
 

@@ -125,25 +125,25 @@ def _show(session: Session, entry: Entry, result: Result, lesson: "Lesson") -> N
         return
     _say_result(result)
     needed = [need for need in lesson.needs if need.permission not in lesson.optional]
-    print("\nBeyond what every plugin may do, it needed:" if needed else "\nIt needed no permission.")
+    render.out("", "Beyond what every plugin may do, it needed:" if needed else "\nIt needed no permission.")
     _say_needs(needed)
     if lesson.optional:
-        print("\nRefused, and it went on without:")
+        render.out("", "Refused, and it went on without:")
         _say_needs([need for need in lesson.needs if need.permission in lesson.optional])
     if lesson.never:
-        print("\nTried, and no grant opens it:")
+        render.out("", "Tried, and no grant opens it:")
     for tried in lesson.never:
-        print(f"  {render.line(tried)}")
+        render.out(f"  {render.line(tried)}")
     if is_fitting:
-        print("\nIts grants fit this call.")
+        render.out("", "Its grants fit this call.")
     else:
-        print("\nFor this call, its grants would be:")
+        render.out("", "For this call, its grants would be:")
         for sign, names in (("+", lesson.add), ("-", lesson.remove), (" ", lesson.keep)):
             for name in names:
-                print(f"  {sign} {render.line(name)}")
-        print("\nTo have it so:")
+                render.out(f"  {sign} {render.line(name)}")
+        render.out("", "To have it so:")
         for command in typed:
-            print(f"  {render.plain(command)}")
+            render.out(f"  {command}")
     _say_limits(session, lesson)
 
 
@@ -152,14 +152,14 @@ def _say_result(result: Result) -> None:
     first = render.line(str(said))
     shown = first if len(first) <= SHOWN_ANSWER else first[:SHOWN_ANSWER] + "…"
     how = "It failed" if result.is_error else "It succeeded"
-    print(f"{how} in {result.duration_ms:.0f} ms: {shown}")
+    render.out(f"{how} in {result.duration_ms:.0f} ms: {shown}")
 
 
 def _say_needs(needs: "list[Need]") -> None:
     for need in needs:
-        print(f"  {render.line(need.permission)}{' (refused)' if need.refused else ''}")
+        render.out(f"  {render.line(need.permission)}{' (refused)' if need.refused else ''}")
         for reason in need.because:
-            print(f"      {render.line(reason)}")
+            render.out(f"      {render.line(reason)}")
 
 
 def _say_limits(session: Session, lesson: "Lesson") -> None:

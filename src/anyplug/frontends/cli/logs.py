@@ -44,8 +44,8 @@ def show_logs(session: Session) -> int:
             return 0
         if not lines and not options.follow:
             session.note(f"nothing was logged yet in {path}")
-        if lines:
-            render.data("\n".join(lines))
+        for line in lines:
+            render.stream(line)
         if options.follow:
             _follow(path, stack.pop_all(), file)
     return 0
@@ -91,11 +91,14 @@ def _lines(file: BinaryIO) -> list[str]:
 
 def _follow(path: str, opened: ExitStack, file: BinaryIO | None) -> None:
     """Print what is appended, also after the log was rotated: what the old one still has comes first."""
+    begun = b""  # a line that is not whole yet
     with opened:
         while True:
             is_over = file is not None and _age(path, file) != 0
             if file is not None:
-                print(render.harmless(file.read().decode(errors="replace")), end="", flush=True)
+                *lines, begun = (begun + file.read()).split(b"\n")
+                for line in lines:
+                    render.stream(line.decode(errors="replace"))
             if file is None or is_over:
                 successor = _successor(path, file) if file else _open(path)
                 opened.close()

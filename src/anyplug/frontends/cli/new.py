@@ -4,6 +4,7 @@ import os
 import shlex
 
 from anyplug import scaffold
+from anyplug.frontends.cli import render
 from anyplug.frontends.cli.parsing import Command, Parser, folder
 from anyplug.frontends.cli.session import Session
 from anyplug.runtime.toolchain import find_node
@@ -58,10 +59,10 @@ def new(session: Session) -> int:
         )
         return 0
     for file in made.files:
-        print(os.path.join(path, file), flush=True)
+        render.out(os.path.join(path, file))
     has_all = made.language != "node" or find_node() is not None
-    session.note(f"\n{'It works already. Next:' if has_all else NO_NODE}")
-    session.note("\n".join(f"  {command}" for command in _next(session, made, path)))
+    session.note("", "It works already. Next:" if has_all else NO_NODE)
+    session.note(*(f"  {command}" for command in _next(session, made, path)))
     return 0
 
 

@@ -15,6 +15,7 @@ from anyplug.model import Plugin
 from anyplug.registry import Entry
 from anyplug.shapes import entry_shape
 from anyplug.sources import Source
+from anyplug.untrusted_text import for_people
 from anyplug.vault import SecretsUnusable
 
 
@@ -80,6 +81,7 @@ def update(session: Session) -> int:
             options.always |= before.always
             options.follow |= before.follow
             options.allow_unconfined |= before.unconfined
+            options.inherit_env |= before.inherits_environment
             # What a person follows needs no new word of theirs, but has to be set up anew all the same.
             options.yes |= fresh.state == "approved"
             is_approved = _approves(session)
@@ -108,9 +110,9 @@ def remove(session: Session) -> int:
     secrets = _secrets(session, plugin)
     if not options.json:
         shown, kept = (going + secrets, staying) if options.purge else (going, staying + secrets)
-        terminal.say("This removes:\n" + "\n".join(f"  {what}" for what in shown))
+        terminal.say("This removes:", *(f"  {what}" for what in shown))
         if kept:
-            terminal.say("This stays (--purge removes it too):\n" + "\n".join(f"  {what}" for what in kept))
+            terminal.say("This stays (--purge removes it too):", *(f"  {what}" for what in kept))
     if not options.yes:
         if not terminal.can_ask():
             refuse(f"'{plugin.name}' was not removed: there is nobody to ask", "--yes removes it without asking")
@@ -120,7 +122,7 @@ def remove(session: Session) -> int:
     if options.json:
         session.print_json({"name": plugin.name, "removed": going})
     else:
-        print(f"{plugin.name} is removed")
+        render.out(f"{plugin.name} is removed")
     trust.warn_of_missing_guard(session, plugin)
     return 0
 
@@ -174,7 +176,7 @@ def _describe(session: Session, installed: Installed, entry: Entry, what: str) -
         return
     plugin = installed.plugin
     at = f" at {installed.record.commit[:12]}" if installed.record.commit else ""
-    print(f"{plugin.name} is {what}{at} in {plugin.path}", flush=True)
+    render.out(f"{plugin.name} is {what}{at} in {plugin.path}")
     if installed.left_config:
         session.warn("its config.json was left behind: configuration is yours to set")
     if installed.left_modules:
@@ -185,13 +187,15 @@ def _describe(session: Session, installed: Installed, entry: Entry, what: str) -
     for problem in plugin.problems:
         session.warn(render.line(problem.message))
     if plugin.instructions:
-        print(f"\nInstructions from the plugin's author, for you:\n\n{render.plain(plugin.instructions)}\n", flush=True)
+        render.out("", "Instructions from the plugin's author, for you:", "")
+        render.quote(plugin.instructions)
+        render.out("")
 
 
 def _say_nothing_is_new(session: Session, installed: Installed) -> int:
     if not session.options.json:
         at = f", at {installed.record.commit[:12]}" if installed.record.commit else ""
-        print(f"{installed.plugin.name} is up to date{at}")
+        render.out(f"{installed.plugin.name} is up to date{at}")
     _report(session, installed, **_inheritance_shape(installed))
     return 0
 
@@ -235,7 +239,7 @@ def _report(session: Session, installed: Installed, *, is_approved: bool = False
         then = "" if decision is not None and decision.approved else f"; then `anyplug approve {plugin.name}`"
         session.note(f"hint: it is switched off: {entry.standing.reason}{then}")
     elif entry.state == "approved" and installed.is_new:
-        print(f"{plugin.name} is approved{trust.what_holds(session, plugin)}")
+        render.out(f"{plugin.name} is approved{trust.what_holds(session, plugin)}")
         trust.say_what_is_missing(session, plugin)
 
 
@@ -246,8 +250,9 @@ def _progress(session: Session, what: str) -> Iterator[None]:
         yield
     elif sys.stderr.isatty():
         from rich.console import Console  # 53 ms, for people who wait anyway
+        from rich.text import Text
 
-        with Console(stderr=True).status(what):
+        with Console(stderr=True).status(Text(for_people(what))):
             yield
     else:
         session.note(what)

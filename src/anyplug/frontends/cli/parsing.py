@@ -1,7 +1,6 @@
 """The command line's grammar: options of the program, then a command, then the command's own."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
@@ -34,8 +33,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str, hint: str = "") -> NoReturn:
         """Print a usage error and exit."""
-        print(f"{self.prog}: {message}", file=sys.stderr)
-        print(f"hint: {hint or self._cure(message)}", file=sys.stderr)
+        render.say(f"{self.prog}: {message}", f"hint: {hint or self._cure(message)}")
         raise SystemExit(USAGE)
 
     def _cure(self, message: str) -> str:

@@ -41,9 +41,9 @@ def list_plugins(session: Session) -> int:
         session.print_json([entry_shape(entry, healths.get(entry.path, "idle")) for entry in entries])
         return 0
     if not entries:
-        print(f"No plugin is {wanted}." if wanted else "No plugins found.")
+        render.out(f"No plugin is {wanted}." if wanted else "No plugins found.")
         if not session.snapshot.entries:
-            session.note(_where_we_looked(session))
+            session.note(*_where_we_looked(session))
         return 0
     rows = [
         (
@@ -110,7 +110,7 @@ def list_tools(session: Session) -> int:
     elif owned:
         _print_tools(owned, snapshot)
     else:
-        print("No tools can be called.")
+        render.out("No tools can be called.")
     return say_who_is_missing(session, snapshot, name or "", is_all=session.options.all)
 
 
@@ -161,17 +161,15 @@ def _show_tool(session: Session) -> int:
             ("for agents", session.snapshot.model_names.get(tool.name, "")),
             ("plugin", f"{entry.name} ({entry.state})"),
             ("about", tool.description),
-            ("arguments", "\n".join(arguments.lines(tool)) or "none"),
+            ("arguments", arguments.lines(tool) or "none"),
             ("runs", "as a job" if tool.is_async else ""),
         ]
     )
     return 0
 
 
-def _where_we_looked(session: Session) -> str:
+def _where_we_looked(session: Session) -> list[str]:
     roots = session.catalog.roots
     if not roots:
-        return "hint: name a folder with --plugin"
-    return "hint: put a plugin into one of these, or `anyplug install` one:\n" + "\n".join(
-        f"  {root}" for root in roots
-    )
+        return ["hint: name a folder with --plugin"]
+    return ["hint: put a plugin into one of these, or `anyplug install` one:", *(f"  {root}" for root in roots)]

@@ -77,7 +77,7 @@ def _init(session: Session) -> int:
         return 0
     shown = [path if is_own else os.path.relpath(path) for path in (*written, root)]
     for path in shown[:-1]:
-        print(path)
+        render.out(path)
     if not written:
         session.note(f"everything is there already in {shown[-1]}")
     tests = f"anyplug policy test {shown[-1]}" if is_own else "anyplug policy test"
@@ -107,12 +107,12 @@ def _validate(session: Session) -> int:
         )
         return 0 if checked.is_valid else FAILED
     for remark in remarks:
-        print(render.plain(str(remark)))
+        render.out(str(remark))
     if checked.is_valid:
         count = len(checked.held)
-        print(f"{count} {'policy' if count == 1 else 'policies'} can be used.")
+        render.out(f"{count} {'policy' if count == 1 else 'policies'} can be used.")
         for place in places:
-            print(render.plain(f"  {place['policies']} for {place['harness']}, in {place['place']}"))
+            render.out(f"  {place['policies']} for {place['harness']}, in {place['place']}")
     return 0 if checked.is_valid else FAILED
 
 

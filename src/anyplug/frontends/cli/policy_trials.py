@@ -47,8 +47,8 @@ def test(session: Session) -> int:
         session.print_json({"passed": len(tried) - len(failed), "failed": len(failed), "examples": tried})
         return FAILED if failed else 0
     for one in failed:
-        print(render.plain(f"{one.file}: {one.name}: {one.problem}"))
-    print(f"{len(tried) - len(failed)} of {render.count(len(tried), 'example')} as expected.")
+        render.out(f"{one.file}: {one.name}: {one.problem}")
+    render.out(f"{len(tried) - len(failed)} of {render.count(len(tried), 'example')} as expected.")
     return FAILED if failed else 0
 
 
@@ -106,12 +106,12 @@ def explain(session: Session) -> int:
 
 def _show(explained: Explained) -> None:
     decision = explained.outcome.decision
-    print(f"{decision.verb}" + (f": {render.plain(decision.reason)}" if decision.reason else ""))
+    render.out(f"{decision.verb}" + (f": {decision.reason}" if decision.reason else ""))
     for finding in decision.findings:
         place = f"{finding.file}:{finding.row}: " if finding.file else ""
-        print(render.plain(f"  {place}{finding.verb} {finding.rule_id} ({finding.severity})"))
+        render.out(f"  {place}{finding.verb} {finding.rule_id} ({finding.severity})")
     for text in decision.context:
-        print(render.plain(f"  context: {text}"))
+        render.out(f"  context: {text}")
     _list("printed", explained.printed)
     _list("calls that failed, and so have no value", explained.failures)
     _list("rules that held", explained.fired)
@@ -122,9 +122,9 @@ def _show(explained: Explained) -> None:
 def _list(heading: str, lines: Iterable[str]) -> None:
     said = list(lines)
     if said:
-        print(f"{heading}:")
+        render.out(f"{heading}:")
     for line in said:
-        print(render.plain(f"  {line}"))
+        render.out(f"  {line}")
 
 
 def replay(session: Session) -> int:
@@ -151,10 +151,10 @@ def replay(session: Session) -> int:
         return 0
     for change in done.changes:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(change.at))
-        print(render.line(f"{at} {change.tool}: {change.before} -> {change.after}: {change.about}"))
+        render.out(render.line(f"{at} {change.tool}: {change.before} -> {change.after}: {change.about}"))
         if change.reason:
-            print(f"    {render.line(change.reason)}")
-    print(f"{len(done.changes)} of {render.count(done.events, 'recorded call')} would be decided otherwise.")
+            render.out(f"    {render.line(change.reason)}")
+    render.out(f"{len(done.changes)} of {render.count(done.events, 'recorded call')} would be decided otherwise.")
     where = "in all projects" if candidate.is_own else "in this project"
     stands = f"in place of {', '.join(candidate.replaces)}" if candidate.replaces else "beside the others"
     session.note(render.line(f"the candidate stood {stands}, for events of {harness} {where}"))

@@ -1,21 +1,30 @@
-"""Text for people: tables, errors, and a little colour where a terminal wants it. No meaning by colour alone."""
+"""Text for people: lines, tables, errors, and a little colour where a terminal wants it. No meaning by colour alone.
+
+All output of the command line goes through here, and everything is taken for a stranger's text: what is one line in a
+call is one line on the screen, with hidden characters shown as escapes, so that no plugin can write a line of ours.
+Only `trusted` prints as it is, and `data` what a plugin returned to a program that reads it.
+"""
 
 import os
-import re
 import sys
 import textwrap
 from collections.abc import Sequence
+from typing import TextIO
+
+from anyplug.untrusted_text import for_people, lines_for_people
 
 GAP = 2  # spaces between columns
 NARROWEST = 24  # characters that the last column keeps on a narrow terminal
 USUAL_WIDTH = 80  # where a terminal does not say
 MINUTE, HOUR = 60, 3600  # seconds
+LONGEST_CELL = 500  # characters of a table's cell
+TAB = 8  # columns
+ESCAPE = 10  # characters of the longest escape
 WIDE_IF_PIPED = 200  # programs that read text lines want them whole
 
-# What moves the cursor, changes colours or turns the writing's direction: a manifest could forge our words with it.
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-_COLOURS = re.compile("(\x1b\\[[0-9;:]*m)")
+QUOTE = "| "  # before each line of a text that a plugin wrote
+HANG = 4  # spaces before what does not fit into a line of the terminal
+NARROW = 0x1100  # from this character on, many take two cells
 
 STATE_COLOURS = {
     "approved": "32",
@@ -28,9 +37,55 @@ STATE_COLOURS = {
 }
 
 
+def out(*lines: str) -> None:
+    """Print lines to stdout."""
+    for line in lines:
+        print(for_people(line))
+    sys.stdout.flush()
+
+
+def heading(text: str) -> None:
+    """Print a line that stands out."""
+    print(style("1", for_people(text)))
+
+
+def say(*lines: str) -> None:
+    """Print lines to stderr, folded before the terminal does it: what begins in column 0 looks like ours."""
+    for line in lines:
+        print("\n".join(_folded(for_people(line), sys.stderr)), file=sys.stderr)
+    sys.stderr.flush()
+
+
+def ask(question: str) -> None:
+    """Print a question to stderr and leave the cursor behind it."""
+    print(f"{for_people(question)} ", end="", file=sys.stderr, flush=True)
+
+
+def quote(text: str) -> None:
+    """Print several lines of a plugin's own, each marked as such."""
+    for line in lines_for_people(text, QUOTE):
+        print("\n".join(_folded(line, sys.stdout, QUOTE)))
+    sys.stdout.flush()
+
+
+def stream(text: str) -> None:
+    """Print lines that a plugin wrote and that are all a command prints; a person sees them marked."""
+    for line in text.split("\n"):
+        shown = for_people(line.expandtabs(TAB).rstrip())
+        print("\n".join(_folded(QUOTE + shown, sys.stdout, QUOTE)) if sys.stdout.isatty() else shown)
+    sys.stdout.flush()
+
+
+def trusted(text: str) -> None:
+    """Print a text of ours as it is, such as JSON without hidden characters."""
+    print(text, end="" if text.endswith("\n") else "\n")
+
+
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[Sequence[str]] = ()) -> None:
     """Print rows in columns; the last column wraps. `below` has lines for each row, which stand under it."""
-    rows = [[plain(cell) for cell in row] for row in rows]
+    rows = [
+        [_name(first), *(for_people(" ".join(cell.split()), LONGEST_CELL) for cell in rest)] for first, *rest in rows
+    ]
     widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
     before_last = sum(widths[:-1]) + GAP * (len(widths) - 1)
     room = max(NARROWEST, _width() - before_last)
@@ -42,25 +97,35 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequenc
         for text in more:
             print(" " * before_last + text)
         for remark in remarks:
-            print(textwrap.fill(line(remark), _width(), initial_indent=indent, subsequent_indent=f"{indent}  "))
+            print(textwrap.fill(for_people(remark), _width(), initial_indent=indent, subsequent_indent=f"{indent}  "))
 
 
-def fields(pairs: Sequence[tuple[str, str]]) -> None:
-    """Print names and values, one below the other; what has no value is left out."""
-    shown = [(name, plain(value)) for name, value in pairs if value]
+def fields(pairs: Sequence[tuple[str, str | Sequence[str]]]) -> None:
+    """Print names and values, one below the other; what has no value is left out. A list has a line for each item."""
+    shown = [(name, _lines_of(value)) for name, value in pairs if value]
     width = max((len(name) for name, _ in shown), default=0)
-    for name, value in shown:
-        first, *more = value.splitlines() or [""]
+    for name, (first, *more) in shown:
         print(f"{style('1', name.ljust(width))}  {first}")
         for line in more:
             print(" " * (width + GAP) + line)
 
 
+def _lines_of(value: str | Sequence[str]) -> list[str]:
+    if not isinstance(value, str):
+        return [for_people(line) for line in value]
+    value = value.strip()
+    return lines_for_people(value, QUOTE) if "\n" in value else [for_people(value)]
+
+
 def error(message: str, hint: str) -> None:
-    """Print an error and its cure."""
-    print(f"{style('31', 'error:', sys.stderr)} {plain(message)}", file=sys.stderr)
+    """Print an error and its cure; further lines of a message are a plugin's, or as good as."""
+    first, *more = lines_for_people(message.strip(), "")
+    lines = _folded(f"error: {first}", sys.stderr)
+    print(lines[0].replace("error:", style("31", "error:", sys.stderr), 1), *lines[1:], sep="\n", file=sys.stderr)
+    for line in more:
+        print("\n".join(_folded(f"  {QUOTE}{line}", sys.stderr)), file=sys.stderr)
     if hint:
-        print(f"hint: {plain(hint)}", file=sys.stderr)
+        print(for_people(f"hint: {hint}"), file=sys.stderr)
 
 
 def duration(seconds: float) -> str:
@@ -70,31 +135,22 @@ def duration(seconds: float) -> str:
     return f"{seconds / MINUTE:.0f} min" if seconds < HOUR else f"{seconds / HOUR:.1f} h"
 
 
-def plain(text: str) -> str:
-    """Make a stranger's text harmless for a terminal."""
-    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
 def data(text: str) -> None:
-    """Print what a plugin gave, as `harmless`, with an end of line if it has none."""
-    print(harmless(text), end="" if text.endswith("\n") else "\n")
-
-
-def harmless(text: str) -> str:
-    """Give what a plugin gave as it is where a program reads it, else without orders to the terminal but for colours.
+    """Print what a plugin returned: as it is for a program, and on a terminal without orders to it.
 
     Those could fill the clipboard, which is a permission of its own, or rewrite what was said before.
     """
-    if not sys.stdout.isatty():
-        return text
-    parts = _COLOURS.split(text.replace("\r\n", "\n"))
-    ends = [] if len(parts) == 1 else ["\x1b[0m"]
-    return "".join([part if place % 2 else plain(part) for place, part in enumerate(parts)] + ends)
+    if sys.stdout.isatty():
+        text = "\n".join(
+            "\t".join(for_people(part, len(part) * ESCAPE) for part in line.split("\t"))
+            for line in text.replace("\r\n", "\n").split("\n")
+        )
+    trusted(text)
 
 
 def line(text: str) -> str:
-    """Make a stranger's text one harmless line, so that it cannot pass for several of ours."""
-    return plain(" ".join(text.split()))
+    """Put a text that has several lines, such as a description, into one."""
+    return for_people(" ".join(text.split()))
 
 
 def paint_state(line: str) -> str:
@@ -128,8 +184,33 @@ def terminal_width() -> int:
         return USUAL_WIDTH
 
 
+def _name(cell: str) -> str:
+    """Quote a name that begins a line and could pass for a sentence of ours."""
+    shown = for_people(cell, LONGEST_CELL)
+    return f"'{shown}'" if " " in shown else shown
+
+
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return (" " * GAP).join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _folded(line: str, stream: TextIO, prefix: str = "") -> list[str]:
+    """Break a line before the terminal does; a hint has a command that must stay in one piece."""
+    if not stream.isatty() or line.startswith("hint: ") or _cells(line) < (width := max(terminal_width(), NARROWEST)):
+        return [line]
+    hang = prefix or " " * (len(line) - len(line.lstrip()) + HANG)
+    found = []
+    while _cells(line) >= width:
+        fits = next(place for place in range(len(line), 0, -1) if _cells(line[:place]) < width)
+        blank = line.rfind(" ", len(hang) + 1, fits + 1)
+        cut = blank if blank > 0 else fits
+        found.append(line[:cut])
+        line = hang + line[cut:].lstrip()
+    return [*found, line]
+
+
+def _cells(text: str) -> int:
+    return len(text) if text.isascii() else sum(2 if ord(char) >= NARROW else 1 for char in text)
 
 
 def _width() -> int:

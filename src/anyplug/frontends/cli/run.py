@@ -73,7 +73,7 @@ def reload(session: Session) -> int:
     if session.options.json:
         session.print_json({"reloaded": session.options.name, "said": said})
     else:
-        print(render.plain(said))
+        render.out(*said.splitlines())
     return 0
 
 
@@ -88,7 +88,7 @@ def _list(session: Session) -> int:
     elif rows:
         render.table(("COMMAND", "PLUGIN", "DESCRIPTION"), rows)
     else:
-        print("No commands can be run.")
+        render.out("No commands can be run.")
     return say_who_is_missing(session, snapshot)
 
 
@@ -102,16 +102,16 @@ def _report(session: Session, outcome: "CommandOutcome") -> int:
         if outcome.error is not None:
             render.error(outcome.error.message, outcome.error.hint)
         else:
-            print(render.plain(_said(outcome)))
+            _print_said(outcome)
     return CODES[outcome.error.code].exit if outcome.error else 0
 
 
-def _said(outcome: "CommandOutcome") -> str:
-    """Give an action with its text; of a panel its title, its lines and its footer, one below the other."""
+def _print_said(outcome: "CommandOutcome") -> None:
+    """Print an action with its text; of a panel its title, its lines and its footer, one below the other."""
     text = outcome.text
     if outcome.panel is not None:
-        footer = (outcome.panel.footer,) if outcome.panel.footer else ()
-        text = "\n".join((outcome.panel.title, *outcome.panel.lines, *footer))
+        text = "\n".join(filter(None, (outcome.panel.title, *outcome.panel.lines, outcome.panel.footer)))
     if outcome.action == "noop":
-        return outcome.action
-    return f"{outcome.action}: {text or '(empty)'}"
+        render.out(outcome.action)
+    else:
+        render.stream(f"{outcome.action}: {text or '(empty)'}")

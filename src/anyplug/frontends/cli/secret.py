@@ -82,7 +82,7 @@ def _report(session: Session, entry: Entry) -> None:
         )
         return
     if not places:
-        print(f"No secrets are stored for {entry.name}.")
+        render.out(f"No secrets are stored for {entry.name}.")
         return
     rows = [(name, place, "yes" if name in granted else "no") for name, place in places.items()]
     render.table(("VARIABLE", "KEPT IN", "GRANTED"), rows)

@@ -132,7 +132,7 @@ def _detach(session: Session) -> int:
     if session.options.json:
         session.print_json({"up": True, "pid": pid, "started": is_new})
     else:
-        print(f"anyplug is up (pid {pid})" if is_new else f"a host is up already (pid {pid})")
+        render.out(f"anyplug is up (pid {pid})" if is_new else f"a host is up already (pid {pid})")
     if words:
         session.note(f"`anyplug status` says where; the token is in {find_home(session.options.home).http_token}")
     return 0
@@ -189,7 +189,7 @@ def stop(session: Session) -> int:
     if session.options.json:
         session.print_json({"stopped": resident is not None})
     else:
-        print("the host has ended" if resident is not None else "no host is up")
+        render.out("the host has ended" if resident is not None else "no host is up")
     return 0
 
 
@@ -200,7 +200,7 @@ def status(session: Session) -> int:
         if session.options.json:
             session.print_json({"up": False})
         else:
-            print("no host is up")
+            render.out("no host is up")
             session.note("hint: `anyplug serve` keeps one up; commands work without it, too")
         return 0
     if session.options.json:
@@ -237,9 +237,9 @@ def _show(said: dict[str, Any]) -> None:
             ("over HTTP", said["url"] or ""),
             (
                 "attached",
-                "\n".join(f"{one['kind']}, pid {one['pid']}, in {one['folder']}" for one in clients) or "nobody",
+                [f"{one['kind']}, pid {one['pid']}, in {one['folder']}" for one in clients] or "nobody",
             ),
-            ("projects", "\n".join(", with ".join([one["folder"], *one["plugins"]]) for one in said["projects"])),
+            ("projects", [", with ".join([one["folder"], *one["plugins"]]) for one in said["projects"]]),
             ("settings", said["settings"] or ""),
             # Nobody has looked for any before somebody was attached in some folder.
             ("plugins", "" if said["plugins"] is None else f"{said['plugins']} approved, {said['running']} running"),
@@ -248,7 +248,7 @@ def _show(said: dict[str, Any]) -> None:
         ]
     )
     if said["slowest"]:
-        print()
+        render.out("")
         rows = [
             (one["tool"], str(one["calls"]), str(one["errors"]), f"{one['median_ms']:.1f}", f"{one['longest_ms']:.1f}")
             for one in said["slowest"]

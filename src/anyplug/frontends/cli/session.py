@@ -11,6 +11,7 @@ import msgspec
 from anyplug.errors import CODES, FAILED, AnyplugError, PluginNotFound
 from anyplug.frontends.cli import render, terminal
 from anyplug.settings import find_home
+from anyplug.untrusted_text import escaped_json
 
 if TYPE_CHECKING:
     import asyncio
@@ -202,10 +203,10 @@ class Session:
             render.error(error.message, error.hint)
         return CODES[error.code].exit if error.code in CODES else FAILED
 
-    def note(self, text: str) -> None:
+    def note(self, *lines: str) -> None:
         """Tell the person something beside the data."""
         if not self.options.quiet:
-            terminal.say(text)
+            terminal.say(*lines)
 
     def warn(self, text: str) -> None:
         """Warn the person."""
@@ -214,7 +215,7 @@ class Session:
     def print_json(self, value: Any) -> None:
         """Print data for programs."""
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-        print(render.CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))  # the same JSON, and no orders in it
+        render.trusted(escaped_json(text))
 
     def confirm(self, question: str) -> bool:
         """Ask for a yes."""

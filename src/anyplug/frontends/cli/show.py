@@ -1,6 +1,7 @@
 """`show`: everything about one plugin."""
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +23,7 @@ from anyplug.frontends.cli.session import Session
 from anyplug.model import Plugin
 from anyplug.registry import Entry
 from anyplug.shapes import process_shape, show_shape
+from anyplug.untrusted_text import lines_for_people
 
 if TYPE_CHECKING:
     from anyplug.approval import Approval
@@ -66,26 +68,35 @@ def show(session: Session) -> int:
             ("about", plugin.description),
             ("file" if plugin.is_file else "folder", _folder(entry)),
             ("state", entry.state + (f", by {shadowed_by(entry)}" if entry.shadowed_by else "")),
-            ("changes", "\n".join(entry.standing.changes)),
+            ("changes", entry.standing.changes),
             ("tier", f"{plugin.tier} ({_tier(plugin, approval)})" if entry.state != "broken" else ""),
-            ("approval", "\n".join(_approval(approval))),
-            ("asks for", "\n".join(describe_permissions(plugin.permissions)) or "nothing"),
-            ("granted", "\n".join(describe_permissions(entry.standing.granted))),
+            ("approval", _approval(approval)),
+            ("asks for", describe_permissions(plugin.permissions) or "nothing"),
+            ("granted", describe_permissions(entry.standing.granted)),
             ("warning", permissions.warning(entry.standing.granted or plugin.permissions)),
             *(_confinement_fields(held_by) if held_by is not None else ()),
-            ("withheld", ", ".join(shape["environment_withheld"])),
+            ("withheld", _withheld(shape["environment_withheld"])),
             ("digest", digest[:16]),
-            ("servers", "\n".join(describe_servers(plugin))),
-            ("tools", "\n".join(named(tool.name, first_sentence(tool.description)) for tool in entry.tools)),
-            ("commands", "\n".join(named(f"/{command.name}", command.description) for command in entry.commands)),
+            ("servers", describe_servers(plugin)),
+            ("tools", [named(tool.name, first_sentence(tool.description)) for tool in entry.tools]),
+            ("commands", [named(f"/{command.name}", render.line(command.description)) for command in entry.commands]),
             ("process", _process_lines(process)),
-            ("config", "\n".join(_config_line(key) for key in shape["config"])),
+            ("config", [_config_line(key) for key in shape["config"]]),
         ]
     )
     if plugin.instructions:
-        print(f"\nInstructions from the plugin's author, for you:\n\n{render.plain(plugin.instructions)}")
+        render.out("", "Instructions from the plugin's author, for you:", "")
+        render.quote(plugin.instructions)
     print_problems([entry])
     return 0
+
+
+def _withheld(variables: dict[str, str]) -> list[str]:
+    """Name the variables that it does not see, by the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in variables.items():
+        by_reason.setdefault(why, []).append(name)
+    return [f"{', '.join(names)} ({why})" for why, names in by_reason.items()]
 
 
 def _held_by(session: Session, entry: Entry) -> "Protection | None":
@@ -100,7 +111,7 @@ def _held_by(session: Session, entry: Entry) -> "Protection | None":
     return assess(session.catalog, entry.plugin, standing)
 
 
-def _confinement_fields(held_by: "Protection") -> list[tuple[str, str]]:
+def _confinement_fields(held_by: "Protection") -> list[tuple[str, str | Sequence[str]]]:
     """Say for people what holds a plugin, and what its grants open."""
     said = {
         "confined": "yes, by " + ", ".join(held_by.layers),
@@ -110,9 +121,9 @@ def _confinement_fields(held_by: "Protection") -> list[tuple[str, str]]:
     }
     falls = [render.line(f"nothing holds {fall.what}: {fall.why}; {fall.cure}") for fall in held_by.shortfalls]
     return [
-        ("opens", "\n".join(held_by.notes)),
-        ("confined", "\n".join([said[held_by.state], *falls])),
-        ("left open", "\n".join(held_by.gaps)),
+        ("opens", held_by.notes),
+        ("confined", [said[held_by.state], *falls]),
+        ("left open", held_by.gaps),
         ("limits", ", ".join(_limit(name, value) for name, value in held_by.limits.items())),
     ]
 
@@ -140,12 +151,12 @@ async def _look_at(host: "Host", plugin: Plugin) -> tuple[Entry, dict[str, Any]]
     return host.snapshot.plugin(plugin.path), process_shape(places)
 
 
-def _process_lines(process: dict[str, Any] | None) -> str:
+def _process_lines(process: dict[str, Any] | None) -> list[str]:
     if process is None:
-        return ""
+        return []
     if "processes" in process:
         several = process["processes"].items()
-        return "\n".join(f"{render.line(name)}: {_process_lines(each)}" for name, each in several)
+        return [line for name, each in several for line in (f"{name}:", *(f"  {one}" for one in _process_lines(each)))]
     frames = ", ".join(f"{count} {kind}" for kind, count in process["frames"].items()) or "none"
     pid = f", pid {process['pid']}" if process["pid"] else ""
     up = f", up {render.duration(process['uptime_s'])}" if process["uptime_s"] else ""
@@ -157,9 +168,8 @@ def _process_lines(process: dict[str, Any] | None) -> str:
         *([f"is told of: {', '.join(process['events'])}"] if process["events"] else []),
         *([f"decides about: {', '.join(process['intercepts'])}"] if process["intercepts"] else []),
     ]
-    return "\n".join(
-        [*lines, *([f"stderr: {process['stderr_tail'].strip()}"] if process["stderr_tail"].strip() else [])]
-    )
+    said = process["stderr_tail"].strip()
+    return [*lines, *(["stderr:", *lines_for_people(said, render.QUOTE)] if said else [])]
 
 
 def _digest(session: Session, entry: Entry) -> str:
@@ -193,6 +203,7 @@ def _approval(approval: "Approval | None") -> list[str]:
     return [
         *(["stays approved while only its code changes (--follow)"] if approval.follow else []),
         *([unconfined] if approval.unconfined else []),
+        *(["gets your environment without secrets (--inherit-env)"] if approval.inherits_environment else []),
     ]
 
 

@@ -10,14 +10,14 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def say(text: str) -> None:
+def say(*lines: str) -> None:
     """Tell them what they have to know."""
-    print(render.plain(text), file=sys.stderr)
+    render.say(*lines)
 
 
 def put(question: str) -> None:
     """Put a question without waiting for the answer."""
-    print(f"{render.plain(question)} ", end="", file=sys.stderr, flush=True)
+    render.ask(question)
 
 
 def answer() -> str:

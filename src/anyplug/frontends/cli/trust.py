@@ -1,11 +1,13 @@
 """`approve`, `deny`, `revoke`, `grant`, `ungrant`, `enable`, `disable`: what a person decides about a plugin."""
 
 import os
+import shlex
 import shutil
 from typing import TYPE_CHECKING
 
 from anyplug import config, permissions
 from anyplug.approval import Standing
+from anyplug.environment import INHERITING
 from anyplug.errors import AnyplugError, ManifestError, NotApproved, UsageError
 from anyplug.formats import table
 from anyplug.frontends.cli import render, terminal
@@ -15,10 +17,14 @@ from anyplug.frontends.cli.session import Session, refuse
 from anyplug.gate import HARMLESS_TIER
 from anyplug.model import Plugin
 from anyplug.registry import Entry
+from anyplug.untrusted_text import for_people, lines_for_people
 
 if TYPE_CHECKING:
     from anyplug.approval import Approval
     from anyplug.host import Host
+
+SHOWN = 300  # characters of a description, so that what is asked for stays on the screen
+MOST_TOOLS = 40  # that are named before approval, likewise
 
 
 def add_approval_options(parser: Parser) -> None:
@@ -33,6 +39,9 @@ def add_approval_options(parser: Parser) -> None:
     )
     parser.add_argument(
         "--allow-unconfined", action="store_true", help="let it run where its permissions cannot be enforced"
+    )
+    parser.add_argument(
+        "--inherit-env", action="store_true", help="give it your whole environment, except what looks like a secret"
     )
 
 
@@ -99,6 +108,11 @@ def settle(session: Session, entry: Entry) -> None:
     options, plugin = session.options, entry.plugin
     if entry.state in {"broken", "shadowed"}:
         raise _unusable(entry)
+    if options.inherit_env and plugin.format not in INHERITING:
+        raise UsageError(
+            f"'{plugin.name}' cannot inherit your environment: {FORMAT_NAMES[plugin.format]} does not promise it",
+            f"`anyplug grant {plugin.name} env:VARIABLE` gives it one variable",
+        )
     before = session.catalog.approvals.of(plugin)
     granted = _granted(session, plugin) if options.grant is None else _checked(options.grant)
     seen = session.catalog.digest(plugin).value
@@ -119,10 +133,11 @@ def settle(session: Session, entry: Entry) -> None:
             always=options.always,
             follow=options.follow,
             unconfined=options.allow_unconfined,
+            inherits_environment=options.inherit_env,
             seen=seen,
         )
         if said:
-            session.note(f"its set-up said:\n{said}")
+            session.note("its set-up said:", *lines_for_people(said, f"  {render.QUOTE}"))
         return 0
 
     session.with_host(work)
@@ -165,7 +180,7 @@ def _regrant(session: Session, *, add: bool) -> int:
     if session.options.json:
         session.print_json({"name": entry.name, "granted": list(granted)})
     else:
-        print(f"{entry.name} is granted {render.line(', '.join(granted)) or 'nothing'}")
+        render.out(f"{entry.name} is granted {render.line(', '.join(granted)) or 'nothing'}")
     return 0
 
 
@@ -198,7 +213,7 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
     version = f" {render.line(plugin.version)}" if plugin.version else ""
     terminal.say(f"{plugin.name}{version} ({FORMAT_NAMES[plugin.format]}) in {plugin.path}")
     if plugin.description:
-        terminal.say(f"  {render.line(plugin.description)}")
+        terminal.say(f"  {for_people(render.line(plugin.description), SHOWN)}")
     terminal.say("It asks for:")
     for permission in describe_permissions(plugin.permissions) or ["nothing"]:
         terminal.say(f"  {permission}")
@@ -248,8 +263,8 @@ def _present_confinement(session: Session, entry: Entry, granted: tuple[str, ...
 def _present_what_runs(session: Session, entry: Entry) -> None:
     plugin = entry.plugin
     if plugin.launch is not None:
-        command = " ".join([plugin.launch.program, *plugin.launch.arguments])
-        terminal.say(f"It runs {command} as long as a host is up, and says by itself what it offers.")
+        terminal.say("It runs this as long as a host is up, and says by itself what it offers:")
+        terminal.say(f"  {shlex.join([plugin.launch.program, *plugin.launch.arguments])}")
     elif plugin.endpoints:
         terminal.say("It runs or reaches these as long as a host is up, and they say by themselves what they offer:")
     elif plugin.stays_up:
@@ -258,8 +273,11 @@ def _present_what_runs(session: Session, entry: Entry) -> None:
         terminal.say(f"  {server}")
     if entry.tools:
         terminal.say("Its tools:")
-    for tool in entry.tools:
-        terminal.say(f"  {named(tool.name, render.line(tool.description.strip().partition(chr(10))[0]))}")
+    for tool in entry.tools[:MOST_TOOLS]:
+        about = render.line(tool.description.strip().partition("\n")[0])
+        terminal.say(f"  {for_people(named(tool.name, about), SHOWN)}")
+    if len(entry.tools) > MOST_TOOLS:
+        terminal.say(f"  and {len(entry.tools) - MOST_TOOLS} more: `anyplug tools {plugin.name}` lists them")
     if plugin.init:
         terminal.say(f"It runs {plugin.init} once, to set itself up.")
 
@@ -273,6 +291,7 @@ def what_holds(session: Session, plugin: Plugin) -> str:
         *(["runs without asking"] if approval.always and plugin.tier > HARMLESS_TIER else []),
         *(["stays approved while only its code changes"] if approval.follow else []),
         *(["may run where its permissions cannot be enforced"] if approval.unconfined else []),
+        *(["gets your environment without secrets"] if approval.inherits_environment else []),
     ]
     return f": it {', and '.join(holds)}" if holds else ""
 
@@ -289,6 +308,8 @@ def _say_what_ended(session: Session, plugin: Plugin, before: "Approval | None")
     if before.unconfined and not options.allow_unconfined:
         lacking = "since --allow-unconfined was not given"
         session.note(f"it does not run any more where its permissions cannot be enforced, {lacking}")
+    if before.inherits_environment and not options.inherit_env:
+        session.note("it no longer gets your whole environment, since --inherit-env was not given")
 
 
 def say_what_is_missing(session: Session, plugin: Plugin) -> None:
@@ -361,7 +382,7 @@ def _report(session: Session, plugin: Plugin, more: str = "", decided: str = "")
     else:
         is_hidden = decided and standing.state == "disabled"
         state = f"{decided}{_why_off(session, plugin)}" if is_hidden else standing.state
-        print(f"{plugin.name} is {state}{more}", flush=True)
+        render.out(f"{plugin.name} is {state}{more}")
     if standing.state != "approved":
         warn_of_missing_guard(session, plugin)
     if standing.state == "disabled" and standing.reason and not session.options.json:

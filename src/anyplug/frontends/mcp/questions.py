@@ -14,6 +14,7 @@ import msgspec
 from anyplug import audit, permissions
 from anyplug.errors import Denied, NeedsAnswer
 from anyplug.gate import Answer, Ask, Question
+from anyplug.untrusted_text import for_people
 
 ANSWER_S = 50.0  # clients give a call up after 60 s; this ends before, so that they hear why
 KEPT_S = 600.0  # how long an answer may take where no request waits for it
@@ -118,8 +119,9 @@ def by_ending(open_question: Callable[[Question], None], kept: Kept | None, answ
 def text(question: Question) -> str:
     """Say to the person what would run, with what, and what it may do."""
     may = "; ".join(permissions.describe(permission) for permission in question.permissions) or "nothing special"
+    warning = [f"Warning: {question.warning}"] if question.warning else []
     lines = [f"May plugin '{question.plugin}' run '{question.tool}'?", f"With: {question.given}", f"It may: {may}."]
-    return "\n".join([*lines, f"Warning: {question.warning}"] if question.warning else lines)
+    return "\n".join(map(for_people, [*lines, *warning]))
 
 
 def form(*, for_all: bool) -> dict[str, Any]:

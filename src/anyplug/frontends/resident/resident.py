@@ -29,6 +29,7 @@ from anyplug.frontends.resident.projects import Projects
 from anyplug.gate import Attachment
 from anyplug.host import Host
 from anyplug.settings import Home
+from anyplug.untrusted_text import lines_for_people
 from anyplug.views import View
 
 if TYPE_CHECKING:  # brings the SDK along
@@ -298,7 +299,7 @@ class Resident:
         hearer = hearing.get(None)
         if hearer is None or not hearer.hears(text):
             with contextlib.suppress(OSError):  # a disk that is full must not end what goes on
-                print(text, file=sys.stderr, flush=True)
+                print("\n".join(lines_for_people(text, "")), file=sys.stderr, flush=True)
 
 
 @asynccontextmanager
