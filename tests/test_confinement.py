@@ -19,7 +19,7 @@ import looking
 import making
 import using
 import waiting
-from anyplug import confinement, trees
+from anyplug import confinement, untrusted_files
 from anyplug.gate import Attachment
 from anyplug.runtime.confine import system
 from anyplug.runtime.confine.enforcement import LAYERS
@@ -220,7 +220,7 @@ async def test_folders_without_an_end_are_its_own_trouble_only(where, name, host
             assert (await h.call("other")).text == "done"
     finally:
         if where != "its /tmp":
-            trees.remove(place)  # pytest could not
+            untrusted_files.remove(place)  # pytest could not
 
 
 @pytest.mark.anyio

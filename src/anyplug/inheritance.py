@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from anyplug import sources, trees
+from anyplug import sources, untrusted_files
 
 NEW = ".new"  # behind the name of a file that a new version brings, where the plugin's own stays
 CACHE = "__pycache__"
@@ -29,7 +29,7 @@ class Inheritance(msgspec.Struct, frozen=True):
 
 def hashes(folder: str) -> dict[str, str]:
     """Hash every file of a folder, and where each link leads; raises OSError."""
-    return {name: _hash(os.path.join(folder, name)) for name in trees.files(folder)}
+    return {name: _hash(os.path.join(folder, name)) for name in untrusted_files.files(folder)}
 
 
 def written(folder: str, came: Mapping[str, str], at: float) -> list[str]:
@@ -38,7 +38,7 @@ def written(folder: str, came: Mapping[str, str], at: float) -> list[str]:
     A file whose hash nobody wrote down is taken for changed if it was written to later.
     """
     found = []
-    for name in trees.files(folder):
+    for name in untrusted_files.files(folder):
         path = os.path.join(folder, name)
         status = os.lstat(path)
         if CACHE in name.split(os.sep) or not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):

@@ -3,6 +3,8 @@
 import os
 import time
 
+from anyplug.home_folder import make_private
+
 LARGEST = 1 << 20  # bytes, then it becomes NAME.log.1
 KEPT = 3  # older ones
 
@@ -45,7 +47,7 @@ def _open(path: str) -> int:
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        make_private(os.path.dirname(path))
         return os.open(path, flags, 0o600)
 
 

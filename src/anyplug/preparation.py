@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import anyio.to_thread
 
-from anyplug import trees
+from anyplug import untrusted_files
 from anyplug.approval import Standing
 from anyplug.catalog import Catalog
 from anyplug.errors import CallError, NotApproved
@@ -58,7 +58,7 @@ class Preparation:
         secrecy = self._secrecies.of(plugin, standing.granted)
         # Bytecode and programs of what ran before would run with what this one is granted.
         with suppress(OSError):
-            await anyio.to_thread.run_sync(trees.remove, self._catalog.home.cache(plugin))
+            await anyio.to_thread.run_sync(untrusted_files.remove, self._catalog.home.cache(plugin))
         try:
             said = await table.BY_NAME[plugin.format].prepare(plugin, self._provisions.of(plugin, standing))
         except CallError as error:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from anyplug import trees
+from anyplug import untrusted_files
 from anyplug.errors import InstallError
 
 GIT_S = 300.0  # for one git command
@@ -294,7 +294,7 @@ def _copy_link(link: str, new: str, origin: str, tree: str) -> None:
 
 def _delete(path: str) -> None:
     if os.path.isdir(path) and not os.path.islink(path):
-        trees.remove(path)
+        untrusted_files.remove(path)
     else:
         os.unlink(path)
 

@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from anyplug import trees
+from anyplug import untrusted_files
+from anyplug.home_folder import make_private
 
 PREFIX = ".staging-"
 
@@ -33,7 +34,7 @@ class _Swap(msgspec.Struct, frozen=True):
 @contextmanager
 def opened(plugins: str) -> Iterator[str]:
     """Give an empty folder on the same file system, which goes away in any case. Raises OSError."""
-    os.makedirs(plugins, mode=0o755, exist_ok=True)
+    make_private(plugins)
     lock = None
     while lock is None:  # somebody who tidies up may have been faster than our lock
         folder = os.path.join(plugins, f"{PREFIX}{secrets.token_hex(6)}")
@@ -43,7 +44,7 @@ def opened(plugins: str) -> Iterator[str]:
         yield folder
     finally:
         with suppress(OSError):
-            trees.remove(folder)
+            untrusted_files.remove(folder)
         os.close(lock)
 
 

@@ -9,7 +9,8 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from anyplug import trees
+from anyplug import untrusted_files
+from anyplug.home_folder import make_private
 from anyplug.model import Plugin
 from anyplug.runtime.diagnosis import has_shebang_or_is_binary
 from anyplug.runtime.program import Program
@@ -52,7 +53,7 @@ async def turn(notes: str) -> AsyncIterator[None]:
     """Wait until nobody else resolves for the same plugin, in any process."""
     from anyio import sleep  # with what `forget_aside` needs 6 ms, and listing plugins runs nothing
 
-    os.makedirs(notes, mode=0o700, exist_ok=True)
+    make_private(notes)
     with open(os.path.join(notes, LOCK), "wb") as lock:
         while True:
             try:
@@ -93,7 +94,7 @@ def forget(cache: str, notes: str) -> None:
             if name != LOCK:
                 os.unlink(os.path.join(notes, name))
     with suppress(FileNotFoundError):
-        trees.remove(cache)
+        untrusted_files.remove(cache)
 
 
 def remember(script: str, notes: str) -> None:
