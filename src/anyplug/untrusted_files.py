@@ -67,12 +67,20 @@ class Budget:
         self._entries = self._bytes = 0
         self._until = time.monotonic() + seconds
 
+    def anew(self) -> Budget:
+        """Return the same for work that begins now."""
+        return Budget(self._most_entries, self._most_bytes, self._most_seconds, self._most_of_one)
+
     def entry(self, path: str) -> None:
         """Count a file or a folder."""
-        self._entries += 1
+        self.entries(1, path)
+        self.tick(path)
+
+    def entries(self, count: int, path: str) -> None:
+        """Count several files and folders that are about to be looked at."""
+        self._entries += count
         if self._entries > self._most_entries:
             raise TooMuch(f"there are more than {self._most_entries:,} files and folders", path)
-        self.tick(path)
 
     def file(self, size: int, path: str) -> None:
         """Count a file that is about to be read, by the size that it claims: a sparse one takes as long as any."""

@@ -82,9 +82,9 @@ def resolution(script: str, environment: dict[str, str]) -> Program:
 
 async def forget_aside(cache: str, notes: str) -> None:
     """Do the same as `forget`, in a thread."""
-    from anyio import to_thread  # as in `turn`
+    from anyplug.runtime import lanes  # as in `turn`
 
-    await to_thread.run_sync(forget, cache, notes)
+    await lanes.run(cache, forget, cache, notes)
 
 
 def forget(cache: str, notes: str) -> None:
