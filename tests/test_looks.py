@@ -214,7 +214,7 @@ async def test_no_look_lasts_for_long_however_long_it_took(host, root, quiet, mo
     look = looks.Looks._look
 
     async def slow(self, plugin):
-        time.sleep(0.3)
+        await anyio.sleep(0.3)
         return await look(self, plugin)
 
     async with host(roots=(root,)) as h:

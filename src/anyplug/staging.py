@@ -7,7 +7,6 @@ back what was moved aside there, and takes the folder away. Knows nothing of wha
 import fcntl
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -22,6 +21,7 @@ PREFIX = ".staging-"
 BEFORE = ".before"
 FAILED = ".failed"
 SWAP = ".swap.json"  # what is replaced
+LARGEST_SWAP = 64 << 10  # bytes; it has a path in it
 
 
 class _Swap(msgspec.Struct, frozen=True):
@@ -93,7 +93,8 @@ def _tidied(folder: str, came_at: Callable[[str], float | None]) -> str:
         return ""
     try:
         path = _put_back(folder, came_at)
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            untrusted_files.remove(folder)
     except OSError:
         return ""  # it stays: it may hold the only copy
     finally:
@@ -116,8 +117,8 @@ def _put_back(folder: str, came_at: Callable[[str], float | None]) -> str:
 
 def _swap_in(folder: str) -> _Swap | None:
     try:
-        with open(os.path.join(folder, SWAP), "rb") as file:
-            return msgspec.json.decode(file.read(), type=_Swap)
+        with untrusted_files.hold(folder) as held:
+            return msgspec.json.decode(held.read(SWAP, LARGEST_SWAP), type=_Swap)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -125,12 +126,12 @@ def _swap_in(folder: str) -> _Swap | None:
 def _locked(folder: str, how: int) -> int | None:
     """Lock a folder; None if somebody else has it, or if it is gone."""
     try:
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        lock = os.open(folder, untrusted_files.FOLDER)
     except OSError:
         return None
     try:
         fcntl.flock(lock, how)
-        if os.path.samestat(os.fstat(lock), os.stat(folder)):
+        if os.path.samestat(os.fstat(lock), os.lstat(folder)):
             return lock
     except (BlockingIOError, FileNotFoundError):
         pass

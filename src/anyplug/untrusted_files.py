@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import sys
 import time
@@ -290,6 +289,18 @@ def read(path: str, largest: int) -> bytes:
     return _whole(regular(os.open(path, READ | os.O_NOFOLLOW), path), path, largest)
 
 
+def head(path: str, count: int) -> bytes:
+    """Read the first bytes of a regular file, or of the one that a link leads to; raises OSError."""
+    folder, name = os.path.split(path)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    with HeldFolder(os.open(folder or ".", flags), folder) as held:
+        fd = held.open_linked(name)
+    try:
+        return os.pread(fd, count, 0)
+    finally:
+        os.close(fd)
+
+
 def read_inside(folder: str, path: str, largest: int) -> bytes:
     """Read a small regular file in a plugin's folder; links may lead there as long as they stay in the folder.
 
@@ -456,7 +467,7 @@ def _take_apart(name: str, top: int, until: float) -> None:
             for one in names:
                 if not _is_removed(one, inner):
                     os.close(_open_for_removal(one, inner))  # whoever moves a folder must be allowed to write to it
-                    os.rename(one, secrets.token_hex(NAME_BYTES), src_dir_fd=inner, dst_dir_fd=top)
+                    os.rename(one, os.urandom(NAME_BYTES).hex(), src_dir_fd=inner, dst_dir_fd=top)
             if time.monotonic() > until:
                 raise TooMuch("removing it takes too long", name)
     finally:
