@@ -24,13 +24,17 @@ TURN_POLL_S = 0.05  # how often a waiting call looks whether it is its turn
 
 @asynccontextmanager
 async def own_tmp(scratch: str, name: str) -> AsyncIterator[PrivateTmp]:
-    """Make a folder that will be a whole /tmp, with NAME in it; it goes away at the end."""
+    """Make a folder that will be a whole /tmp, with NAME in it; it goes away at the end. Raises TmpTaken."""
     cover = os.path.join(scratch, secrets.token_hex(8))
     folder = os.path.join(cover, name)
-    os.makedirs(folder, mode=0o700)
-    os.chmod(cover, 0o1777)  # noqa: S103 - as /tmp is; nobody else can reach it through the scratch folder
+    os.mkdir(cover, 0o700)
     try:
         with untrusted_files.hold(cover) as around:
+            try:
+                os.mkdir(name, 0o700, dir_fd=around.fd)
+            except FileExistsError as error:
+                raise TmpTaken(f"{folder} exists already") from error
+            os.fchmod(around.fd, 0o1777)  # as /tmp is; nobody else can reach it through the scratch folder
             yield PrivateTmp(folder, cover, around)
     finally:
         if not _were_empty(folder, cover):
