@@ -19,7 +19,7 @@ import looking
 import making
 import using
 import waiting
-from anyplug import confinement, trees
+from anyplug import confinement, untrusted_files
 from anyplug.gate import Attachment
 from anyplug.runtime.confine import system
 from anyplug.runtime.confine.enforcement import LAYERS
@@ -220,7 +220,7 @@ async def test_folders_without_an_end_are_its_own_trouble_only(where, name, host
             assert (await h.call("other")).text == "done"
     finally:
         if where != "its /tmp":
-            trees.remove(place)  # pytest could not
+            untrusted_files.remove(place)  # pytest could not
 
 
 @pytest.mark.anyio
@@ -462,7 +462,7 @@ async def test_folders_that_were_replaced_are_seen_by_the_next_call(usual, host,
     async with host(roots=(root,)) as h:
         await h.approve(h.snapshot.plugin("keeps").plugin)
         assert (await h.call("keeps")).text == "x"
-        shutil.rmtree(h.catalog.home.data("keeps"))
+        shutil.rmtree(os.path.join(h.catalog.home.path, "data", "keeps"))
         assert (await h.call("keeps")).text == "x"
         os.rename(folder, folder + "-old")  # as an update does
         shutil.copytree(folder + "-old", folder)
@@ -902,7 +902,7 @@ async def test_a_call_whose_spawner_is_killed_fails_at_once_and_leaves_nothing(h
 
         with anyio.fail_after(looking.PATIENCE_S):
             tasks.start_soon(call)
-            while not os.path.exists(h.catalog.home.data("slow") + "/up"):
+            while not os.path.exists(os.path.join(h.catalog.home.path, "data", "slow") + "/up"):
                 await anyio.sleep(0.01)
             os.kill(rooms(h)["slow"].confined._process.pid, signal.SIGKILL)
             while not results:

@@ -160,9 +160,9 @@ def test_only_what_has_another_stamp_is_read_again(folder, monkeypatch):
     read = []
     hash_one = digest._hash
 
-    def watched(root, stamp, **how):
-        read.append(stamp[0])
-        return hash_one(root, stamp, **how)
+    def watched(entry, *given, **how):
+        read.append(entry.relative)
+        return hash_one(entry, *given, **how)
 
     monkeypatch.setattr(digest, "_hash", watched)
     second = digest.take(folder, every_file=True, before=first)

@@ -306,7 +306,7 @@ async def test_a_plugin_that_is_replaced_during_a_call_finishes_as_it_began(host
             results.append(await h.call("hello"))
 
         tasks.start_soon(call)
-        await pid_in(h.catalog.home.data("hello") + "/pid")
+        await pid_in(os.path.join(h.catalog.home.path, "data", "hello") + "/pid")
         new = making.write(os.path.join(folder, "new"), making.ANSWER, 0o755)
         os.replace(new, os.path.join(folder, "run"))
         making.write(os.path.join(folder, "go"), "")
@@ -422,7 +422,7 @@ async def test_a_cancelled_call_kills_the_whole_group_and_is_recorded(format, ho
         'echo $! > "$here/pid.tmp"; mv "$here/pid.tmp" "$here/pid"\nwait\n'
     )
     async with host(request.getfixturevalue(format)("slow", write_pid)) as h:
-        folder = h.catalog.home.data("slow") + ("" if format == "cyclop" else "/home")
+        folder = os.path.join(h.catalog.home.path, "data", "slow") + ("" if format == "cyclop" else "/home")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(h.call, "slow" if format == "cyclop" else "slow.act")
             pid = await pid_in(folder + "/pid")
@@ -437,7 +437,7 @@ async def test_a_call_that_waits_for_its_turn_can_be_cancelled(host, cyclop, mon
     async with host(cyclop("slow", WAIT), cyclop("quick")) as h:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(h.call, "slow")
-            await pid_in(h.catalog.home.data("slow") + "/pid")
+            await pid_in(os.path.join(h.catalog.home.path, "data", "slow") + "/pid")
             tasks.start_soon(h.call, "quick")
             await anyio.sleep(0.05)
             tasks.cancel_scope.cancel()
@@ -566,7 +566,7 @@ PATIENT = '#!/bin/sh\necho $$ > "$HOME/pid.tmp"; mv "$HOME/pid.tmp" "$HOME/pid"\
 async def test_a_cancelled_job_ends_with_its_process(where, host, stavrobot):
     async with host(stavrobot(script=PATIENT, tool={"async": True})) as h:
         name = (await h.call("bundle.act", wait=False)).metadata["job"]
-        pid = await pid_in(h.catalog.home.data("bundle") + "/home/pid")
+        pid = await pid_in(os.path.join(h.catalog.home.path, "data", "bundle") + "/home/pid")
         if where == "here":
             h.cancel_job(name)
         else:
@@ -585,7 +585,7 @@ async def test_a_cancelled_job_ends_with_its_process(where, host, stavrobot):
 async def test_jobs_under_way_are_cancelled_when_the_host_leaves(host, stavrobot):
     async with host(stavrobot(script=PATIENT, tool={"async": True})) as h:
         await h.call("bundle.act", wait=False)
-        pid = await pid_in(h.catalog.home.data("bundle") + "/home/pid")
+        pid = await pid_in(os.path.join(h.catalog.home.path, "data", "bundle") + "/home/pid")
     assert not looking.is_running(pid)
     async with host() as h:
         assert [job.state for job in h.jobs()] == ["cancelled"]
@@ -603,7 +603,7 @@ async def test_a_job_whose_host_was_killed_is_lost_and_so_is_its_call(host, stav
     )
     process = subprocess.Popen([sys.executable, "-c", program, folder])  # noqa: ASYNC220 - it has to be killed
     async with host() as h:
-        pid = await pid_in(h.catalog.home.data("bundle") + "/home/pid")
+        pid = await pid_in(os.path.join(h.catalog.home.path, "data", "bundle") + "/home/pid")
         assert [job.state for job in h.jobs()] == ["running"]
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -702,15 +702,15 @@ def test_removing_keeps_the_data_unless_told_otherwise(catalog, installer, repos
     home = find_home()
     for purge in (False, True):
         plugin = installer.install(Source(location=url(repository))).plugin
-        for path in (home.data("kit"), home.files("kit"), home.cache(plugin)):
+        for path in (home.data(plugin), home.files(plugin), home.cache(plugin)):
             making.write(f"{path}/x", "")
-        making.write(home.log("kit"), "")
+        making.write(home.log(plugin), "")
         going, staying = installer.belongings(plugin, purge=purge)
         installer.remove(plugin, purge=purge)
         assert installed() == []
         assert not any(map(os.path.exists, going))
         assert all(map(os.path.exists, staying))
-        assert os.path.exists(home.data("kit")) == os.path.exists(home.log("kit")) == (not purge)
+        assert os.path.exists(home.data(plugin)) == os.path.exists(home.log(plugin)) == (not purge)
         assert installer.origin(plugin) is None
 
 

@@ -59,13 +59,13 @@ def quiet(zot, root):
 def looked(monkeypatch):
     """Count the looks at files."""
     seen = []
-    look = Catalog.standing
+    look = looks.Looks._look
 
-    def counted(self, plugin):
+    async def counted(self, plugin):
         seen.append(plugin.name)
-        return look(self, plugin)
+        return await look(self, plugin)
 
-    monkeypatch.setattr(Catalog, "standing", counted)
+    monkeypatch.setattr(looks.Looks, "_look", counted)
     return seen
 
 
@@ -188,7 +188,7 @@ async def test_a_look_while_somebody_decides_does_not_last(host, root, quiet, mo
             transaction.execute("UPDATE decisions SET count = ?", (other.approvals.mark.grow(),))
             mine = h.snapshot.plugin("quiet").plugin
             # The mark has grown, and nothing is committed yet.
-            assert h._trust._looks.standing(mine).state == "approved"
+            assert (await h._trust._looks.standing(mine)).state == "approved"
         assert await code(h) == "disabled"
         other.close()
 
@@ -211,15 +211,15 @@ async def test_what_starts_is_looked_at_then_and_not_a_moment_ago(host, root, qu
 
 
 async def test_no_look_lasts_for_long_however_long_it_took(host, root, quiet, monkeypatch):
-    look = Catalog.standing
+    look = looks.Looks._look
 
-    def slow(self, plugin):
-        time.sleep(0.3)
-        return look(self, plugin)
+    async def slow(self, plugin):
+        await anyio.sleep(0.3)
+        return await look(self, plugin)
 
     async with host(roots=(root,)) as h:
         await code(h)
-        monkeypatch.setattr(Catalog, "standing", slow)
+        monkeypatch.setattr(looks.Looks, "_look", slow)
         await code(h)
         (lasting,) = h._trust._looks._lasting.values()
         assert lasting.until - time.monotonic() <= looks.LASTS_AT_MOST_S

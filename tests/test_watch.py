@@ -338,7 +338,7 @@ async def test_calls_under_way_finish_on_the_old_definition(host, root, cyclop):
             results.append(await h.call("hello"))
 
         tasks.start_soon(call)
-        data = h.catalog.home.data("hello")
+        data = os.path.join(h.catalog.home.path, "data", "hello")
         await until(lambda: os.path.exists(f"{data}/started"))
         cyclop(tools=tool_named("renamed"))
         await until(lambda: "renamed" in h.snapshot.owners)

@@ -121,7 +121,7 @@ class Allowances:
         if purpose == "resolve":  # who has the network is shown the scripts, and not what is configured
             return self._home.bin
         # A client's configuration is not for its servers to read.
-        return self._home.data(plugin.name) if plugin.is_file else plugin.path
+        return self._home.data(plugin) if plugin.is_file else plugin.path
 
 
 def _above(hidden: tuple[str, ...], writable: tuple[str, ...]) -> list[str]:

@@ -51,7 +51,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     always: bool = False
     changes: tuple[str, ...] = ()
     digest: str = ""
-    reason: str = ""  # how to switch on what is switched off
+    reason: str = ""  # how to switch on what is switched off, or how to mend what cannot be checked
     unconfined: bool = False  # may run where its permissions cannot be enforced
     inherits_environment: bool = False  # gets all of the user's environment but secrets
     files: tuple[str, ...] = ()  # that the digest covers

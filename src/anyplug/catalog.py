@@ -19,10 +19,12 @@ from anyplug.model import Offer, Plugin
 from anyplug.registry import Snapshot
 from anyplug.settings import Home, Settings, standard_roots
 from anyplug.store import Store
+from anyplug.untrusted_files import Budget, Changed, TooMuch
 
 if TYPE_CHECKING:
     from anyplug.vault import Secrets
 
+MOST_SAVED = 20_000  # files of a plugin whose stamps are stored; writing more would hold up whoever needs the store
 LONGEST_NAME = 200  # characters of a path that a message shows
 
 _Basis = tuple[Plugin, approval.Approval | None, Reading | None]  # what a standing was concluded from
@@ -47,6 +49,7 @@ class Catalog:
         self.store = Store(home.store)
         self.approvals = Approvals(self.store)
         self._readings: dict[str, Reading] = {}
+        self._failures: dict[str, OSError] = {}  # why the last whole look at a plugin gave no reading
         self._standings: dict[str, tuple[_Basis, Standing]] = {}
 
     @cached_property
@@ -94,21 +97,40 @@ class Catalog:
         good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}
         return [_last_good(plugin, good.get(plugin.path)) for plugin in plugins]
 
-    def hash(self, plugins: list[Plugin]) -> None:
+    def hash(self, plugins: list[Plugin]) -> list[Plugin]:
         """Take the digests of those that may run, for a thread, so that no event loop has to hash files.
 
-        It goes by the decisions that were read last. What somebody approves after that was hashed by them, as it was
-        then: a digest that we took before is let go.
+        Returns those that take longer than others can wait for; `hash_whole` is for them. It goes by the decisions
+        that were read last. What somebody approves after that was hashed by them, as it was then: a digest that we
+        took before is let go.
         """
+        slow = []
         for plugin in plugins:
             decision = self.approvals.known(plugin)
             if not plugin.explicit and (decision is None or not decision.approved):
                 self._readings.pop(plugin.path, None)
+                self._failures.pop(plugin.path, None)
             elif not plugin.is_broken:
                 try:
-                    self._reading(plugin)
+                    self._reading(plugin, digest.quick_budget())
+                except TooMuch:
+                    slow.append(plugin)
                 except OSError:
                     self._readings.pop(plugin.path, None)  # whoever asks where it stands tries again, and says why
+        return slow
+
+    def hash_whole(self, plugin: Plugin) -> bool:
+        """Take the digest of a plugin with many or large files; says whether it is another. Blocks for long."""
+        before = (self._readings.get(plugin.path), str(self._failures.get(plugin.path)))
+        try:
+            self._reading(plugin)
+        except OSError:
+            pass  # it is kept, and said where the plugin stands
+        return before != (self._readings.get(plugin.path), str(self._failures.get(plugin.path)))
+
+    def has_reading(self, plugin: Plugin) -> bool:
+        """Whether a look at a plugin's files has given a digest."""
+        return plugin.path in self._readings
 
     def snapshot(
         self,
@@ -125,7 +147,7 @@ class Catalog:
             self.approvals.refresh()
         known = offer_of or self.last_offer
         joined = [offers.joined(plugin, known(plugin)) if plugin.stays_up else plugin for plugin in plugins]
-        return registry.build(joined, self._standing_as_read if as_read else self._standing)
+        return registry.build(joined, self.standing_as_read if as_read else self._standing)
 
     def knows_offer(self, plugin: Plugin) -> bool:
         """Whether it is known what a plugin that stays up offers, without running it."""
@@ -142,7 +164,7 @@ class Catalog:
     def _last_offers(self, plugin: Plugin) -> dict[str, Offer]:
         if plugin.is_broken or plugin.explicit:
             return {}
-        standing = self._standing_as_read(plugin)
+        standing = self.standing_as_read(plugin)
         return offers.stored(self.store, plugin, standing.digest if standing.state == "approved" else "")
 
     def standing(self, plugin: Plugin) -> Standing:
@@ -154,14 +176,31 @@ class Catalog:
             self.approvals.refresh()
         return self._standing(plugin)
 
-    def _standing_as_read(self, plugin: Plugin) -> Standing:
-        """Say the same by the last look at its files, if there was one."""
-        return self._standing(plugin, self._readings.get(plugin.path))
+    def standing_at_once(self, plugin: Plugin) -> Standing | None:
+        """Say the same on the event loop, by the decisions that were read last; None if it takes a longer look.
 
-    def _standing(self, plugin: Plugin, reading: Reading | None = None) -> Standing:
+        At once is what needs no look, and what has few files of which none changed. Raises StoreError.
+        """
+        decision = self.approvals.known(plugin)
+        if plugin is builtin.PLUGIN or not (plugin.explicit or (decision is not None and decision.approved)):
+            return self._standing(plugin)
+        reading = self._readings.get(plugin.path)
+        if reading is None or not reading.is_small or not reading.still_holds(plugin.path):
+            return None
+        return self._standing(plugin, reading) if reading.named == configuration.named_files(plugin) else None
+
+    def standing_as_decided(self, plugin: Plugin) -> Standing:
+        """Say the same by the decisions that were read last, however long the look takes: for a thread."""
+        return self._standing(plugin)
+
+    def standing_as_read(self, plugin: Plugin) -> Standing:
+        """Say the same by the last look at its files, if there was one; else by a look that takes a moment at most."""
+        return self._standing(plugin, self._readings.get(plugin.path), is_brief=True)
+
+    def _standing(self, plugin: Plugin, reading: Reading | None = None, *, is_brief: bool = False) -> Standing:
         """Say where a plugin stands, by the decisions that were read last, and by a look at its files if none is given.
 
-        A look is needed only if somebody approved it.
+        A look is needed only if somebody approved it. A brief one gives up where others would have to wait.
         """
         if plugin is builtin.PLUGIN:
             return Standing(state="approved")
@@ -172,12 +211,13 @@ class Catalog:
             return Standing(state="disabled", reason=cure)
         try:
             needs_look = plugin.explicit or (decision is not None and decision.approved)
-            reading = (reading or self._reading(plugin)) if needs_look else None
+            reading = (reading or self._looked(plugin, is_brief=is_brief)) if needs_look else None
         except OSError as error:
             if is_shortage(error):  # it is as it was, for all that we know
                 raise LookFailed(plugin.path, error) from error
             where = str(error.filename)[:LONGEST_NAME]  # a plugin can make folders in one another without an end
-            return Standing(state="changed", changes=(f"cannot read {where}: {error.strerror}",))
+            cure = f"delete {where} or move it out of the plugin's folder" if isinstance(error, TooMuch) else ""
+            return Standing(state="changed", changes=(f"cannot read {where}: {error.strerror}",), reason=cure)
         basis = (plugin, decision, reading)
         known = self._standings.get(plugin.path)
         if known is not None and _are_the_same(known[0], basis):
@@ -198,16 +238,35 @@ class Catalog:
         """Let go of the store."""
         self.store.close()
 
-    def _reading(self, plugin: Plugin) -> Reading:
+    def _looked(self, plugin: Plugin, *, is_brief: bool) -> Reading:
+        """Look at a plugin's files; raises OSError, also if that takes longer than a brief look may."""
+        if not is_brief:
+            return self._reading(plugin)
+        if (failure := self._failures.get(plugin.path)) is not None:
+            raise failure
+        try:
+            return self._reading(plugin, digest.quick_budget())
+        except TooMuch as error:
+            raise Changed("its many or large files are still being read", plugin.path) from error
+
+    def _reading(self, plugin: Plugin, budget: Budget | None = None) -> Reading:
+        """Take a plugin's digest; raises OSError. What a look without a budget of its own fails at is remembered."""
         before = self._readings.get(plugin.path) or self._stored(plugin)
-        if plugin.is_file:
-            reading = digest.take_part(plugin.path, configuration.pieces, before)
-        else:
-            every_file = table.BY_NAME[plugin.format].EVERY_FILE_COUNTS
-            named = configuration.named_files(plugin)
-            reading = digest.take(plugin.path, every_file=every_file, before=before, named=named)
+        try:
+            if plugin.is_file:
+                reading = digest.take_part(plugin.path, configuration.pieces, before)
+            else:
+                every_file = table.BY_NAME[plugin.format].EVERY_FILE_COUNTS
+                named = configuration.named_files(plugin)
+                reading = digest.take(plugin.path, every_file=every_file, before=before, named=named, budget=budget)
+        except OSError as error:
+            if budget is None and not is_shortage(error):
+                self._readings.pop(plugin.path, None)
+                self._failures[plugin.path] = error
+            raise
         if reading is not before:
             self._save(plugin, reading)
+        self._failures.pop(plugin.path, None)
         self._readings[plugin.path] = reading
         return reading
 
@@ -219,7 +278,7 @@ class Catalog:
             return None  # only a cache
 
     def _save(self, plugin: Plugin, reading: Reading) -> None:
-        if plugin.explicit:
+        if plugin.explicit or len(reading.stamps) > MOST_SAVED:
             return  # a folder that is being written: hashing it is cheaper than remembering it
         try:
             record = msgspec.msgpack.encode(reading)

@@ -6,11 +6,11 @@ overwritten. The key `permissions` (which tools may run) is honoured and never w
 
 import errno
 import os
-import stat
 from typing import Any
 
 import msgspec
 
+from anyplug import untrusted_files
 from anyplug.errors import CURE_FOR_SHORTAGE, ConfigError, UsageError, is_shortage
 from anyplug.model import ConfigKey, Plugin
 
@@ -18,14 +18,14 @@ FILE = "config.json"
 PERMISSIONS = "permissions"
 EVERYTHING = "*"
 SHOWN_SECRET = "•••"
-LARGEST = 4 << 20  # bytes; real ones have a few hundred
+LARGEST = 256 << 10  # bytes; real ones have a few hundred, and it is read on the event loop, where others wait
 
 
 def read(plugin: Plugin) -> dict[str, Any]:
     """Read the values; raises ConfigError if the file cannot be understood."""
     path = os.path.join(plugin.path, FILE)
     try:
-        value = msgspec.json.decode(_bytes(path).removeprefix(b"\xef\xbb\xbf"))
+        value = msgspec.json.decode(untrusted_files.read(path, LARGEST).removeprefix(b"\xef\xbb\xbf"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -82,17 +82,6 @@ def allows(values: dict[str, Any], tool: str | None) -> bool:
     return bool(allowed) if tool is None else EVERYTHING in allowed or tool in allowed
 
 
-def _bytes(path: str) -> bytes:
-    """Read the file; raises OSError. It lies in a stranger's folder: a pipe or a flood must not hold us up."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(0, "it is not a regular file")
-        if found.st_size > LARGEST:
-            raise OSError(0, f"it has {found.st_size:,} bytes; the limit is {LARGEST:,}")
-        return file.read(LARGEST)
-
-
 def _typed(key: ConfigKey, word: str) -> Any:
     """Read a word as what the default is, so that a number stays one."""
     if isinstance(key.default, str) or key.default in (None, msgspec.UNSET):
@@ -109,16 +98,17 @@ def _write(plugin: Plugin, values: dict[str, Any]) -> None:
     path = os.path.join(plugin.path, FILE)
     text = _encoded(values)
     # A name that a plugin cannot foresee, and that must be new: it could have laid a link there.
-    new = f"{path}.{os.urandom(6).hex()}.tmp"
+    new = f"{FILE}.{os.urandom(6).hex()}.tmp"
     try:
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(text)
-            os.replace(new, path)
-        except BaseException:
-            os.unlink(new)
-            raise
+        with untrusted_files.hold(plugin.path) as held:
+            fd = held.create(new)
+            try:
+                with os.fdopen(fd, "wb") as file:
+                    file.write(text)
+                os.replace(new, FILE, src_dir_fd=held.fd, dst_dir_fd=held.fd)
+            except BaseException:
+                os.unlink(new, dir_fd=held.fd)
+                raise
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}", "check the folder's permissions") from error
 

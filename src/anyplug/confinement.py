@@ -22,6 +22,7 @@ from anyplug.errors import NotEnforceable, Unavailable
 from anyplug.formats import oneshot, table
 from anyplug.formats.workbench import format as workbench
 from anyplug.model import Plugin
+from anyplug.runtime import lanes
 from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.guard import Guard
 from anyplug.runtime.program import Purpose, Receipt, Spawn
@@ -191,7 +192,9 @@ class Confinement:
                 return Room(self._direct, basis, None)
             raise NotEnforceable(plugin.name, f"nothing is confined on {sys.platform} yet", "")
         learning = self._learning if self._learning and self._learning.is_about(plugin, purpose) else None
-        profile = self._allowances.profile(plugin, learning.widened(standing) if learning else standing, purpose)
+        widened = learning.widened(standing) if learning else standing
+        # In a thread: it goes through all of the plugin's files.
+        profile = await lanes.run(plugin.path, self._allowances.profile, plugin, widened, purpose)
         for folder in profile.measured:
             oneshot.make_folder(folder)
         # 15 ms with ctypes, and only a host that starts something needs it.

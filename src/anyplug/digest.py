@@ -4,7 +4,6 @@ A stamp is a file's size, times and inode. Before each call the stamps are taken
 stamp is read again.
 """
 
-import errno
 import hashlib
 import os
 import stat
@@ -12,6 +11,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from anyplug import untrusted_files
+from anyplug.untrusted_files import Budget, Changed, Entry
 from anyplug.untrusted_text import for_people
 
 NEVER = frozenset({".git", "__pycache__"})
@@ -29,10 +30,18 @@ CODE_SUFFIXES = frozenset(
      ".go", ".rs", ".c", ".swift", ".so", ".dylib", ".dll", ".exe", ".jar", ".class", ".jq", ".awk", ".sed", ".rego"}
 )  # fmt: skip
 EXECUTABLE = 0o111
-CHUNK = 1 << 20
+LARGEST_SWITCHED = untrusted_files.CHUNK  # bytes; read at once
 # A plugin with a link to the whole disk, or one that fills its own folder, is not read to its end.
-MOST_FOLDERS = 50_000
-MOST_FILES = 200_000
+MOST_ENTRIES = 120_000  # files and folders; a large node_modules has about 60,000
+LARGEST_FILE = 512 << 20  # bytes of one file that counts; browsers and model runtimes bundle libraries of 200 MiB
+MOST_BYTES = 2 << 30  # of all files that count
+MOST_SECONDS = 300.0  # a busy machine hashes 50 MiB a second
+# What may be looked at before a call on the event loop, where others wait, and while others wait for a lock.
+QUICK_STAMPS = 400  # about a millisecond
+QUICK_ENTRIES = 4_000
+QUICK_BYTES = 64 << 20
+QUICK_SECONDS = 2.0
+CURE = "delete it, or move it out of the plugin's folder"
 
 Stamp = tuple[str, int, int, int, int, int]  # path, mode, size, mtime, ctime, inode
 
@@ -61,11 +70,16 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
                 if _stamp(before[0], os.stat(root + before[0])) != before:
                     return False
             for before in self.stamps:
-                if _stamp(before[0], _look(f"{root}/{before[0]}")) != before:
+                if _stamp(before[0], _look_at(f"{root}/{before[0]}")) != before:
                     return False
         except OSError:
             return False
         return True
+
+    @property
+    def is_small(self) -> bool:
+        """Whether `still_holds` takes no longer than others can wait for it."""
+        return len(self.stamps) + len(self.folders) <= QUICK_STAMPS
 
     def as_digest(self) -> Digest:
         """Give the digest itself."""
@@ -78,27 +92,81 @@ def covers(path: str) -> bool:
     return path != CONFIG and NEVER.isdisjoint(path.split("/"))
 
 
-def take(folder: str, *, every_file: bool, before: Reading | None, named: tuple[str, ...] = ()) -> Reading:
-    """Take a plugin's digest; gives `before` itself if no stamp is another. Raises OSError if files are gone.
+def whole_budget() -> Budget:
+    """Return what a plugin may take at most to be read."""
+    return Budget(MOST_ENTRIES, MOST_BYTES, MOST_SECONDS, LARGEST_FILE)
 
-    `named` are files that count whatever they look like, because a command line names them.
+
+def quick_budget() -> Budget:
+    """Return what it may take while others wait for it."""
+    return Budget(QUICK_ENTRIES, QUICK_BYTES, QUICK_SECONDS)
+
+
+def take(
+    folder: str,
+    *,
+    every_file: bool,
+    before: Reading | None,
+    named: tuple[str, ...] = (),
+    budget: Budget | None = None,
+) -> Reading:
+    """Take a plugin's digest; returns `before` itself if no stamp is another. Raises OSError if files are gone.
+
+    `named` are files that count whatever they look like, because a command line names them. What takes more than the
+    budget raises TooMuch.
     """
+    budget = budget or whole_budget()
     if before is not None and before.named != named:
         before = None
-    if before is not None and before.still_holds(folder):
-        return before
+    if before is not None:
+        budget.entries(len(before.stamps) + len(before.folders), folder)
+        if before.still_holds(folder):
+            return before
+        budget = budget.anew()
     folders: list[Stamp] = []
-    stamps = tuple(sorted(_stamps(folder, folders)))
     known = dict(zip(before.stamps, before.hashes, strict=True)) if before is not None else {}
-    hashes = tuple(
-        known[stamp] if stamp in known else _hash(folder, stamp, every_file=every_file or stamp[0] in named)
-        for stamp in stamps
-    )
+    found: list[tuple[Stamp, str]] = []
+    for entry in _walk(folder, folders, budget):
+        stamp = _stamp(entry.relative, _look(entry))
+        sha = known.get(stamp)
+        if sha is None:
+            try:
+                stamp, sha = _hash(entry, stamp, budget, every_file=every_file or entry.relative in named)
+            except FileNotFoundError:
+                continue  # it went away meanwhile, which its folder's stamp will say
+        elif sha:
+            budget.file(stamp[2], entry.folder.where(entry.name))
+        found.append((stamp, sha))
+    found.sort()
     total = hashlib.sha256()
-    for stamp, sha in zip(stamps, hashes, strict=True):
+    for stamp, sha in found:
         if sha:
             total.update(f"{stamp[0]}\0{stamp[1] & EXECUTABLE:o}\0{sha}\n".encode("utf-8", "surrogateescape"))
+    stamps, hashes = tuple(stamp for stamp, _ in found), tuple(sha for _, sha in found)
     return Reading(stamps, hashes, total.hexdigest(), tuple(folders), named)
+
+
+def counted(folder: str, reading: Reading) -> Iterator[tuple[str, int, int]]:
+    """Open each file that counted, as it was when the digest was taken: its name, its mode, and a descriptor.
+
+    For who copies what was checked: the descriptor is closed after each step. A file behind a link is opened, links to
+    anything else are left out. Raises Changed if a file is another by now, and OSError.
+    """
+    with untrusted_files.hold(folder) as held:
+        for stamp, sha in zip(reading.stamps, reading.hashes, strict=True):
+            if not sha or not stat.S_ISREG(stamp[1]):
+                continue
+            above, _, name = stamp[0].rpartition("/")
+            # Folders may be links to code elsewhere, so the way there is not held: the stamp says what was opened.
+            path = os.path.join(held.path, above)
+            with untrusted_files.HeldFolder(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), path) as inside:
+                fd = inside.open_linked(name)
+            try:
+                if _stamp(stamp[0], os.fstat(fd)) != stamp:
+                    raise Changed("it changed since it was checked", os.path.join(folder, stamp[0]))
+                yield stamp[0], stamp[1], fd
+            finally:
+                os.close(fd)
 
 
 def take_part(file: str, read: Callable[[str], dict[str, str]], before: Reading | None) -> Reading:
@@ -112,36 +180,30 @@ def take_part(file: str, read: Callable[[str], dict[str, str]], before: Reading 
     return Reading((), (), total, (stamp,), (), hashes)
 
 
-def _stamps(root: str, folders: list[Stamp]) -> Iterator[Stamp]:
-    """Stamp all that lies in `root`, and every folder on the way. Paths below it begin with a slash, or are empty.
+def _walk(root: str, folders: list[Stamp], budget: Budget) -> Iterator[Entry]:
+    """Yield all that lies in `root` and is no folder, and stamp every folder on the way.
 
-    A link to a folder elsewhere is followed, once: code that lies there runs as well. One to a folder around
-    the plugin counts only by where it leads.
+    Paths of folders begin with a slash, or are empty. A link to a folder elsewhere is followed, once: code that lies
+    there runs as well. One to a folder around the plugin counts only by where it leads.
     """
     linked: set[str] = set()
-    left = [""]  # not by calling ourselves: a plugin could make folders in one another until we give up
-    files = 0
+    left = [("", root)]  # where it is in the plugin, and where it really is
     while left:
-        below = left.pop()
-        here = root + below
-        folders.append(_stamp(below, os.stat(here)))
-        if len(folders) > MOST_FOLDERS:
-            raise OSError(errno.EMLINK, f"more than {MOST_FOLDERS:,} folders belong to the plugin", here)
-        with os.scandir(here) as entries:
-            for entry in entries:
-                name = entry.name
-                if name in NEVER or (not below and name == CONFIG):
+        top, real_top = left.pop()
+
+        def enter(name: str, top: str = top) -> bool:
+            return name.rpartition("/")[2] not in NEVER and (bool(top) or name != CONFIG)
+
+        with untrusted_files.hold(real_top) as held:
+            for entry in held.walk(budget, enter):
+                below = f"{top}/{entry.relative}" if top else entry.relative
+                if entry.is_folder:
+                    folders.append(_stamp(f"/{below}".rstrip("/"), entry.found))
                     continue
-                if entry.is_dir(follow_symlinks=False):
-                    left.append(f"{below}/{name}")
-                    continue
-                files += 1
-                if files > MOST_FILES:
-                    raise OSError(errno.EMLINK, f"more than {MOST_FILES:,} files belong to the plugin", here)
-                yield _stamp(f"{below[1:]}/{name}" if below else name, _look(entry.path))
-                if entry.is_symlink() and (real := _elsewhere(entry.path, root)) and real not in linked:
+                yield Entry(below, entry.folder, entry.found)
+                if entry.is_link and (real := _elsewhere(entry.folder.where(entry.name), root)) and real not in linked:
                     linked.add(real)
-                    left.append(f"{below}/{name}")
+                    left.append((below, real))
 
 
 def _elsewhere(link: str, root: str) -> str:
@@ -155,43 +217,55 @@ def _stamp(path: str, found: os.stat_result) -> Stamp:
     return (path, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
 
-def _look(path: str) -> os.stat_result:
+def _look(entry: Entry) -> os.stat_result:
     """Look at a file; at the one behind it if it is a link to a file."""
+    return (_behind(entry) or entry.found) if entry.is_link else entry.found
+
+
+def _look_at(path: str) -> os.stat_result:
+    """Do the same by its path."""
     found = os.lstat(path)
-    return (_behind(path) or found) if stat.S_ISLNK(found.st_mode) else found
+    if stat.S_ISLNK(found.st_mode):
+        try:
+            behind = os.stat(path)
+        except OSError:
+            return found
+        return behind if stat.S_ISREG(behind.st_mode) else found
+    return found
 
 
-def _behind(link: str) -> os.stat_result | None:
+def _behind(link: Entry) -> os.stat_result | None:
     """Look at the file behind a link; None if there is none."""
     try:
-        found = os.stat(link)
+        found = os.stat(link.name, dir_fd=link.folder.fd)
     except OSError:
         return None
     return found if stat.S_ISREG(found.st_mode) else None
 
 
-def _hash(folder: str, stamp: Stamp, *, every_file: bool) -> str:
-    """Hash one file, or give an empty string if it does not count."""
-    relative, mode = stamp[0], stamp[1]
-    path = os.path.join(folder, relative)
-    link = os.readlink(path) if os.path.islink(path) else ""
-    if not stat.S_ISREG(mode):
-        return hashlib.sha256(f"{stat.S_IFMT(mode):o} {link}".encode("utf-8", "surrogateescape")).hexdigest()
+def _hash(entry: Entry, stamp: Stamp, budget: Budget, *, every_file: bool) -> tuple[Stamp, str]:
+    """Hash one file, or return an empty string if it does not count; with the stamp of what was really read."""
+    relative, path = stamp[0], entry.folder.where(entry.name)
+    link = os.readlink(entry.name, dir_fd=entry.folder.fd) if entry.is_link else ""
+    if not stat.S_ISREG(stamp[1]):
+        kind = f"{stat.S_IFMT(stamp[1]):o} {link}"
+        return stamp, hashlib.sha256(kind.encode("utf-8", "surrogateescape")).hexdigest()
     total = hashlib.sha256(link.encode("utf-8", "surrogateescape"))
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        fd = entry.folder.open_linked(entry.name) if link else entry.folder.open(entry.name)
     except PermissionError:
-        return total.hexdigest()  # what we may not read, the plugin may not read either; its stamp still counts
-    with os.fdopen(fd, "rb") as file:
-        chunk = file.read(CHUNK)
-        if not every_file and not _counts(relative, mode, chunk):
-            return ""
-        if relative == SWITCHED:
-            chunk = _without_switch(chunk)
-        while chunk:
-            total.update(chunk)
-            chunk = file.read(CHUNK)
-    return total.hexdigest()
+        return stamp, total.hexdigest()  # what we may not read, the plugin may not read either; its stamp still counts
+    try:
+        found = os.fstat(fd)
+        stamp = _stamp(relative, found)
+        if not every_file and not _counts(relative, found.st_mode, os.pread(fd, HEAD, 0)):
+            return stamp, ""
+        switched = relative == SWITCHED and found.st_size <= LARGEST_SWITCHED
+        for chunk in untrusted_files.chunks(fd, path, budget):
+            total.update(_without_switch(chunk) if switched else chunk)
+    finally:
+        os.close(fd)
+    return stamp, total.hexdigest()
 
 
 def _without_switch(manifest: bytes) -> bytes:
@@ -209,12 +283,14 @@ def _without_switch(manifest: bytes) -> bytes:
 def is_data(relative: str, path: str) -> bool:
     """Whether it is a file that we can read, and that can neither run nor decides what runs."""
     try:
-        # A stranger made it: what waits for a writer, or leads elsewhere, is none.
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            return stat.S_ISREG(mode) and not _counts(relative, mode, file.read(HEAD))
+        with untrusted_files.hold(os.path.dirname(path)) as held:
+            fd = held.open(os.path.basename(path))
     except OSError:
         return False
+    try:
+        return not _counts(relative, os.fstat(fd).st_mode, os.pread(fd, HEAD, 0))
+    finally:
+        os.close(fd)
 
 
 def _counts(relative: str, mode: int, head: bytes) -> bool:

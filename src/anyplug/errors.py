@@ -145,16 +145,21 @@ class NotApproved(CallError):
 
     code = "not_approved"
 
-    def __init__(self, plugin: str, state: str, changes: tuple[str, ...] = ()) -> None:
-        why = {
-            "new": "nobody has approved it yet",
-            "denied": "it was denied",
-            "changed": "it changed since it was approved",
-        }.get(state, state)
+    def __init__(self, plugin: str, state: str, changes: tuple[str, ...] = (), hint: str = "") -> None:
+        """`hint` says what to do where approving it again would not help: its files cannot be checked."""
+        why = (
+            "its files cannot be checked"
+            if hint
+            else {
+                "new": "nobody has approved it yet",
+                "denied": "it was denied",
+                "changed": "it changed since it was approved",
+            }.get(state, state)
+        )
         what = f" ({'; '.join(changes)})" if changes else ""
         super().__init__(
             f"plugin '{plugin}' may not run: {why}{what}",
-            f"look at it with `anyplug show {plugin}`, then `anyplug approve {plugin}`",
+            hint or f"look at it with `anyplug show {plugin}`, then `anyplug approve {plugin}`",
             changes=list(changes),
         )
 

@@ -10,14 +10,13 @@ Decides nothing about trust, and runs nothing.
 
 import os
 import re
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
 
-from anyplug import digest, permissions
+from anyplug import digest, permissions, untrusted_files
 from anyplug.errors import ExportError
 from anyplug.model import Plugin
 
@@ -58,8 +57,7 @@ class File(msgspec.Struct, frozen=True):
         """Give its bytes; raises OSError."""
         if not self.source:
             return self.data
-        with open(self.source, "rb") as file:
-            return file.read()
+        return untrusted_files.read(self.source, LARGEST)
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,9 +136,7 @@ def write(made: Bundle, path: str) -> None:
                 _write_folder(made, new)
             os.rename(new, path)
         except BaseException:
-            shutil.rmtree(new, ignore_errors=True)
-            if os.path.lexists(new):
-                os.unlink(new)
+            _forget(new)
             raise
     except OSError as error:
         raise ExportError(f"cannot write {path}: {error.strerror}", "mend that, then try again") from error
@@ -220,7 +216,7 @@ def _collect(plugin: Plugin, inside: str, hide: Callable[[bytes], bytes]) -> tup
                     f"'{plugin.name}' has more than {MOST_FILES:,} files or {LARGEST >> 20} MiB",
                     "take out what it does not need to run",
                 )
-            file = File(path, mode=PROGRAM if found.st_mode & digest.EXECUTABLE else PLAIN)
+            file = File(os.path.realpath(path), mode=PROGRAM if found.st_mode & digest.EXECUTABLE else PLAIN)
             data = _REFERENCE.sub(b"", file.content())
             if hide(data) != data:
                 raise ExportError(
@@ -259,6 +255,14 @@ def _walk(root: str, below: str, folder: str, left_out: list[str]) -> Iterator[t
                 yield relative, entry.path
             else:
                 left_out.append(relative)
+
+
+def _forget(path: str) -> None:
+    """Delete what was written of a bundle that failed."""
+    if os.path.isdir(path):
+        untrusted_files.remove(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
 
 
 def _write_archive(made: Bundle, path: str) -> None:

@@ -11,6 +11,21 @@ def home_path(given: str = "") -> str:
     return os.path.abspath(os.path.expanduser(given or os.environ.get("ANYPLUG_HOME") or usual_path()))
 
 
+def make_private(path: str, mode: int = 0o700) -> None:
+    """Make a folder of ours, and every missing folder above it, for nobody but the user; raises OSError.
+
+    `os.makedirs` gives its mode to the last folder only, and the home itself would be open to everybody.
+    """
+    if os.path.isdir(path):
+        return
+    make_private(os.path.dirname(path))
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
 def usual_path() -> str:
     """Give the home folder where nobody names another: the platform's data folder."""
     if sys.platform == "darwin":

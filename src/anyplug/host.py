@@ -46,6 +46,7 @@ from anyplug.policy.gate import PolicyGate
 from anyplug.preparation import Preparation
 from anyplug.recording import Recording
 from anyplug.registry import Entry, Snapshot
+from anyplug.runtime import lanes
 from anyplug.runtime.runner import Runner
 from anyplug.secrecy import Secrecies
 from anyplug.settings import find_home
@@ -325,7 +326,7 @@ class Host:
         finally:
             stop_listening()
         if outcome.error is not None and standing is not None:
-            cured = self._cured(outcome.error, "", entry.plugin, standing, trail)
+            cured = await self._cured(outcome.error, "", entry.plugin, standing, trail)
             outcome = msgspec.structs.replace(outcome, error=cured)
         self._recording.end(trail, outcome.as_result())
         notes += [Note(trail.record.plugin, "warn", warning) for warning in trail.warnings]
@@ -455,7 +456,7 @@ class Host:
                 result = failed(refusal)
             if result.error is not None:
                 said = f"{result.text}\n{result.metadata.get('stderr', '')}"
-                error = self._cured(result.error, said, call.plugin, standing, trail)
+                error = await self._cured(result.error, said, call.plugin, standing, trail)
                 result = msgspec.structs.replace(result, error=error)
             result = await self._gates.after(call, standing, trail, result)
         except anyio.get_cancelled_exc_class():
@@ -486,12 +487,12 @@ class Host:
 
         Who guards a call is theirs to say, too: so what they decided since is loaded first.
         """
-        standing = self._trust.see_to(plugin, tool, trail)
+        standing = await self._trust.see_to(plugin, tool, trail)
         try:
             if plugin.explicit:  # the look at it was no look at what people decided about others
                 self._loading.look_at_decisions()
             if self._loading.is_behind:
-                await self._loading.again()
+                await self._loading.follow_decisions()
         except StoreError as error:
             raise Denied("host", f"nobody knows what was decided: {error.message}", error.hint) from error
         return standing
@@ -504,14 +505,15 @@ class Host:
             reason = f"plugin '{plugin.name}' has other rights now and cannot be started anew: {error.message}"
             raise Unavailable(reason, error.hint) from error
 
-    def _cured(self, failure: Failure, said: str, plugin: Plugin, standing: Standing, trail: Trail) -> Failure:
+    async def _cured(self, failure: Failure, said: str, plugin: Plugin, standing: Standing, trail: Trail) -> Failure:
         """Name the grant that would have helped, where it seems that one was lacking."""
-        cure = self._provisions.cure(plugin, standing, f"{failure.message}\n{said}", trail.attachment.users)
+        text, users = f"{failure.message}\n{said}", trail.attachment.users
+        cure = await lanes.run(plugin.path, self._provisions.cure, plugin, standing, text, users)
         return msgspec.structs.replace(failure, hint=cure) if cure else failure
 
     async def _start(self, plugin: Plugin) -> Start:
         """Give what a plugin that stays up is started with; raises CallError if it may not run, as it is now."""
-        standing = self._trust.see_to(plugin, None, Trail(plugin.name, self._attachment), anew=True)
+        standing = await self._trust.see_to(plugin, None, Trail(plugin.name, self._attachment), anew=True)
         return await self._provisions.start(plugin, standing)
 
     async def look_again(self) -> None:

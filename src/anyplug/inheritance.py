@@ -7,13 +7,13 @@ is the new version's. What has no place in the new version is for the person to 
 import hashlib
 import itertools
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from anyplug import sources, trees
+from anyplug import sources, untrusted_files
+from anyplug.untrusted_files import Budget, HeldFolder
 
 NEW = ".new"  # behind the name of a file that a new version brings, where the plugin's own stays
 CACHE = "__pycache__"
@@ -29,7 +29,10 @@ class Inheritance(msgspec.Struct, frozen=True):
 
 def hashes(folder: str) -> dict[str, str]:
     """Hash every file of a folder, and where each link leads; raises OSError."""
-    return {name: _hash(os.path.join(folder, name)) for name in trees.files(folder)}
+    budget = Budget()
+    with untrusted_files.hold(folder) as held:
+        names = sorted(entry.relative for entry in held.walk(budget) if not entry.is_folder)
+        return {name: _hash_in(held, name, budget) for name in names}
 
 
 def written(folder: str, came: Mapping[str, str], at: float) -> list[str]:
@@ -38,15 +41,16 @@ def written(folder: str, came: Mapping[str, str], at: float) -> list[str]:
     A file whose hash nobody wrote down is taken for changed if it was written to later.
     """
     found = []
-    for name in trees.files(folder):
-        path = os.path.join(folder, name)
-        status = os.lstat(path)
-        if CACHE in name.split(os.sep) or not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
-            continue
-        before = came.get(name)
-        if before is None or (_hash(path) != before if before else status.st_mtime > at):
-            found.append(name)
-    return found
+    budget = Budget()
+    with untrusted_files.hold(folder) as held:
+        for entry in held.walk(budget):
+            name = entry.relative
+            if CACHE in name.split(os.sep) or not (entry.is_file or entry.is_link):
+                continue
+            before = came.get(name)
+            if before is None or (_hash_in(held, name, budget) != before if before else entry.found.st_mtime > at):
+                found.append(name)
+    return sorted(found)
 
 
 def plan(
@@ -88,12 +92,10 @@ def hand_down(old: str, new: str, inheritance: Inheritance) -> None:
 
 def copy(old: str, new: str, names: Iterable[str]) -> None:
     """Copy files and links from one folder to another, in place of what is there; raises OSError."""
-    for name in names:
-        target = os.path.join(new, name)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        if os.path.lexists(target):
-            os.unlink(target)
-        shutil.copy2(os.path.join(old, name), target, follow_symlinks=False)
+    budget = Budget()
+    with untrusted_files.hold(old) as source, untrusted_files.hold(new) as target:
+        for name in names:
+            untrusted_files.copy_entry(source, name, target, name, budget)
 
 
 def _is_old_default(name: str, path: str, came: Mapping[str, str], comes: Mapping[str, str]) -> bool:
@@ -123,8 +125,21 @@ def _has_room(root: str, folder: str) -> bool:
 
 
 def _hash(path: str) -> str:
-    if os.path.islink(path):
-        return hashlib.sha256(b"link " + os.fsencode(os.readlink(path))).hexdigest()
-    # A plugin that still runs may put something else there: nothing is followed, and no writer waited for.
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with untrusted_files.hold(os.path.dirname(path)) as held:
+        return _hash_in(held, os.path.basename(path), Budget())
+
+
+def _hash_in(held: HeldFolder, relative: str, budget: Budget) -> str:
+    """Hash a file, or where a link leads; a plugin that still runs may put something else there. Raises OSError."""
+    above, _, name = relative.rpartition("/")
+    with held.folder(above) if above else held.make_folders("") as folder:
+        if stat.S_ISLNK(folder.stat(name).st_mode):
+            return hashlib.sha256(b"link " + os.fsencode(os.readlink(name, dir_fd=folder.fd))).hexdigest()
+        fd = folder.open(name)
+        try:
+            total = hashlib.sha256()
+            for chunk in untrusted_files.chunks(fd, folder.where(name), budget):
+                total.update(chunk)
+            return total.hexdigest()
+        finally:
+            os.close(fd)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import msgspec
 
-from anyplug import config, digest, discovery, inheritance, sources, staging, trees
+from anyplug import config, digest, discovery, inheritance, sources, staging, untrusted_files
 from anyplug.audit import Audit
 from anyplug.catalog import Catalog
 from anyplug.errors import InstallError
@@ -16,6 +16,7 @@ from anyplug.formats import scripts, table
 from anyplug.formats.contract import Folder
 from anyplug.formats.manifest import NOTHING_TO_RUN
 from anyplug.formats.mcp import configuration
+from anyplug.home_folder import make_private
 from anyplug.inheritance import Inheritance
 from anyplug.model import Plugin
 from anyplug.sources import Brought, Source
@@ -160,7 +161,8 @@ class Installer:
         folder = self._kept(plugin)
         try:
             with _explained(f"keep what was changed in '{plugin.name}'"):
-                os.makedirs(folder, mode=0o700)
+                make_private(os.path.dirname(folder))
+                os.mkdir(folder, 0o700)
                 inheritance.copy(plugin.path, folder, names)
         except BaseException:
             _forget_kept(folder)
@@ -179,13 +181,15 @@ class Installer:
             self._keep(plugin, () if purge else self._state(plugin))
             for path in going:
                 _delete(path)
+            if purge:
+                self._home.disclaim(plugin)
         self._catalog.approvals.forget(plugin.path)
 
     def belongings(self, plugin: Plugin, *, purge: bool) -> tuple[list[str], list[str]]:
         """List what a removal takes away, and what it leaves for a plugin that may come back."""
-        home, name = self._home, plugin.name
+        home = self._home
         cache = [home.cache(plugin), scripts.notes(home, plugin)]
-        kept = [home.data(name), home.files(name), home.log(name), home.kept(name)]
+        kept = [home.data(plugin), home.files(plugin), home.log(plugin), home.kept(plugin)]
         going = [plugin.found_at or plugin.path, *(path for path in cache if os.path.exists(path))]
         kept = [path for path in kept if os.path.exists(path)]
         if self._state(plugin) and not purge:
@@ -198,7 +202,7 @@ class Installer:
         No plugin can write there, so that none decides where its files go. They are not put back by themselves:
         what comes next under that name may be another's.
         """
-        folder = self._home.kept(plugin.name)
+        folder = self._home.kept(plugin)
         number = next(number for number in itertools.count(1) if not os.path.lexists(f"{folder}/{number}"))
         return f"{folder}/{number}"
 
@@ -337,6 +341,6 @@ def _forget_kept(folder: str) -> None:
 def _delete(path: str) -> None:
     """Delete a folder, a file or a link, whatever is there."""
     if os.path.isdir(path) and not os.path.islink(path):
-        trees.remove(path)
+        untrusted_files.remove(path)
     elif os.path.lexists(path):
         os.unlink(path)

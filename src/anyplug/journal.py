@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 
 from anyplug import liveness
 from anyplug.errors import StoreError
+from anyplug.home_folder import make_private
 
 ROOM = 1 << 16  # bytes that a new sheet has
 LARGEST = 1 << 20  # bytes, then a sheet that cannot be emptied is left for another, without what is in the store
@@ -109,7 +110,7 @@ class _Sheet:
     """A file with lines, and zeros behind them. Raises OSError."""
 
     def __init__(self, folder: str) -> None:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_private(folder)
         self.path = os.path.join(folder, f"{liveness.this_process()}-{os.urandom(4).hex()}")
         self.size = 0  # of the lines
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -205,7 +206,7 @@ def of_the_living(folder: str) -> Iterator[list[bytes]]:
 
 def write_for(owner: str, folder: str, lines: Collection[bytes]) -> None:
     """Write a journal in the name of another process; raises OSError."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_private(folder)
     name = f"{owner}-before"
     if not NAME.fullmatch(name):
         name = f"{LEFT}-before"

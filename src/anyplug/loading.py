@@ -1,6 +1,7 @@
 """What a host has loaded: reads plugins, starts and retires those that stay up, and swaps the snapshot."""
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -14,6 +15,7 @@ from anyplug.offers import merged
 from anyplug.peers import Peers
 from anyplug.place import Wanted
 from anyplug.registry import Entry, Snapshot
+from anyplug.runtime import lanes
 
 RETRY_S = 0.5  # before the next attempt to look, or to make a snapshot, if the store failed
 
@@ -72,7 +74,8 @@ class Loading:
     async def begin(self, peers: Peers) -> None:
         """Load what is there; `peers` keeps up what stays up."""
         self._peers = peers
-        await self._take_over(await self._find(), _nothing)()
+        found, slow = await self._find()
+        await self._settle(self._take_over(found, _nothing), slow)
         self._refresh()
 
     async def again(self, renew: Renew | None = None) -> None:
@@ -82,6 +85,18 @@ class Loading:
             await settle()
         finally:
             self._refresh()  # also for those who do not wait for it to the end
+
+    async def follow_decisions(self) -> None:
+        """Read everything again because people decided something, for a call that waits for it.
+
+        Of plugins with many or large files it waits only for those that may guard the call and were not read before:
+        no plugin holds up others' calls with its own files.
+        """
+        settle = await self._look(_nothing, lambda plugin: plugin.stays_up and not self._catalog.has_reading(plugin))
+        try:
+            await settle()
+        finally:
+            self._refresh()
 
     async def reload(self, name: str | None) -> None:
         """Start anew all that was started, or just the plugin of that name, and wait for it. Raises PluginNotFound."""
@@ -130,24 +145,48 @@ class Loading:
         if self._is_stale:
             self._refresh_in_time()
 
-    async def _look(self, renew: Renew) -> Settle:
-        """Read everything and take it over; gives what waits until that has come to something. Raises StoreError."""
+    async def _look(self, renew: Renew, patient_with: Renew = lambda _: True) -> Settle:
+        """Read everything and take it over; gives what waits until that has come to something. Raises StoreError.
+
+        What that gives reads plugins with many or large files, too, if `patient_with` says so.
+        """
         async with self._looking:
             taken_over = self._catalog.follow_settings()
             if taken_over is not None:
                 self._set_anew()
-            settle = self._take_over(await self._find(), renew)
+            found, slow = await self._find()
+            settle = self._take_over(found, renew)
             if taken_over is not None:  # else whoever looks next does all of it
                 taken_over()
-        return settle
+        return functools.partial(self._settle, settle, [plugin for plugin in slow if patient_with(plugin)])
 
-    async def _find(self) -> list[Plugin]:
-        """Read what is there, and take the digests of what may run, in threads: others have calls under way."""
+    async def _find(self) -> tuple[list[Plugin], list[Plugin]]:
+        """Read what is there, and take the digests of what may run, in threads: others have calls under way.
+
+        Gives all plugins, and those of them that take longer to read.
+        """
         found = await anyio.to_thread.run_sync(self._catalog.find, self.snapshot)
         if not all(plugin.explicit for plugin in found):
             self._catalog.approvals.refresh()
-        await anyio.to_thread.run_sync(self._catalog.hash, found)
-        return found
+        return found, await anyio.to_thread.run_sync(self._catalog.hash, found)
+
+    async def _settle(self, settle: Settle, slow: list[Plugin]) -> None:
+        """Wait for what was taken over; then read the plugins that take long, and take over what comes of it."""
+        await settle()
+        if not slow:
+            return
+        changed: list[bool] = []
+
+        async def read(plugin: Plugin) -> None:
+            changed.append(await lanes.run(plugin.path, self._catalog.hash_whole, plugin))
+
+        async with anyio.create_task_group() as tasks:
+            for plugin in slow:
+                tasks.start_soon(read, plugin)
+        if any(changed):
+            async with self._looking:
+                settle = self._take_over(self._found, _nothing)
+            await settle()
 
     async def _look_in_time(self, leaving: anyio.Event) -> Settle | None:
         """Do the same as soon as it is possible; None if the host leaves before.
@@ -200,7 +239,7 @@ class Loading:
 
     def _own_standing(self, entry: Entry) -> Standing:
         """Say where a plugin stands; one that is shadowed and still on guard stands for itself."""
-        return self._catalog.standing(entry.plugin) if entry.on_guard else entry.standing
+        return self._catalog.standing_as_read(entry.plugin) if entry.on_guard else entry.standing
 
     def _offer(self, plugin: Plugin) -> Offer | None:
         places = self._peers.of(plugin)

@@ -3,6 +3,8 @@
 import os
 import time
 
+from anyplug.home_folder import make_private
+
 LARGEST = 1 << 20  # bytes, then it becomes NAME.log.1
 KEPT = 3  # older ones
 
@@ -41,11 +43,11 @@ def link(path: str, other: str) -> None:
 
 
 def _open(path: str) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        make_private(os.path.dirname(path))
         return os.open(path, flags, 0o600)
 
 

@@ -2,16 +2,17 @@
 
 from contextlib import suppress
 
-import anyio.to_thread
-
-from anyplug import trees
+from anyplug import untrusted_files
 from anyplug.approval import Standing
 from anyplug.catalog import Catalog
+from anyplug.digest import Digest
 from anyplug.errors import CallError, NotApproved
 from anyplug.formats import table
 from anyplug.model import Plugin
+from anyplug.runtime import lanes
 from anyplug.secrecy import Secrecies
 from anyplug.surroundings import Provisions
+from anyplug.untrusted_files import TooMuch
 
 
 class Preparation:
@@ -39,13 +40,13 @@ class Preparation:
         """
         approvals = self._catalog.approvals
         before = approvals.of(plugin)
-        if seen is not None and self._catalog.digest(plugin).value != seen:
+        if seen is not None and (await self._digest(plugin)).value != seen:
             raise NotApproved(plugin.name, "changed", ("while you were looking at it",))
         said = ""
-        if before is None or before.digest != self._catalog.digest(plugin).value:
+        if before is None or before.digest != (await self._digest(plugin)).value:
             said = await self.prepare(plugin, granted, unconfined=unconfined)
         given = plugin.permissions if granted is None else granted
-        digest = self._catalog.digest(plugin)  # after the set-up, which may have brought code along
+        digest = await self._digest(plugin)  # after the set-up, which may have brought code along
         approvals.approve(
             plugin,
             digest,
@@ -57,6 +58,15 @@ class Preparation:
         )
         return said
 
+    async def _digest(self, plugin: Plugin) -> Digest:
+        """Take a plugin's digest; raises NotApproved if its files cannot be checked."""
+        try:
+            return await lanes.run(plugin.path, self._catalog.digest, plugin)
+        except TooMuch as error:
+            why = f"cannot read {error.filename}: {error.strerror}"
+            cure = f"delete {error.filename} or move it out of the plugin's folder, then approve it again"
+            raise NotApproved(plugin.name, "changed", (why,), cure) from error
+
     async def prepare(self, plugin: Plugin, granted: tuple[str, ...] | None, *, unconfined: bool) -> str:
         """Run a plugin's init script and fetch its dependencies, with what is to be granted; gives what was printed.
 
@@ -67,7 +77,7 @@ class Preparation:
         secrecy = self._secrecies.of(plugin, standing.granted)
         # Bytecode and programs of what ran before would run with what this one is granted.
         with suppress(OSError):
-            await anyio.to_thread.run_sync(trees.remove, self._catalog.home.cache(plugin))
+            await lanes.run(plugin.path, untrusted_files.remove, self._catalog.home.cache(plugin))
         try:
             said = await table.BY_NAME[plugin.format].prepare(plugin, self._provisions.of(plugin, standing))
         except CallError as error:

@@ -107,7 +107,7 @@ class Secrecy:
         if not self.plugin.config:
             return
         try:
-            found = os.stat(self._path)
+            found = os.stat(self._path, follow_symlinks=False)
         except OSError:
             return
         stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)

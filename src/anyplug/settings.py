@@ -44,12 +44,14 @@
 
 import os
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from anyplug.errors import CURE_FOR_SHORTAGE, ConfigError, is_shortage
-from anyplug.home_folder import home_path, state_path, usual_path
+from anyplug.home_folder import home_path, make_private, state_path, usual_path
 
 if TYPE_CHECKING:
     from anyplug.model import Plugin
@@ -180,10 +182,66 @@ class Home:
         self.bin = os.path.join(self.path, "bin")
         self.backups = os.path.join(self.path, "backups")
         self.connections = os.path.join(self.path, "connections")
+        self._owners: dict[str, tuple[int, int, str]] = {}  # what has been claimed by whom, and the stamp of that
 
-    def data(self, plugin: str) -> str:
-        """Give the folder in which a plugin keeps its data."""
-        return os.path.join(self.path, "data", plugin)
+    def data(self, plugin: "Plugin") -> str:
+        """Return the folder in which a plugin keeps its data."""
+        return os.path.join(self.path, "data", self.own_name(plugin))
+
+    def own_name(self, plugin: "Plugin") -> str:
+        """Return the name of a plugin's folders here: its own, or with a suffix if that name is another plugin's.
+
+        Two plugins may have the same name, and neither may get what belongs to the other.
+        """
+        owner = self.owner(plugin.name)
+        return plugin.name if owner in {"", plugin.path} else _suffixed(plugin)
+
+    def owner(self, name: str) -> str:
+        """Return the path of the plugin that has a name's folders; empty if no plugin has them yet.
+
+        Where nobody has claimed them, they belong to the installed plugin of that name.
+        """
+        try:
+            found = os.stat(self._claim(name))
+            known = self._owners.get(name)
+            if known is None or known[:2] != (found.st_ino, found.st_mtime_ns):
+                with open(self._claim(name), "rb") as file:
+                    known = self._owners[name] = (found.st_ino, found.st_mtime_ns, os.fsdecode(file.read()))
+        except OSError:
+            installed = os.path.join(self.plugins, name)
+            return os.path.realpath(installed) if os.path.isdir(installed) else ""
+        return known[2]
+
+    def claim(self, plugin: "Plugin", approved: Sequence[str] = ()) -> None:
+        """Give a plugin's folders to it for good, unless another plugin of that name has them; raises OSError.
+
+        `approved` are other plugins of that name that a person approved: data from before there were claims is theirs.
+        """
+        if os.path.exists(self._claim(plugin.name)) or not plugin.path:
+            return
+        owner = self.owner(plugin.name) or plugin.path
+        if approved and plugin.explicit and owner == plugin.path and os.path.exists(self.data(plugin)):
+            owner = approved[0]
+        claim = self._claim(plugin.name)
+        new = f"{claim}.{os.urandom(6).hex()}"
+        make_private(os.path.dirname(claim))
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(os.fsencode(owner))
+        try:
+            os.link(new, claim)
+        except FileExistsError:
+            pass  # somebody else was faster, and has them
+        finally:
+            os.unlink(new)
+
+    def disclaim(self, plugin: "Plugin") -> None:
+        """Free a plugin's folders for the next plugin of that name, after they were deleted; raises OSError."""
+        if self.owner(plugin.name) == plugin.path:
+            with suppress(FileNotFoundError):
+                os.unlink(self._claim(plugin.name))
+
+    def _claim(self, name: str) -> str:
+        return os.path.join(self.path, "owners", name)
 
     def cache(self, plugin: "Plugin") -> str:
         """Give the folder for what can be made again: of this plugin alone, however others are called.
@@ -192,22 +250,24 @@ class Home:
         """
         folder = plugin.name
         if plugin.found_at != os.path.join(self.plugins, plugin.name):
-            from hashlib import sha256  # here already, where plugins are looked at closely
-
-            folder = f"{plugin.name}@{sha256(os.fsencode(plugin.path)).hexdigest()[:12]}"
+            folder = _suffixed(plugin)
         return os.path.join(self.path, "cache", folder)
 
-    def kept(self, plugin: str) -> str:
-        """Give the folder for what plugins of that name lost to a removal or an update; none can reach it."""
-        return os.path.join(self.path, "kept", plugin)
+    def kept(self, plugin: "Plugin") -> str:
+        """Return the folder for what a plugin lost to a removal or an update; no plugin can reach it."""
+        return os.path.join(self.path, "kept", self.own_name(plugin))
 
-    def files(self, plugin: str) -> str:
-        """Give the folder for files that a plugin's tools gave back."""
-        return os.path.join(self.path, "files", plugin)
+    def files(self, plugin: "Plugin") -> str:
+        """Return the folder for files that a plugin's tools gave back."""
+        return os.path.join(self.path, "files", self.own_name(plugin))
 
-    def log(self, plugin: str) -> str:
-        """Give the path of a plugin's log."""
-        return os.path.join(self.path, "logs", f"{plugin}.log")
+    def log(self, plugin: "Plugin") -> str:
+        """Return the path of a plugin's log."""
+        return self.log_named(self.own_name(plugin))
+
+    def log_named(self, name: str) -> str:
+        """Return the path of the log of a plugin that may be gone."""
+        return os.path.join(self.path, "logs", f"{name}.log")
 
     def second_head(self, settings: Settings) -> str:
         """Return the second place for the head of the audit chain, which must not go when this folder goes.
@@ -250,6 +310,13 @@ class Home:
 
             slip = slips.find(values, Settings) or slips.Slip(str(error), slips.CURE)
             raise ConfigError(f"{self.settings}: {slip.message}", slip.hint) from error
+
+
+def _suffixed(plugin: "Plugin") -> str:
+    """Return a name that only the plugin at this path has."""
+    from hashlib import sha256  # here already, where plugins are looked at closely
+
+    return f"{plugin.name}@{sha256(os.fsencode(plugin.path)).hexdigest()[:12]}"
 
 
 def find_home(given: str | os.PathLike[str] | None = None) -> Home:

@@ -8,14 +8,14 @@ import os
 import re
 import shutil
 import signal
-import stat
 import subprocess
 from collections.abc import Sequence
 
 import msgspec
 
-from anyplug import trees
+from anyplug import untrusted_files
 from anyplug.errors import InstallError
+from anyplug.untrusted_files import Budget, HeldFolder, TooMuch
 
 GIT_S = 300.0  # for one git command
 SCHEMES = ("https://", "http://", "git://", "ssh://", "file://", "git@")
@@ -159,9 +159,8 @@ def bring(
             elif not whole:
                 _copy_one(origin, folder, name)
     except OSError as error:
-        raise InstallError(
-            f"cannot copy {error.filename or origin}: {error.strerror}", "check its permissions"
-        ) from error
+        cure = "take out of it what the plugin does not need" if isinstance(error, TooMuch) else "check its permissions"
+        raise InstallError(f"cannot copy {error.filename or origin}: {error.strerror}", cure) from error
     config = os.path.join(folder, CONFIG)
     left_config = os.path.lexists(config)
     if left_config:
@@ -254,9 +253,13 @@ def _modules_around(origin: str, name: str) -> str:
 def _copy_one(origin: str, target: str, name: str) -> None:
     """Copy one file that a manifest names, wherever it lies, if it was not copied yet."""
     file, new = os.path.join(origin, name), os.path.join(target, name)
-    if os.path.isfile(file) and not os.path.lexists(new):
-        os.makedirs(os.path.dirname(new), exist_ok=True)
-        shutil.copy2(file, new)
+    if not os.path.isfile(file) or os.path.lexists(new):
+        return
+    with untrusted_files.hold(target) as into, into.make_folders(os.path.dirname(name)):
+        if os.path.islink(file):
+            _copy_link(file, new, origin, "")
+        else:
+            _copy_file(file, into, name, Budget())
 
 
 def _copy(
@@ -266,23 +269,16 @@ def _copy(
 
     `tree` is the clone that it is a part of, if it is one.
     """
-    folders = [""]
-    while folders:
-        below = folders.pop()
-        os.mkdir(os.path.join(target, below), 0o755)
-        with os.scandir(os.path.join(origin, below)) as entries:
-            for entry in entries:
-                name = os.path.join(below, entry.name)
-                new = os.path.join(target, name)
-                mode = entry.stat(follow_symlinks=False).st_mode
-                if entry.name in left_behind or name in left:
-                    continue
-                if stat.S_ISLNK(mode):
-                    _copy_link(entry.path, new, origin, tree)
-                elif stat.S_ISDIR(mode):
-                    folders.append(name)
-                elif stat.S_ISREG(mode):
-                    shutil.copy2(entry.path, new)
+    budget = Budget()
+    os.mkdir(target, 0o755)
+    with untrusted_files.hold(os.path.realpath(origin)) as source, untrusted_files.hold(target) as into:
+        for entry in source.walk(budget, lambda name: name.rpartition("/")[2] not in left_behind and name not in left):
+            if entry.is_folder and entry.relative:
+                into.make_folders(entry.relative).close()
+            elif entry.is_link:
+                _copy_link(os.path.join(origin, entry.relative), os.path.join(target, entry.relative), origin, tree)
+            elif entry.is_file:
+                untrusted_files.copy_entry(entry.folder, entry.name, into, entry.relative, budget)
 
 
 def _copy_link(link: str, new: str, origin: str, tree: str) -> None:
@@ -295,7 +291,8 @@ def _copy_link(link: str, new: str, origin: str, tree: str) -> None:
     if os.path.isabs(target) or _is_within(leads_to, os.path.realpath(origin)):
         os.symlink(target, new)
     elif tree and os.path.isfile(leads_to) and _is_within(leads_to, tree) and not _is_within(leads_to, f"{tree}/.git"):
-        shutil.copy2(leads_to, new)
+        with untrusted_files.hold(os.path.dirname(new)) as into:
+            _copy_file(leads_to, into, os.path.basename(new), Budget())
     else:
         raise InstallError(
             f"{os.path.relpath(link, origin)} is a link that leads out of the plugin, to {target}",
@@ -303,9 +300,14 @@ def _copy_link(link: str, new: str, origin: str, tree: str) -> None:
         )
 
 
+def _copy_file(path: str, into: HeldFolder, name: str, budget: Budget) -> None:
+    with untrusted_files.hold(os.path.dirname(path)) as folder:
+        untrusted_files.copy_entry(folder, os.path.basename(path), into, name, budget)
+
+
 def _delete(path: str) -> None:
     if os.path.isdir(path) and not os.path.islink(path):
-        trees.remove(path)
+        untrusted_files.remove(path)
     else:
         os.unlink(path)
 

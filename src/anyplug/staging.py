@@ -7,13 +7,13 @@ back what was moved aside there, and takes the folder away. Knows nothing of wha
 import fcntl
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import msgspec
 
-from anyplug import trees
+from anyplug import untrusted_files
+from anyplug.home_folder import make_private
 
 PREFIX = ".staging-"
 
@@ -21,6 +21,7 @@ PREFIX = ".staging-"
 BEFORE = ".before"
 FAILED = ".failed"
 SWAP = ".swap.json"  # what is replaced
+LARGEST_SWAP = 64 << 10  # bytes; it has a path in it
 
 
 class _Swap(msgspec.Struct, frozen=True):
@@ -33,7 +34,7 @@ class _Swap(msgspec.Struct, frozen=True):
 @contextmanager
 def opened(plugins: str) -> Iterator[str]:
     """Give an empty folder on the same file system, which goes away in any case. Raises OSError."""
-    os.makedirs(plugins, mode=0o755, exist_ok=True)
+    make_private(plugins)
     lock = None
     while lock is None:  # somebody who tidies up may have been faster than our lock
         folder = os.path.join(plugins, f"{PREFIX}{secrets.token_hex(6)}")
@@ -43,7 +44,7 @@ def opened(plugins: str) -> Iterator[str]:
         yield folder
     finally:
         with suppress(OSError):
-            trees.remove(folder)
+            untrusted_files.remove(folder)
         os.close(lock)
 
 
@@ -92,7 +93,8 @@ def _tidied(folder: str, came_at: Callable[[str], float | None]) -> str:
         return ""
     try:
         path = _put_back(folder, came_at)
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            untrusted_files.remove(folder)
     except OSError:
         return ""  # it stays: it may hold the only copy
     finally:
@@ -115,8 +117,8 @@ def _put_back(folder: str, came_at: Callable[[str], float | None]) -> str:
 
 def _swap_in(folder: str) -> _Swap | None:
     try:
-        with open(os.path.join(folder, SWAP), "rb") as file:
-            return msgspec.json.decode(file.read(), type=_Swap)
+        with untrusted_files.hold(folder) as held:
+            return msgspec.json.decode(held.read(SWAP, LARGEST_SWAP), type=_Swap)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -124,12 +126,12 @@ def _swap_in(folder: str) -> _Swap | None:
 def _locked(folder: str, how: int) -> int | None:
     """Lock a folder; None if somebody else has it, or if it is gone."""
     try:
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        lock = os.open(folder, untrusted_files.FOLDER)
     except OSError:
         return None
     try:
         fcntl.flock(lock, how)
-        if os.path.samestat(os.fstat(lock), os.stat(folder)):
+        if os.path.samestat(os.fstat(lock), os.lstat(folder)):
             return lock
     except (BlockingIOError, FileNotFoundError):
         pass

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from anyplug.errors import StoreError
+from anyplug.home_folder import make_private
 
 if TYPE_CHECKING:
     import sqlite3
@@ -144,7 +145,7 @@ class Store:
 
         self._failures = (sqlite3.Error,)
         try:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            make_private(os.path.dirname(self.path))
             _make_private(self.path)
         except OSError as error:
             raise StoreError(

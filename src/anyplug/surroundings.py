@@ -175,6 +175,7 @@ class Provisions:
         Raises SecretsUnusable if a secret of it cannot be had, and Unavailable if the home cannot be written to.
         """
         self._link()
+        self._claim(plugin)
         names = permissions.environment_names(standing.granted)
         users = users or self._users
         self._secrecies.of(plugin, standing.granted).look(users.variables)  # before anything of it is given away
@@ -182,6 +183,16 @@ class Provisions:
         given = environment.divide({**users.variables, **stored}, names, inherits=standing.inherits_environment).given
         variables = table.BY_NAME[plugin.format].environment(plugin, self._catalog.home, given, names)
         return variables | self._runner.environment
+
+    def _claim(self, plugin: Plugin) -> None:
+        """Bind the folder of a plugin's data to it before any of its programs can use it; raises Unavailable."""
+        try:
+            self._catalog.home.claim(plugin, self._catalog.approvals.namesakes(plugin) if plugin.explicit else ())
+        except OSError as error:
+            raise Unavailable(
+                f"the folder for the data of '{plugin.name}' cannot be made: {error.strerror}",
+                f"check the disk's space and the permissions of {self._catalog.home.path}",
+            ) from error
 
     def _link(self) -> None:
         if not self._linked:
@@ -226,7 +237,7 @@ class Provisions:
 
     def _log_refused_host(self, plugin: Plugin, text: str) -> None:
         """Keep in the plugin's log which host the proxy refused; names can be made of secrets."""
-        path, secrecy = self._catalog.home.log(plugin.name), self._secrecies.of(plugin)
+        path, secrecy = self._catalog.home.log(plugin), self._secrecies.of(plugin)
         logs.append(path, "the proxy refused a host", secrecy.text(text))
 
     def _inside(self, room: Room, plugin: Plugin, variables: dict[str, str]) -> dict[str, str]:
@@ -273,7 +284,7 @@ class Provisions:
 
     def _logged(self, plugin: Plugin, standing: Standing) -> Run:
         """Run programs confined, with what they say on stderr kept in the plugin's log."""
-        path, secrecy = self._catalog.home.log(plugin.name), self._secrecies.of(plugin)
+        path, secrecy = self._catalog.home.log(plugin), self._secrecies.of(plugin)
 
         async def run(program: Program) -> Finished:
             room = await self._confinement.enter(plugin, standing, program.purpose)

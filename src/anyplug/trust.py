@@ -23,10 +23,10 @@ class Trust:
         """Watch no more."""
         self._looks.close()
 
-    def see_to(self, plugin: Plugin, tool: Tool | None, trail: Trail, *, anew: bool = False) -> Standing:
+    async def see_to(self, plugin: Plugin, tool: Tool | None, trail: Trail, *, anew: bool = False) -> Standing:
         """See to it that a person approved what is there; raises CallError. `anew`: something is about to start."""
         try:
-            standing = self._looks.anew(plugin) if anew else self._looks.standing(plugin)
+            standing = await (self._looks.anew(plugin) if anew else self._looks.standing(plugin))
         except StoreError as error:
             raise Denied("host", f"nobody knows whether it was approved: {error.message}", error.hint) from error
         trail.record.digest = standing.digest
@@ -36,7 +36,7 @@ class Trust:
             cure = "put it back" if plugin.explicit else "install it again"
             raise Unavailable(f"the folder of plugin '{plugin.name}' is gone: {plugin.path}", cure)
         if standing.state != "approved":
-            raise NotApproved(plugin.name, standing.state, standing.changes)
+            raise NotApproved(plugin.name, standing.state, standing.changes, standing.reason)
         if tool is not None and (cure := table.BY_NAME[plugin.format].switched_off(plugin, tool)):
             raise PluginDisabled(plugin.name, cure, tool.own_name)
         trail.secrecy = self._secrecies.of(plugin, standing.granted)

@@ -211,11 +211,11 @@ class Upkeep:
         if how == STOPPED and session is not None and session.gone is not None:
             how = f"{how}: {session.gone.reason}"
         said = self._secrecy(place.plugin).text(how).partition("\n")[0]
-        logs.append(self._home.log(place.plugin.name), f"{_label(place)} {said}", "")
+        logs.append(self._home.log(place.plugin), f"{_label(place)} {said}", "")
 
     def _terms(self, place: Place, start: Start) -> Terms:
         plugin = place.plugin
-        path = self._home.log(plugin.name)
+        path = self._home.log(plugin)
         logs.append(path, f"starting {_label(place)}", "")
         secrecy = self._secrecy(plugin)
         return Terms(

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from anyplug.errors import CallError, UsageError
+from anyplug.home_folder import make_private
 from anyplug.model import Plugin
 from anyplug.settings import Home
 
@@ -160,7 +161,7 @@ class Secrets:
         import fcntl  # only where something is stored
 
         try:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            make_private(self._folder)
             folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fchmod(folder, 0o700)  # others may have made it, with the usual mode

@@ -421,11 +421,11 @@ async def test_a_plugin_with_a_file_in_its_data_folders_place_is_told_so(is_new,
     async with host(cyclop(script=script)) as h:
         if not is_new:
             assert not (await h.call("hello")).is_error
-            os.rmdir(h.catalog.home.data("hello"))  # it could not do that itself
-        making.write(h.catalog.home.data("hello"), "")
+            os.rmdir(os.path.join(h.catalog.home.path, "data", "hello"))  # it could not do that itself
+        making.write(os.path.join(h.catalog.home.path, "data", "hello"), "")
         result = await h.call("hello")
     assert result.error.code == "unavailable"
-    assert h.catalog.home.data("hello") in result.error.message
+    assert os.path.join(h.catalog.home.path, "data", "hello") in result.error.message
 
 
 @pytest.mark.anyio

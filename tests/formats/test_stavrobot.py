@@ -685,7 +685,14 @@ async def test_the_init_script_runs_in_the_plugins_folder_with_nothing_on_stdin(
     told = []
     async with host(folder, tell=told.append) as h:
         said = await h.prepare(h.plugins[0].plugin)
-        assert said.split() == ["in", folder, "with", "0", "at", h.catalog.home.data("bundle") + "/home"]
+        assert said.split() == [
+            "in",
+            folder,
+            "with",
+            "0",
+            "at",
+            os.path.join(h.catalog.home.path, "data", "bundle") + "/home",
+        ]
     assert os.path.exists(f"{folder}/made")
     assert told == ["running init.sh"]
 

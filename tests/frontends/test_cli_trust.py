@@ -34,14 +34,15 @@ def test_the_warning_is_about_what_it_would_be_granted():
         assert ("it can run any program" in said) == (not grants), said
 
 
-def test_a_person_is_told_whose_data_a_plugin_of_the_same_name_gets():
+def test_a_person_is_told_where_a_plugin_of_the_same_name_keeps_its_data():
     home = using.home()
     making.cyclop(f"{home}/plugins", "weather")
     assert "the same name" not in using.ok("approve", "weather", "--yes").err
     making.cyclop("plugins", "weather")
     said = using.ok("approve", "weather", "--yes").err
     assert f"warning: {home}/plugins/weather is approved under the same name" in said
-    assert f"can read and change what that keeps in {home}/data/weather" in said
+    assert f"note: its data is kept in {home}/data/weather@" in said
+    assert f"because {home}/plugins/weather came first" in said
 
 
 @pytest.mark.parametrize("answer", ["n", "", "x", "yess", "NO"])

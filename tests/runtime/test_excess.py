@@ -13,7 +13,7 @@ MIB = 1 << 20
 @pytest.fixture
 def disk(monkeypatch):
     """Say how much is free on every disk."""
-    state = SimpleNamespace(f_bavail=0, f_frsize=MIB)
+    state = SimpleNamespace(f_bavail=0, f_frsize=MIB, f_favail=0)
     monkeypatch.setattr(os, "statvfs", lambda _: state)
     return lambda free: setattr(state, "f_bavail", free)
 

@@ -83,6 +83,7 @@ def test_nobody_watches_more_than_is_left_for_others(stir, folder, monkeypatch):
     monkeypatch.setattr(module, "MOST_WATCHED", 2)
     assert stir.watch([str(folder)])
     assert not stir.watch([str(folder), str(folder / "file")])
+    assert not stir.happened()
     assert stir.watch([str(folder)])
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import confining
 import making
-from anyplug import trees
+from anyplug import untrusted_files
 from anyplug.runtime import tmp
 from anyplug.runtime.program import TmpTaken
 from anyplug.runtime.runner import Runner
@@ -134,7 +134,7 @@ async def test_with_namespaces_plugin_and_home_are_seen_though_they_lie_in_tmp(n
 async def test_what_a_tool_leaves_is_removed_while_others_go_on(
     namespaces, name, host, stavrobot, settings, monkeypatch
 ):
-    remove, turns, during = trees.remove, 0, []
+    remove, turns, during = untrusted_files.remove, 0, []
 
     def slowly(path):
         before = turns
@@ -152,7 +152,7 @@ async def test_what_a_tool_leaves_is_removed_while_others_go_on(
     async with host(stavrobot(name)) as h, anyio.create_task_group() as tasks:
         tasks.start_soon(go_on)
         with monkeypatch.context() as for_the_call:
-            for_the_call.setattr(trees, "remove", slowly)
+            for_the_call.setattr(untrusted_files, "remove", slowly)
             assert not (await h.call(f"{name}.act")).is_error
         tasks.cancel_scope.cancel()
     assert len(during) == 1

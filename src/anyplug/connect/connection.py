@@ -16,6 +16,7 @@ from anyplug.connect import files
 from anyplug.connect.clients import Client, Scope
 from anyplug.connect.texts import Malformed, Unfit
 from anyplug.errors import ConfigError
+from anyplug.home_folder import make_private
 from anyplug.settings import Home
 
 SERVER = "anyplug"  # what our server is called in other programs; a profile's has its name behind it
@@ -254,7 +255,7 @@ def _remember(home: Home, note: Note) -> None:
 def _back_up(home: Home, change: Change) -> str:
     """Copy what is there, for the person's eyes only."""
     assert change.before is not None
-    os.makedirs(home.backups, mode=0o700, exist_ok=True)
+    make_private(home.backups)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     plain = os.path.join(home.backups, f"{change.client.name}-{stamp}-{os.path.basename(change.real).lstrip('.')}")
     path, count = plain, 1

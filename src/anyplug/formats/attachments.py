@@ -1,17 +1,26 @@
 """Files that go into a call and come out of it, through the call's own /tmp/NAME."""
 
 import os
-import stat
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from anyplug.errors import InvalidArguments
+from anyplug import untrusted_files
+from anyplug.errors import InvalidArguments, TooLarge, Unavailable, is_shortage
+from anyplug.home_folder import make_private
 from anyplug.model import Call, File
+from anyplug.runtime.program import PrivateTmp
+from anyplug.untrusted_files import Budget, HeldFolder
 from anyplug.untrusted_text import encodable
 
 LARGEST_INPUT = 25 << 20  # bytes of all files of one call together
+MOST_OUTPUTS = 1_000  # files of one call
+LARGEST_OUTPUT = 1 << 30  # bytes of all files of one call together; its /tmp has 512 MiB unless the settings give more
+MOST_NAMES = 20_000  # that are looked through for them
+TAKE_S = 120.0  # for copying them
 KEPT_S = 7 * 24 * 3600  # how long a tool's output files are kept
 
 
@@ -31,7 +40,7 @@ def is_file(value: Any) -> bool:
     )
 
 
-def put(folder: str, call: Call) -> Inputs:
+def put(tmp: PrivateTmp, call: Call) -> Inputs:
     """Write the call's files into its folder; raises InvalidArguments."""
     import base64  # 6 ms, and only calls need it
 
@@ -55,41 +64,112 @@ def put(folder: str, call: Call) -> Inputs:
             raise InvalidArguments(
                 call.tool.name, [f"Input files exceed the maximum allowed size ({LARGEST_INPUT >> 20} MiB)"]
             )
-        path = os.path.join(folder, filename)
         try:
-            with open(path, "wb") as file:
+            with tmp.around.own_folder(tmp.name) as folder, open(folder.create(filename, 0o644), "wb") as file:
                 file.write(data)
+                file.flush()
+                stamps[filename] = _stamp(os.fstat(file.fileno()))
         except OSError as error:
             raise InvalidArguments(
                 call.tool.name, [f'The file of parameter "{name}" cannot be written: {error.strerror}']
             ) from error
-        stamps[filename] = _stamp(os.lstat(path))
-        arguments[name] = f"/tmp/{os.path.basename(folder)}/{filename}"
+        arguments[name] = f"/tmp/{tmp.name}/{filename}"
     return Inputs(arguments, stamps)
 
 
-def take(folder: str, inputs: Inputs, keep: str, call_id: str) -> tuple[File, ...]:
-    """Move what the tool wrote to where it stays for a week. Inputs that it left alone do not come back."""
-    import mimetypes  # 5 ms, as shutil 3 ms, and only calls need them
-    import shutil
+def take(tmp: PrivateTmp, inputs: Inputs, keep: str, call: Call) -> tuple[File, ...]:
+    """Copy what the tool wrote to where it stays for a week; raises TooLarge. Inputs that it left alone stay out.
 
+    The tool could put anything in the place of its folder and of its files, and may still run: only regular files of
+    ours are taken, from a folder that is no link, as they were opened. Blocks: call it in a thread.
+    """
     try:
-        names = sorted(os.listdir(folder))
+        folder = tmp.around.own_folder(tmp.name)
     except OSError:
-        return ()  # the tool removed its folder
-    files: list[File] = []
+        return ()  # the tool removed its folder, or put something else in its place
+    target = os.path.join(keep, call.id)
+    with folder:
+        try:
+            return tuple(_taken(folder, inputs, keep, target))
+        except OSError as error:
+            with suppress(OSError):
+                untrusted_files.remove(target)
+            why = f"the files that '{call.tool.name}' wrote to /tmp/{tmp.name} cannot be taken: {error.strerror}"
+            if not isinstance(error, untrusted_files.TooMuch):
+                raise Unavailable(why, f"check the disk's space and the permissions of {keep}") from error
+            most = f"{MOST_OUTPUTS:,} files of {untrusted_files.shown(LARGEST_OUTPUT)} together"
+            raise TooLarge(why, f"change the tool so that it leaves at most {most} there") from error
+
+
+def _taken(folder: HeldFolder, inputs: Inputs, keep: str, target: str) -> list[File]:
+    """Copy all output files; raises OSError."""
+    import mimetypes  # 5 ms, and only calls need it
+
+    budget = Budget(MOST_NAMES, LARGEST_OUTPUT, TAKE_S)
+    found: list[File] = []
+    taken: set[str] = set()
+    kept: HeldFolder | None = None
+    try:
+        for name, fd in _outputs(folder, inputs, budget):
+            try:
+                if kept is None:
+                    _forget_old(keep)
+                    make_private(target)
+                    kept = untrusted_files.hold(target)
+                if len(found) == MOST_OUTPUTS:
+                    raise untrusted_files.TooMuch(f"there are more than {MOST_OUTPUTS:,} files", folder.path)
+                shown = _free_name(encodable(name), taken)
+                untrusted_files.copy_file(fd, folder.where(name), kept, shown, budget)
+            finally:
+                os.close(fd)
+            kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+            found.append(File(shown, kind, os.path.join(target, shown)))
+    finally:
+        if kept is not None:
+            kept.close()
+    return found
+
+
+def _outputs(folder: HeldFolder, inputs: Inputs, budget: Budget) -> Iterator[tuple[str, int]]:
+    """Open the files that the tool wrote, one at a time; whoever gets a descriptor closes it. Raises OSError.
+
+    A file with a name outside the folder may be anybody's, linked there: its content may be none that the tool could
+    read. Files of other users are not the tool's either.
+    """
+    names = folder.names(budget)
+    links: dict[tuple[int, int], int] = {}
     for name in names:
-        path = os.path.join(folder, name)
-        found = os.lstat(path)
-        if not stat.S_ISREG(found.st_mode) or inputs.stamps.get(name) == _stamp(found):
-            continue
-        if not files:
-            _forget_old(keep)
-            os.makedirs(os.path.join(keep, call_id), mode=0o700)
-        target = os.path.join(keep, call_id, encodable(name))
-        shutil.move(path, target)
-        files.append(File(encodable(name), mimetypes.guess_type(name)[0] or "application/octet-stream", target))
-    return tuple(files)
+        with suppress(FileNotFoundError):
+            found = folder.stat(name)
+            links[found.st_dev, found.st_ino] = links.get((found.st_dev, found.st_ino), 0) + 1
+    device = os.fstat(folder.fd).st_dev
+    for name in names:
+        try:
+            fd = folder.open(name)
+        except OSError as error:
+            if is_shortage(error):
+                raise
+            continue  # a folder, a link, a pipe or a device, or nothing that we can read
+        found = os.fstat(fd)
+        is_its_own = (
+            found.st_dev == device
+            and found.st_uid == os.geteuid()
+            and 0 < found.st_nlink <= links.get((found.st_dev, found.st_ino), 0)
+        )
+        if is_its_own and inputs.stamps.get(name) != _stamp(found):
+            yield name, fd
+        else:
+            os.close(fd)
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """Return the name, or one like it if it is taken, and note it: two names can be printed alike."""
+    free, number = name, 1
+    while free in taken:
+        number += 1
+        free = f"{name}.{number}"
+    taken.add(free)
+    return free
 
 
 def _stamp(found: os.stat_result) -> tuple[int, int]:
@@ -97,12 +177,12 @@ def _stamp(found: os.stat_result) -> tuple[int, int]:
 
 
 def _forget_old(keep: str) -> None:
-    from shutil import rmtree  # as above
-
+    """Remove the files of calls long ago; no plugin can write there."""
     try:
         with os.scandir(keep) as entries:
-            old = [entry.path for entry in entries if entry.stat().st_mtime < time.time() - KEPT_S]
+            old = [entry.path for entry in entries if entry.stat(follow_symlinks=False).st_mtime < time.time() - KEPT_S]
     except FileNotFoundError:
         return
     for path in old:
-        rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            untrusted_files.remove(path)

@@ -56,7 +56,7 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
 
 def data(plugin: Plugin, home: Home) -> str:
     """They keep none."""
-    return home.data(NAME)
+    return home.data(plugin)
 
 
 def readable(plugin: Plugin) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from anyplug import config, permissions, schema, secret_names
+from anyplug import config, permissions, schema, secret_names, untrusted_files
 from anyplug.formats import attachments, manifest
 from anyplug.formats.contract import Folder
 from anyplug.model import ConfigKey, Plugin, Tool
@@ -18,6 +18,7 @@ MANIFEST = "manifest.json"
 TIMEOUT_S = 30.0
 ASYNC_TIMEOUT_S = 300.0
 INIT_TIMEOUT_S = 300.0  # its own host gives a synchronous one 30 s, which no `npm install` keeps
+MOST_ENTRIES = 5_000  # in a plugin's folder, among which tools are looked for
 INSTRUCTIONS_SHOWN = 5_000  # characters
 ASKED = ("network",)  # what a plugin that declares nothing is taken to need
 
@@ -128,8 +129,10 @@ def _config(raw: dict[str, Any], report: manifest.Report) -> tuple[ConfigKey, ..
 
 def _tools(plugin: str, folder: str, report: manifest.Report) -> tuple[Tool, ...]:
     try:
-        with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        names = _folders(folder)
+    except untrusted_files.TooMuch as error:
+        report.error(f"cannot look for its tools in {folder}: {error.strerror}", "move what is no tool elsewhere")
+        return ()
     except OSError as error:
         report.error(f"cannot read {folder}: {error.strerror}", "check its permissions")
         return ()
@@ -145,9 +148,17 @@ def _tools(plugin: str, folder: str, report: manifest.Report) -> tuple[Tool, ...
     return tuple(tools)
 
 
+def _folders(folder: str) -> list[str]:
+    """List the folders of a plugin in which a tool may be; raises OSError. A plugin can make any number of them."""
+    budget = untrusted_files.Budget(entries=MOST_ENTRIES)
+    with untrusted_files.hold(folder) as held:
+        names = [name for name in held.names(budget) if not name.startswith(".")]
+    return [name for name in names if os.path.isdir(os.path.join(folder, name))]
+
+
 def _tool(plugin: str, folder: str, name: str, where: str, report: manifest.Report) -> Tool | None:
     """Read one tool; a tool that is wrong is left out, with the reason, and the others load."""
-    raw = manifest.read_object(where, report, fatal=False)
+    raw = manifest.read_object(where, report, fatal=False, folder=folder)
     if raw is None:
         return None
     parameters = raw.get("parameters")

@@ -117,7 +117,7 @@ def data(plugin: Plugin, home: Home) -> str:
     """Give the plugin's data folder: beside its own root if Cyclop One keeps it there, else ours."""
     if os.path.dirname(plugin.found_at) == cyclop_plugins():
         return os.path.join(os.path.dirname(cyclop_plugins()), "plugin-data", plugin.name)
-    return home.data(plugin.name)
+    return home.data(plugin)
 
 
 def _check_fields(raw: dict[str, Any], folder: Folder, report: manifest.Report, where: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from anyplug import digest
+from anyplug import digest, untrusted_files
 from anyplug.model import Problem
 from anyplug.runtime.diagnosis import diagnose
 
@@ -51,27 +51,21 @@ class Report:
         self.problems.append(Problem(code, message, hint, "warning"))
 
 
-def read_file(path: str, largest: int = LARGEST_MANIFEST) -> bytes:
-    """Read a small regular file; raises OSError, also if it is no such file."""
-    # A pipe or a device in a stranger's folder must not hold us up.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(f"{path} is not a regular file")
-        if found.st_size > largest:
-            raise OSError(f"{path} has {found.st_size:,} bytes; the limit is {largest:,}")
-        return os.read(fd, found.st_size + 1)
-    finally:
-        os.close(fd)
+def read_file(path: str, largest: int = LARGEST_MANIFEST, folder: str = "") -> bytes:
+    """Read a small regular file of a plugin; raises OSError, also if it is no such file.
+
+    `folder` is the plugin's, if the file does not lie directly in it. A link may lead to it inside of the plugin: one
+    that leads out could name a file that the plugin may not read, for us to show.
+    """
+    return untrusted_files.read_inside(folder or os.path.dirname(path), path, largest)
 
 
-def read_object(path: str, report: Report, *, fatal: bool = True) -> dict[str, Any] | None:
-    """Read a JSON object; a fault is noted and gives None."""
+def read_object(path: str, report: Report, *, fatal: bool = True, folder: str = "") -> dict[str, Any] | None:
+    """Read a JSON object; a fault is noted and gives None. `folder` as in `read_file`."""
     note = report.error if fatal else report.warn
     name = os.path.basename(path)
     try:
-        text = read_file(path)
+        text = read_file(path, folder=folder)
     except OSError as error:
         note(f"Cannot read plugin manifest at {path}: {error.strerror or error}", "make it a readable file")
         return None

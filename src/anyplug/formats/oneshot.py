@@ -16,6 +16,7 @@ from anyplug.errors import (
     Unavailable,
     last_words,
 )
+from anyplug.home_folder import make_private
 from anyplug.model import Call
 from anyplug.runtime.diagnosis import diagnose
 from anyplug.runtime.program import Finished, Program
@@ -62,7 +63,7 @@ def make_folder(path: str) -> None:
     if os.path.isdir(path):
         return
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        make_private(path)
     except OSError as error:
         raise Unavailable(f"cannot make the folder {path}: {error.strerror}", "look what is in its place") from error
 

@@ -9,13 +9,15 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from anyplug import trees
+from anyplug import untrusted_files
+from anyplug.home_folder import make_private
 from anyplug.model import Plugin
 from anyplug.runtime.diagnosis import has_shebang_or_is_binary
 from anyplug.runtime.program import Program
 from anyplug.settings import Home
 
 RESOLVE_S = 600.0  # a large dependency over a slow line
+LARGEST_SCRIPT = 1 << 20  # bytes of it that say whether its dependencies are resolved
 HEAD_BYTES = 64 << 10  # where the metadata of a script stands
 MAX_OUTPUT = 1 << 20
 LOCK = "lock"  # among the notes
@@ -52,7 +54,7 @@ async def turn(notes: str) -> AsyncIterator[None]:
     """Wait until nobody else resolves for the same plugin, in any process."""
     from anyio import sleep  # with what `forget_aside` needs 6 ms, and listing plugins runs nothing
 
-    os.makedirs(notes, mode=0o700, exist_ok=True)
+    make_private(notes)
     with open(os.path.join(notes, LOCK), "wb") as lock:
         while True:
             try:
@@ -81,9 +83,9 @@ def resolution(script: str, environment: dict[str, str]) -> Program:
 
 async def forget_aside(cache: str, notes: str) -> None:
     """Do the same as `forget`, in a thread."""
-    from anyio import to_thread  # as in `turn`
+    from anyplug.runtime import lanes  # as in `turn`
 
-    await to_thread.run_sync(forget, cache, notes)
+    await lanes.run(cache, forget, cache, notes)
 
 
 def forget(cache: str, notes: str) -> None:
@@ -93,7 +95,7 @@ def forget(cache: str, notes: str) -> None:
             if name != LOCK:
                 os.unlink(os.path.join(notes, name))
     with suppress(FileNotFoundError):
-        trees.remove(cache)
+        untrusted_files.remove(cache)
 
 
 def remember(script: str, notes: str) -> None:
@@ -122,9 +124,9 @@ def _uv(environment: dict[str, str]) -> str:
 
 
 def _source(script: str) -> bytes:
+    """Read a script, which is done before each call: of a large one only the beginning."""
     try:
-        with open(script, "rb") as file:
-            return file.read()
+        return untrusted_files.head(script, LARGEST_SCRIPT)
     except OSError:
         return b""
 

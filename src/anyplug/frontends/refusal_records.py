@@ -5,11 +5,11 @@ import time
 
 from anyplug import audit
 from anyplug.audit import Audit, Record
-from anyplug.digest import printable
 from anyplug.errors import StoreError
 from anyplug.policy.requests import RecordRefusal, Refused
 from anyplug.settings import Home, Settings
 from anyplug.store import Store
+from anyplug.untrusted_text import for_people
 
 UNGUESSABLE = 8  # bytes of a record's id
 LONGEST = 200  # characters of a name that the agent gave
@@ -29,8 +29,8 @@ def recorder(home: Home, settings: Settings) -> RecordRefusal:
         entry = Record(
             call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
             at=at / 1_000_000,
-            attachment=printable(f"{refused.harness}:{refused.session}"[:LONGEST]),
-            tool=printable(refused.tool)[:LONGEST],
+            attachment=for_people(f"{refused.harness}:{refused.session}"[:LONGEST]),
+            tool=for_people(refused.tool)[:LONGEST],
             format=refused.harness,
             arguments=arguments,
             verdict="denied",

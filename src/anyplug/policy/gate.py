@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from anyplug.errors import StoreError
+from anyplug.home_folder import make_private
 from anyplug.policy.paths import HOME_FOLDER, find, may_be_there
 from anyplug.settings import PolicySettings
 
@@ -237,7 +238,7 @@ class PolicyGate:
             known = []
         beside = f"{path}.{os.getpid()}"
         try:
-            os.makedirs(self._home, mode=0o700, exist_ok=True)
+            make_private(self._home)
             with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(msgspec.json.encode([*known, question]))
             os.replace(beside, path)

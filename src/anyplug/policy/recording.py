@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from anyplug.environment import SHOWN_SECRET, looks_secret, masked_text
+from anyplug.home_folder import make_private
 from anyplug.mask import Mask
 from anyplug.policy.decisions import Decision
 
@@ -91,7 +92,7 @@ class Recordings:
     def _append(self, line: bytes) -> None:
         today = _day(time.time())
         if today != self._pruned:
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            make_private(self.folder)
             oldest = _day(time.time() - self._days * DAY_S)
             for name in _names(self.folder):
                 if name.removesuffix(".jsonl") < oldest:

@@ -5,8 +5,10 @@ import stat
 
 import msgspec
 
+from anyplug import untrusted_files
 from anyplug.errors import is_shortage
 
+MAGIC_BYTES = 4  # that tell a program by how it begins
 HEAD_BYTES = 256  # what the kernel reads of a shebang line
 BOM = b"\xef\xbb\xbf"
 BINARY_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
@@ -46,8 +48,7 @@ def faults(path: str, search_path: str | None = None) -> list[Diagnosis]:
     if not os.access(path, os.X_OK):
         closed.append(Diagnosis("it has no execute permission", f"chmod +x {path}"))
     try:
-        with open(path, "rb") as file:
-            head = file.read(HEAD_BYTES)
+        head = untrusted_files.head(path, HEAD_BYTES)
     except OSError as error:  # for want of something, nothing is wrong with the file
         fault = Diagnosis(error.strerror or str(error), f"chmod +r {path}")
         return closed if is_shortage(error) else [*closed, fault]
@@ -87,8 +88,7 @@ def _cure_for_name(path: str) -> str:
 def has_shebang_or_is_binary(path: str) -> bool:
     """Whether the kernel itself knows how to start the file."""
     try:
-        with open(path, "rb") as file:
-            head = file.read(4)
+        head = untrusted_files.head(path, MAGIC_BYTES)
     except OSError:
         return True  # the attempt to start it will say why
     return head.startswith((b"#!", *BINARY_MAGIC))
@@ -97,8 +97,7 @@ def has_shebang_or_is_binary(path: str) -> bool:
 def shebang(path: str) -> list[str]:
     """Give the words of a file's shebang line; none if it has none."""
     try:
-        with open(path, "rb") as file:
-            head = file.read(HEAD_BYTES)
+        head = untrusted_files.head(path, HEAD_BYTES)
     except OSError:
         return []
     return _shebang_words(head.partition(b"\n")[0]) if head.startswith(b"#!") else []

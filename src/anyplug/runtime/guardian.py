@@ -109,10 +109,10 @@ def main() -> None:
 def remove(folder: str) -> None:
     """Remove what the host had for the time of its life; plugins wrote to it."""
     sys.path.append(PACKAGES)
-    from anyplug import trees  # as said above
+    from anyplug import untrusted_files  # as said above
 
     try:
-        trees.remove(folder)
+        untrusted_files.remove(folder)
     except OSError:
         pass
 

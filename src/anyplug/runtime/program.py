@@ -1,8 +1,11 @@
 """What is to be run and what came of it, as plain values: the words that formats and processes share."""
 
+import os
 from typing import Literal, Protocol
 
 import msgspec
+
+from anyplug.untrusted_files import HeldFolder
 
 Purpose = Literal["run", "init", "resolve"]
 Ending = Literal["exited", "timed_out", "too_large", "not_started", "lost"]
@@ -50,6 +53,12 @@ class PrivateTmp(msgspec.Struct, frozen=True):
 
     folder: str
     cover: str  # empty where /tmp is the machine's own
+    around: HeldFolder  # the folder that /tmp/NAME lies in, which the program cannot replace
+
+    @property
+    def name(self) -> str:
+        """NAME: what is there when the program has ended may be anything."""
+        return os.path.basename(self.folder)
 
 
 class TmpTaken(Exception):

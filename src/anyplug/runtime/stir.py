@@ -10,6 +10,7 @@ import fcntl
 import os
 import sys
 import termios
+import threading
 from collections.abc import Iterable
 
 CHANGES = 0x002 | 0x004 | 0x008 | 0x040 | 0x080 | 0x100 | 0x200 | 0x400 | 0x800  # of content, mode, name, existence
@@ -25,6 +26,8 @@ class Stir:
         self._fd = -1
         self._count = 0
         self._waiting = array.array("i", [0])
+        self._turn = threading.Lock()  # of those who watch in threads; `happened` never waits for them
+        self._is_lost = False  # something cannot be watched
         self._is_there = sys.platform == "linux"
 
     def watch(self, paths: Iterable[str]) -> bool:
@@ -36,21 +39,24 @@ class Stir:
             return False
         from anyplug.runtime.confine import kernel  # ctypes takes milliseconds, and one call needs no watch
 
-        try:
-            if self._fd < 0:
-                start = kernel.libc.inotify_init1(CLOSED_ON_EXEC_AND_NEVER_BLOCKING)
-                self._fd = kernel.check(start, "inotify_init1")
-            for path in map(os.fsencode, paths):
-                kernel.check(kernel.libc.inotify_add_watch(self._fd, path, CHANGES), "inotify_add_watch")
-                self._count += 1
-        except OSError:
-            self.close()  # something is gone, not to be read, or more than the user may watch
-        if self._count > MOST_WATCHED:
-            self.close()
-        return self._fd >= 0
+        with self._turn:
+            try:
+                if self._fd < 0:
+                    start = kernel.libc.inotify_init1(CLOSED_ON_EXEC_AND_NEVER_BLOCKING)
+                    self._fd = kernel.check(start, "inotify_init1")
+                for path in map(os.fsencode, paths):
+                    kernel.check(kernel.libc.inotify_add_watch(self._fd, path, CHANGES), "inotify_add_watch")
+                    self._count += 1
+            except OSError:
+                self._is_lost = True  # something is gone, not to be read, or more than the user may watch
+            # Closed by the thread that asks `happened`: it may be about to use the descriptor.
+            self._is_lost = self._is_lost or self._count > MOST_WATCHED
+            return not self._is_lost
 
     def happened(self) -> bool:
         """Whether anything did since this was last asked."""
+        if self._is_lost:
+            self.close()
         if self._fd < 0:
             return False
         fcntl.ioctl(self._fd, termios.FIONREAD, self._waiting)
@@ -65,6 +71,7 @@ class Stir:
 
     def close(self) -> None:
         """Watch no more."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd, self._count = -1, 0
+        with self._turn:
+            if self._fd >= 0:
+                os.close(self._fd)
+            self._fd, self._count, self._is_lost = -1, 0, False

@@ -12,34 +12,44 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
-import anyio.to_thread
 
-from anyplug import trees
+from anyplug import untrusted_files
+from anyplug.home_folder import make_private
+from anyplug.runtime import lanes
 from anyplug.runtime.program import PrivateTmp, TmpTaken
+from anyplug.untrusted_files import HeldFolder
 
 TURN_POLL_S = 0.05  # how often a waiting call looks whether it is its turn
 
 
 @asynccontextmanager
 async def own_tmp(scratch: str, name: str) -> AsyncIterator[PrivateTmp]:
-    """Make a folder that will be a whole /tmp, with NAME in it; it goes away at the end."""
+    """Make a folder that will be a whole /tmp, with NAME in it; it goes away at the end. Raises TmpTaken."""
     cover = os.path.join(scratch, secrets.token_hex(8))
     folder = os.path.join(cover, name)
-    os.makedirs(folder, mode=0o700)
-    os.chmod(cover, 0o1777)  # noqa: S103 - as /tmp is; nobody else can reach it through the scratch folder
+    os.mkdir(cover, 0o700)
     try:
-        yield PrivateTmp(folder, cover)
+        with untrusted_files.hold(cover) as around:
+            try:
+                os.mkdir(name, 0o700, dir_fd=around.fd)
+            except FileExistsError as error:
+                raise TmpTaken(f"{folder} exists already") from error
+            os.fchmod(around.fd, 0o1777)  # as /tmp is; nobody else can reach it through the scratch folder
+            yield PrivateTmp(folder, cover, around)
     finally:
         if not _were_empty(folder, cover):
-            await _removed(cover)
+            await _removed(cover, name)
 
 
 @asynccontextmanager
 async def shared_tmp(locks: str, name: str) -> AsyncIterator[PrivateTmp]:
     """Take a turn on the real /tmp/NAME; raises TmpTaken. The lock holds between processes too."""
-    os.makedirs(locks, mode=0o700, exist_ok=True)
+    make_private(locks)
     folder = f"/tmp/{name}"
-    with open(os.path.join(locks, f"{name}.lock"), "a+", encoding="ascii") as lock:
+    with (
+        open(os.path.join(locks, f"{name}.lock"), "a+", encoding="ascii") as lock,
+        untrusted_files.hold(os.path.realpath("/tmp")) as around,
+    ):
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,14 +57,14 @@ async def shared_tmp(locks: str, name: str) -> AsyncIterator[PrivateTmp]:
             except BlockingIOError:
                 await anyio.sleep(TURN_POLL_S)
         lock.seek(0)
-        await anyio.to_thread.run_sync(_claim, folder, lock.read())
+        await lanes.run(f"/tmp/{name}", _claim, around, name, lock.read())
         lock.truncate(0)
-        lock.write(str(os.lstat(folder).st_ino))
+        lock.write(str(around.stat(name).st_ino))
         lock.flush()
         try:
-            yield PrivateTmp(folder, "")
+            yield PrivateTmp(folder, "", around)
         finally:
-            await _removed(folder)
+            await _removed(folder, name)
 
 
 def _were_empty(*folders: str) -> bool:
@@ -67,32 +77,37 @@ def _were_empty(*folders: str) -> bool:
     return True
 
 
-async def _removed(folder: str) -> None:
+async def _removed(folder: str, name: str) -> None:
     """Remove what a call left, in a thread: there may be many thousand files, and others have calls under way."""
     with anyio.CancelScope(shield=True):
-        await anyio.to_thread.run_sync(remove_tree, folder)
+        await lanes.run(f"/tmp/{name}", remove_tree, folder)
 
 
-def _claim(folder: str, made_by_us: str) -> None:
+def _claim(around: HeldFolder, name: str, made_by_us: str) -> None:
     """Make the folder anew. What is there already must be ours from a call that was cut off, or empty and ours."""
+    folder = f"/tmp/{name}"
     try:
-        found = os.lstat(folder)
+        found = around.stat(name)
     except FileNotFoundError:
-        os.mkdir(folder, 0o700)
+        os.mkdir(name, 0o700, dir_fd=around.fd)
         return
     if not stat.S_ISDIR(found.st_mode):
         raise TmpTaken(f"{folder} is not a folder")
     if found.st_uid != os.getuid():
         raise TmpTaken(f"{folder} belongs to another user")
-    if str(found.st_ino) != made_by_us and os.listdir(folder):
-        raise TmpTaken(f"{folder} holds files of yours")
-    remove_tree(folder)
-    os.mkdir(folder, 0o700)
+    if str(found.st_ino) == made_by_us:
+        remove_tree(folder)
+    else:
+        try:
+            os.rmdir(name, dir_fd=around.fd)
+        except OSError as error:
+            raise TmpTaken(f"{folder} holds files of yours") from error
+    os.mkdir(name, 0o700, dir_fd=around.fd)
 
 
 def remove_tree(folder: str) -> None:
     """Remove what a call left; a file that resists stays, and holds nobody up."""
     try:
-        trees.remove(folder)
+        untrusted_files.remove(folder)
     except OSError:
         pass

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 
+from anyplug.home_folder import make_private
+
 OLDEST_NODE = (20, 19)  # the first that can `require` ES modules
 VERSION_S = 10.0  # asking a program for its version
 
@@ -44,7 +46,7 @@ def find_uv() -> str | None:
 
 def link_programs(folder: str) -> None:
     """Make the folder that goes in front of a plugin's PATH. Links that are right already are left alone."""
-    os.makedirs(folder, mode=0o755, exist_ok=True)
+    make_private(folder)
     with _turn:
         for name, find in (("uv", find_uv), ("node", find_node)):
             link = os.path.join(folder, name)

@@ -87,7 +87,7 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
 
 def data(plugin: Plugin, home: Home) -> str:
     """Give the folder in which it may keep data."""
-    return home.data(plugin.name)
+    return home.data(plugin)
 
 
 def readable(plugin: Plugin) -> tuple[str, ...]:

@@ -352,8 +352,8 @@ class Extension:
     def _link_log(self) -> None:
         """Let the log be found where zot's users look for it."""
         if os.path.dirname(self.plugin.found_at) == os.path.join(zot_home(), "extensions"):
-            name = self.plugin.name
-            logs.link(self._terms.home.log(name), os.path.join(zot_home(), "logs", f"ext-{name}.log"))
+            other = os.path.join(zot_home(), "logs", f"ext-{self.plugin.name}.log")
+            logs.link(self._terms.home.log(self.plugin), other)
 
     async def _end(self, why: str) -> None:
         with CancelScope(shield=True):

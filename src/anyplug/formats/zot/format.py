@@ -96,7 +96,7 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
 
 def data(plugin: Plugin, home: Home) -> str:
     """Its data folder is its own folder; this one is only for what we keep of it."""
-    return home.data(plugin.name)
+    return home.data(plugin)
 
 
 def readable(plugin: Plugin) -> tuple[str, ...]:

@@ -54,9 +54,9 @@ def show_logs(session: Session) -> int:
 def _path(session: Session) -> str:
     name = session.options.name
     try:
-        return session.catalog.home.log(session.plugin(name).name)
+        return session.catalog.home.log(session.plugin(name).plugin)
     except PluginNotFound:
-        path = session.catalog.home.log(os.path.basename(name))
+        path = session.catalog.home.log_named(os.path.basename(name))
         if os.path.exists(path):
             return path  # the plugin is gone, its log is not
         raise

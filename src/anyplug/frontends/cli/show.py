@@ -8,6 +8,7 @@ import msgspec
 
 from anyplug import config, permissions
 from anyplug.errors import ConfigError
+from anyplug.formats import table
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.describe import (
     FORMAT_NAMES,
@@ -67,6 +68,7 @@ def show(session: Session) -> int:
             ("format", FORMAT_NAMES[plugin.format]),
             ("about", plugin.description),
             ("file" if plugin.is_file else "folder", _folder(entry)),
+            ("data", _data(session, entry)),
             ("state", entry.state + (f", by {shadowed_by(entry)}" if entry.shadowed_by else "")),
             ("changes", entry.standing.changes),
             ("tier", f"{plugin.tier} ({_tier(plugin, approval)})" if entry.state != "broken" else ""),
@@ -179,6 +181,16 @@ def _digest(session: Session, entry: Entry) -> str:
         return session.catalog.digest(entry.plugin).value
     except OSError:
         return ""
+
+
+def _data(session: Session, entry: Entry) -> str:
+    """Say where a plugin keeps its data, and whose the folder is that has its name."""
+    plugin, home = entry.plugin, session.catalog.home
+    if entry.state == "broken" or not plugin.format:
+        return ""
+    data = table.BY_NAME[plugin.format].data(plugin, home)
+    owner = home.owner(plugin.name)
+    return data if os.path.basename(data) == plugin.name else f"{data} (data/{plugin.name} belongs to {owner})"
 
 
 def _folder(entry: Entry) -> str:

@@ -231,15 +231,12 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
 
 
 def _present_namesakes(session: Session, plugin: Plugin) -> None:
-    """Say whose data a plugin gets that is called like one that was approved elsewhere."""
-    home = session.catalog.home
-    data = table.BY_NAME[plugin.format].data(plugin, home)
-    if data != home.data(plugin.name):
-        return  # its format keeps data where it lies
+    """Say where a plugin keeps its data if another one has the folder of that name."""
+    data = table.BY_NAME[plugin.format].data(plugin, session.catalog.home)
     for path in session.catalog.approvals.namesakes(plugin):
-        terminal.say(
-            f"warning: {path} is approved under the same name: this one can read and change what that keeps in {data}"
-        )
+        terminal.say(f"warning: {path} is approved under the same name")
+    if os.path.basename(data) != plugin.name:
+        terminal.say(f"note: its data is kept in {data}, because {session.catalog.home.owner(plugin.name)} came first")
 
 
 def _present_confinement(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ import secrets
 import stat
 
 from anyplug.errors import ConfigError
+from anyplug.home_folder import make_private
 from anyplug.settings import Home
 
 TOKEN_BYTES = 32  # of randomness: nobody guesses 256 bits, so that failed attempts need not be counted
@@ -70,7 +71,7 @@ def _write(home: Home, *, replace: bool) -> None:
     """Put a new token in its place at once, so that nobody reads half of it."""
     new = f"{home.http_token}.{secrets.token_hex(6)}"
     try:
-        os.makedirs(home.path, mode=0o700, exist_ok=True)
+        make_private(home.path)
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
             file.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
         try:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from anyplug.home_folder import RESIDENT
+from anyplug.home_folder import RESIDENT, make_private
 
 LONGEST_PATH = 107  # bytes of a socket's path, on Linux
 START_S = 30.0  # it is up in a second or two; a machine under load may take longer
@@ -61,7 +61,7 @@ class Address:
 
     def socket_path(self) -> str:
         """Give where to listen; makes the folder. Raises OSError if it cannot be made, or is open to others."""
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        make_private(self.folder)
         near = os.path.join(self.folder, "host.sock")
         if len(os.fsencode(near)) <= LONGEST_PATH:
             return near
@@ -160,7 +160,7 @@ class Address:
         """
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} starting a host\n"
         try:
-            os.makedirs(os.path.dirname(self.log), mode=0o700, exist_ok=True)
+            make_private(os.path.dirname(self.log))
             log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.write(log, line.encode())

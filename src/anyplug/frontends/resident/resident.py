@@ -27,6 +27,7 @@ from anyplug.frontends.resident.connection import Connection, hearing
 from anyplug.frontends.resident.decisions import Decisions
 from anyplug.frontends.resident.projects import Projects
 from anyplug.gate import Attachment
+from anyplug.home_folder import make_private
 from anyplug.host import Host
 from anyplug.settings import Home
 from anyplug.untrusted_text import lines_for_people
@@ -236,7 +237,7 @@ class Resident:
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[None]:
         """Be the only one for this home, inside; one that is just ending is waited for. Raises AlreadyUp."""
-        os.makedirs(self._address.folder, mode=0o700, exist_ok=True)
+        make_private(self._address.folder)
         fd = os.open(self._address.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             began = unanswered = time.monotonic()

@@ -9,6 +9,8 @@ import os
 import resource
 import stat
 
+from anyplug import untrusted_files
+
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -17,7 +19,9 @@ LARGEST_MARK = 1 << 60  # an amount that no machine has
 PAGE = os.sysconf("SC_PAGE_SIZE")
 BLOCK = 512  # bytes, in which the kernel counts what a file takes
 NOTABLE = 64 << 20  # bytes of disk that must be gone before folders are measured
-MOST_FILES = 200_000  # looked at in one measurement, folders included; who has more is over the limit, too
+NOTABLE_FILES = 10_000  # files and folders that must have come before folders are measured
+MOST_FILES = 120_000  # looked at in one measurement, folders included; who has more is over the limit, too
+MEASURE_S = 10.0  # for one measurement; who makes it take longer is over the limit, too
 
 
 def mark_of(number: int) -> int:
@@ -82,26 +86,38 @@ class Watch:
 
     def _disk_excess(self, pids: list[int]) -> str:
         free = {folder: _free(folder) for folder in self._free}
-        grown = [folder for folder, before in self._free.items() if free[folder] < before - NOTABLE]
+        grown = [folder for folder, before in self._free.items() if _is_notable(before, free[folder])]
         # What others give back must not hide what it takes.
-        self._free = {folder: now if folder in grown else max(now, self._free[folder]) for folder, now in free.items()}
+        self._free = {
+            folder: now if folder in grown else (max(now[0], self._free[folder][0]), max(now[1], self._free[folder][1]))
+            for folder, now in free.items()
+        }
         if not grown:
             return ""
         deleted = measure_deleted(pids)
         for folder in grown:
             is_own = folder in self._folders
             most = self._limits["disk" if is_own else "tmp"]
-            if measure(folder, most) + deleted.get(_device(folder), 0) > most:
-                return f"{folder if is_own else 'its /tmp'} holds more than {most >> 20} MiB"
+            shown = folder if is_own else "its /tmp"
+            try:
+                if _measured(folder, most) + deleted.get(_device(folder), 0) > most:
+                    return f"{shown} holds more than {most >> 20} MiB"
+            except untrusted_files.TooMuch as error:
+                return f"in {shown} {error.strerror}"
         return ""
 
 
-def _free(folder: str) -> int:
+def _free(folder: str) -> tuple[int, int]:
+    """Return how many bytes and how many files there is room for."""
     try:
         state = os.statvfs(folder)
     except OSError:
-        return 0
-    return state.f_bavail * state.f_frsize
+        return 0, 0
+    return state.f_bavail * state.f_frsize, state.f_favail
+
+
+def _is_notable(before: tuple[int, int], now: tuple[int, int]) -> bool:
+    return now[0] < before[0] - NOTABLE or now[1] < before[1] - NOTABLE_FILES
 
 
 def _device(folder: str) -> int:
@@ -121,35 +137,39 @@ def _resident(pid: int) -> int:
 
 def measure(folder: str, enough: int) -> int:
     """Measure what a folder holds, no further than `enough`. What cannot be measured is more than that."""
-    total = files = 0
-    several: set[int] = set()  # files that have more than one name
-    left = [folder]
-    while left:
-        try:
-            with os.scandir(left.pop()) as entries:
-                for entry in entries:
-                    found = _look(entry)
-                    files += 1
-                    if found is not None and found.st_ino not in several:
-                        total += found.st_blocks * BLOCK
-                        if stat.S_ISDIR(found.st_mode):
-                            left.append(entry.path)
-                        elif found.st_nlink > 1:
-                            several.add(found.st_ino)
-                    if total > enough or files > MOST_FILES:
-                        return enough + 1
-        except (FileNotFoundError, NotADirectoryError):
-            continue  # it went away meanwhile
-        except OSError:  # folders in folders beyond what a path can say, or one that it took our rights to
-            return enough + 1
-    return total
-
-
-def _look(entry: os.DirEntry[str]) -> os.stat_result | None:
     try:
-        return entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return None
+        return _measured(folder, enough)
+    except untrusted_files.TooMuch:
+        return enough + 1
+
+
+def _measured(folder: str, enough: int) -> int:
+    """Do the same; raises TooMuch if there are too many files, or folders inside one another."""
+    total = 0
+    several: set[int] = set()  # files that have more than one name
+    budget = untrusted_files.Budget(entries=MOST_FILES, seconds=MEASURE_S)
+    try:
+        # Its top may be a link, which only the host can lay.
+        top = untrusted_files.HeldFolder(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0  # it went away meanwhile
+    except OSError:
+        return enough + 1
+    try:
+        with top:
+            for entry in top.walk(budget):
+                found = entry.found
+                if entry.relative and found.st_ino not in several:
+                    total += found.st_blocks * BLOCK
+                    if not entry.is_folder and found.st_nlink > 1:
+                        several.add(found.st_ino)
+                if total > enough:
+                    return enough + 1
+    except untrusted_files.TooMuch:
+        raise
+    except OSError:  # a folder that it took our rights to
+        return enough + 1
+    return total
 
 
 def measure_deleted(pids: Iterable[int]) -> dict[int, int]:

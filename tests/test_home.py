@@ -1,0 +1,78 @@
+"""What is in the home folder: for nobody but the user, and each plugin's for nobody but that plugin."""
+
+import os
+import stat
+
+import pytest
+
+import making
+import using
+from anyplug.catalog import Catalog
+from anyplug.settings import find_home
+
+SAY_HOME = '#!/bin/sh\ncat >/dev/null\necho "$HOME"\n'
+KEEP = '#!/bin/sh\ncat >/dev/null\ncat "$HOME/kept" 2>/dev/null || echo none; echo mine >"$HOME/kept"\n'
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("data-bound-to-path")
+async def test_no_plugin_gets_the_data_of_another_one_of_the_same_name(host, root, tmp_path, home):
+    one, other = making.stavrobot(root, "weather", KEEP), making.stavrobot(tmp_path / "b", "weather", KEEP)
+    for folder, said in ((one, "none"), (other, "none"), (one, "mine"), (other, "mine")):
+        async with host(folder) as h:
+            assert (await h.call("weather.act")).text.split() == [said]
+    names = sorted(os.listdir(home / "data"))
+    assert names[0] == "weather"
+    assert names[1].startswith("weather@")
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("data-bound-to-path")
+async def test_a_named_folder_does_not_get_an_installed_plugins_data_even_if_it_runs_first(host, home, tmp_path):
+    making.stavrobot(home / "plugins", "weather", SAY_HOME)
+    making.write(f"{home}/data/weather/home/kept", "of an older version, which wrote no claims")
+    async with host(making.stavrobot(tmp_path / "b", "weather", SAY_HOME)) as h:
+        assert (await h.call("weather.act")).text.strip().startswith(f"{home}/data/weather@")
+    async with host(str(home / "plugins" / "weather")) as h:
+        assert (await h.call("weather.act")).text.strip() == f"{home}/data/weather/home"
+
+
+def test_show_says_whose_the_folder_is(home, tmp_path):
+    making.stavrobot(home / "plugins", "weather", SAY_HOME)
+    folder = making.stavrobot(tmp_path / "b", "weather", SAY_HOME)
+    said = using.ok("--plugin", folder, "show", "weather").out.replace("\n", "").replace(" ", "")
+    assert f"{home}/data/weather@" in said
+    assert f"(data/weatherbelongsto{home}/plugins/weather)" in said
+
+
+def test_purging_frees_the_name(home, tmp_path, root):
+    ours = find_home()
+    plugins = [making.stavrobot(tmp_path / name, "weather") for name in "ab"]
+    first, second = (Catalog(ours, explicit=[folder], roots=[]).load().plugin("weather").plugin for folder in plugins)
+    ours.claim(first)
+    assert ours.own_name(second).startswith("weather@")
+    ours.disclaim(second)  # which has nothing to give up
+    assert ours.own_name(second).startswith("weather@")
+    ours.disclaim(first)
+    ours.claim(second)
+    assert (ours.own_name(second), ours.own_name(first).startswith("weather@")) == ("weather", True)
+
+
+@pytest.mark.claim("home-is-private")
+@pytest.mark.parametrize(
+    "command",
+    [("install", "{plugin}"), ("--plugin", "{plugin}", "call", "weather.act"), ("list",), ("status",)],
+    ids=lambda command: command[-1] if command[0] != "install" else "install",
+)
+def test_the_home_is_private_whoever_makes_it(command, tmp_path, monkeypatch):
+    before = os.umask(0o022)
+    try:
+        folder = making.stavrobot(tmp_path / "b", "weather")
+        home = tmp_path / "new" / "home"
+        monkeypatch.setenv("ANYPLUG_HOME", str(home))
+        using.run(*(word.format(plugin=folder) for word in command))
+        made = [home.parent, home, *home.rglob("*")] if home.exists() else []
+        folders = [path for path in made if path.is_dir() and not path.is_relative_to(home / "plugins" / "weather")]
+        assert [path for path in folders if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
+    finally:
+        os.umask(before)
