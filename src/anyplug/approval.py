@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from anyplug import permissions
 from anyplug.digest import Digest
 from anyplug.errors import StoreError
 from anyplug.mark import Mark
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 Rights = tuple[tuple[str, ...], bool]  # what is granted, and whether it may run where that cannot be enforced
 
+ZOT = "zot"  # the format of the extensions that could act on other plugins without a permission once
 SHOWN_CHANGES = 8  # files named before "and N more"
 
 
@@ -85,6 +87,13 @@ class Approvals:
     def known(self, plugin: Plugin) -> Approval | None:
         """Give the same as of the last look."""
         return self._decisions.get(plugin.path)
+
+    def granted(self, plugin: Plugin) -> tuple[str, ...]:
+        """Give what a plugin is granted, as of the last look; nothing if it is not approved."""
+        if plugin.explicit:
+            return permissions.named(plugin.permissions)
+        decision = self._decisions.get(plugin.path)
+        return decision.granted if decision is not None and decision.approved else ()
 
     def namesakes(self, plugin: Plugin) -> list[str]:
         """Give the folders of plugins that were approved under the same name and lie elsewhere."""
@@ -182,7 +191,7 @@ class Approvals:
         decoder = msgspec.json.Decoder(Approval)
         rows = self._store.rows("SELECT path, record FROM approvals")
         try:
-            decisions = {path: decoder.decode(record) for path, record in rows}
+            decisions = {path: _brought_up(decoder.decode(record)) for path, record in rows}
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StoreError(
                 f"a decision in {self._store.path} cannot be read: {error}",
@@ -199,6 +208,21 @@ class Approvals:
         self._seen = size if is_settled else -1
 
 
+def _brought_up(decision: Approval) -> Approval:
+    """Read a decision about an extension as of today if it is older than the permissions over other plugins."""
+    if decision.asked != permissions.ASKED_BEFORE:
+        return decision
+    asked = (*decision.asked, *(name for name in permissions.OVER_OTHERS if name != permissions.REWRITE_CALLS))
+    if decision.definition != _hash_of((decision.name, ZOT, decision.asked, [])):
+        return decision
+    return msgspec.structs.replace(
+        decision,
+        asked=asked,
+        granted=permissions.carried_over(decision.granted),
+        definition=_hash_of((decision.name, ZOT, asked, [])),
+    )
+
+
 def definition(plugin: Plugin) -> str:
     """Hash what a plugin offers and asks for: a person who approved it has seen this."""
     # What a plugin registers while it runs is not its definition: that is its code, which the digest covers.
@@ -207,6 +231,10 @@ def definition(plugin: Plugin) -> str:
     seen: tuple[Any, ...] = (plugin.name, plugin.format, plugin.permissions, tools)
     if plugin.endpoints:
         seen = (*seen, plugin.endpoints)
+    return _hash_of(seen)
+
+
+def _hash_of(seen: tuple[Any, ...]) -> str:
     return hashlib.sha256(msgspec.json.encode(seen, order="deterministic")).hexdigest()
 
 
@@ -215,7 +243,7 @@ def judge(plugin: Plugin, approval: Approval | None, digest: Digest | None) -> S
     if plugin.explicit:
         return Standing(
             state="approved",
-            granted=plugin.permissions,
+            granted=permissions.named(plugin.permissions),
             always=True,
             digest=digest.value if digest else "",
             files=tuple(digest.files) if digest else (),

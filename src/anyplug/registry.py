@@ -6,7 +6,7 @@ from itertools import chain
 
 import msgspec
 
-from anyplug import names
+from anyplug import names, permissions
 from anyplug.approval import Standing
 from anyplug.digest import printable
 from anyplug.errors import CommandNotFound, PluginNotFound, ToolNotFound
@@ -264,10 +264,11 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
             continue
         tools, others, problems = _free_tools(plugin, owners, winners)
         free_commands, more_problems = _free_commands(plugin, commands)
+        standing = Standing(state="broken") if plugin.is_broken else standing_of(plugin)
         entry = Entry(
             plugin=plugin,
-            standing=Standing(state="broken") if plugin.is_broken else standing_of(plugin),
-            problems=(*plugin.problems, *problems, *more_problems),
+            standing=standing,
+            problems=(*plugin.problems, *problems, *more_problems, *_ungranted(plugin, standing)),
             tools=tools,
             commands=free_commands,
         )
@@ -285,6 +286,26 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
         commands=commands,
         overruled=overruled,
     )
+
+
+def _ungranted(plugin: Plugin, standing: Standing) -> list[Problem]:
+    """Name the permissions over other plugins that an approved plugin wants to use and was not granted."""
+    wanted = {
+        permissions.GUARD: [event for event in plugin.intercepts if event != "before_agent_start"],
+        permissions.REWRITE_TEXT: [event for event in plugin.intercepts if event == "before_agent_start"],
+        permissions.OBSERVE: [event for event in plugin.events if event != "session_start"],
+    }
+    return [
+        Problem(
+            "not_granted",
+            f"it wants to {'be told of' if needed == permissions.OBSERVE else 'decide about'} {', '.join(events)}, "
+            f"and is not: it was not granted {needed}",
+            f"`anyplug grant {plugin.name} {needed}`",
+            "warning",
+        )
+        for needed, events in wanted.items()
+        if events and standing.state == "approved" and not permissions.may(standing.granted, needed)
+    ]
 
 
 def _free_tools(

@@ -75,8 +75,12 @@ def audit(session: Session) -> int:
 
 
 def _remarks(record: Record) -> list[str]:
-    """Say why a call was refused, and who rewrote or noted something or was passed over."""
-    return [*([f"because: {record.reason}"] if record.verdict == "denied" else []), *record.notes]
+    """Say which plugins led to a call, why it was refused, and who rewrote or noted something or was passed over."""
+    return [
+        *([f"called by: {' > '.join(record.callers)}"] if record.callers else []),
+        *([f"because: {record.reason}"] if record.verdict == "denied" else []),
+        *record.notes,
+    ]
 
 
 def _number(given: str) -> int:
