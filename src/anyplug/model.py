@@ -101,6 +101,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     permissions: tuple[str, ...] = ()  # what it asks for
     tier: int = 2
     tools: tuple[Tool, ...] = ()
+    held: tuple[Tool, ...] = ()  # tools that are new or altered since its approval, as they are now
     commands: tuple[Command, ...] = ()
     events: tuple[str, ...] = ()  # those that it wants to be told of, as far as is known
     intercepts: tuple[str, ...] = ()  # the events about which it decides, likewise

@@ -171,12 +171,21 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     def _why_not(self, name: str) -> tuple[str, str]:
         """Say why a name that people may expect leads nowhere, and the cure."""
+        if (held := next(self._held(name), None)) is not None:
+            reason = f"it is new since plugin '{held.name}' was approved, and held back until you approve that again"
+            return reason, f"`anyplug approve {held.name}` shows it"
         plugins = [tool.plugin for tool, _ in self.owners.values() if tool.own_name == name]
         if plugins:
             return f"several plugins have one: {', '.join(f'{plugin}/{name}' for plugin in plugins)}", ""
         named, _, tool = name.partition("/")
         entry = next((one for one in self.entries if one.name == named and one.state != "shadowed"), None)
         return self._why_not_of(entry, tool) if entry is not None and tool else self._silent
+
+    def _held(self, name: str) -> Iterator[Entry]:
+        """Give the plugins with a tool of that name which waits for an approval."""
+        for entry in self.entries:
+            if any(name in {*tool.names, names.model_name(tool.name), tool.own_name} for tool in entry.plugin.held):
+                yield entry
 
     def _why_not_of(self, entry: Entry, tool: str) -> tuple[str, str]:
         """Say why a plugin that was named has no such tool, and the cure."""
