@@ -281,6 +281,11 @@ def errors() -> str:
                 ("`not_pinned`", "An MCP server fetches code when it starts, and does not say which version."),
                 ("`not_covered`", "An extension or an MCP server runs code that lies outside of the plugin's folder."),
                 ("`not_running`", "An extension should be up and is not; the message says why."),
+                ("`not_granted`", "An extension wants to act on other plugins in a way that it was not granted."),
+                (
+                    "`tools_changed`",
+                    "Tools are new or altered since the approval, and are held back; the message is a diff.",
+                ),
             ],
         ),
     ]

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from anyplug import permissions
 from anyplug.digest import Digest
 from anyplug.errors import StoreError
 from anyplug.mark import Mark
-from anyplug.model import Plugin, State
+from anyplug.model import Offer, Plugin, State
+from anyplug.pins import Pins
 from anyplug.store import Store
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 Rights = tuple[tuple[str, ...], bool, bool]  # what is granted; may run where that cannot be enforced; environment
 
+ZOT = "zot"  # the format of the extensions that could act on other plugins without a permission once
 SHOWN_CHANGES = 8  # files named before "and N more"
 
 
@@ -41,6 +44,9 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     inherits_environment: bool = False  # gets all of the user's environment but secrets
     files: dict[str, str] = {}
     decided: float = 0.0
+
+
+_DECISIONS = msgspec.json.Decoder(Approval)
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +79,7 @@ class Approvals:
         self.edition = 0  # grows each time that other decisions are read than before, whoever made them
         self._decisions: dict[str, Approval] = {}
         self._disabled: frozenset[str] = frozenset()
+        self._pins: dict[str, tuple[bytes, Pins]] = {}  # as they were last read
 
     @property
     def is_settled(self) -> bool:
@@ -87,6 +94,13 @@ class Approvals:
     def known(self, plugin: Plugin) -> Approval | None:
         """Give the same as of the last look."""
         return self._decisions.get(plugin.path)
+
+    def granted(self, plugin: Plugin) -> tuple[str, ...]:
+        """Give what a plugin is granted, as of the last look; nothing if it is not approved."""
+        if plugin.explicit:
+            return permissions.named(plugin.permissions)
+        decision = self._decisions.get(plugin.path)
+        return decision.granted if decision is not None and decision.approved else ()
 
     def namesakes(self, plugin: Plugin) -> list[str]:
         """Give the folders of plugins that were approved under the same name and lie elsewhere."""
@@ -112,35 +126,75 @@ class Approvals:
         unconfined: bool,
         inherits_environment: bool = False,
     ) -> None:
-        """Approve the plugin as it is now."""
-        self._save(
-            plugin,
-            Approval(
-                name=plugin.name,
-                approved=True,
-                digest=digest.value,
-                definition=definition(plugin),
-                asked=plugin.permissions,
-                granted=granted,
-                always=always,
-                follow=follow,
-                unconfined=unconfined,
-                inherits_environment=inherits_environment,
-                files=digest.files,
-                decided=time.time(),
-            ),
+        """Approve the plugin as it is now, with the tools that it had when the person looked at it."""
+        before = self.of(plugin)
+        approval = Approval(
+            name=plugin.name,
+            approved=True,
+            digest=digest.value,
+            definition=definition(plugin),
+            asked=plugin.permissions,
+            granted=granted,
+            always=always,
+            follow=follow,
+            unconfined=unconfined,
+            inherits_environment=inherits_environment,
+            files=digest.files,
+            decided=time.time(),
         )
+        is_same_code = before is not None and before.approved and before.digest == digest.value
+        with self._deciding() as transaction:
+            if is_same_code and plugin.stays_up and not follow:  # what it registers for other models stays pinned
+                pins = _read_pins(transaction, plugin.path, before.decided if before else 0)
+                shown = (*plugin.tools, *plugin.held)
+                _write_pins(transaction, plugin.path, pins.accepting(shown, approval.decided))
+            else:
+                transaction.execute("DELETE FROM pins WHERE path = ?", (plugin.path,))
+            _write(transaction, plugin.path, approval)
 
     def deny(self, plugin: Plugin) -> None:
         """Deny it, until a person approves it after all."""
-        self._save(plugin, Approval(name=plugin.name, approved=False, decided=time.time()))
+        with self._deciding() as transaction:
+            transaction.execute("DELETE FROM pins WHERE path = ?", (plugin.path,))
+            _write(transaction, plugin.path, Approval(name=plugin.name, approved=False, decided=time.time()))
 
     def revoke(self, plugin: Plugin) -> bool:
         """Forget the decision; False if there was none."""
         had = self.of(plugin) is not None
         with self._deciding() as transaction:
-            transaction.execute("DELETE FROM approvals WHERE path = ?", (plugin.path,))
+            for table in ("approvals", "pins"):
+                transaction.execute(f"DELETE FROM {table} WHERE path = ?", (plugin.path,))
         return had
+
+    def pin(self, plugin: Plugin, process: str, run: str, offer: Offer, digest: str, *, is_starting: bool) -> None:
+        """Pin what a process of a plugin with this digest offers, if this is its first start since the approval.
+
+        Raises StoreError.
+        """
+        known = self.pins(plugin)
+        if known is not None and known.with_start(process, run, offer.tools, is_starting=is_starting) is known:
+            return
+        with self._store.writing() as transaction:
+            approval = _read(transaction, plugin.path)
+            if approval is None or not approval.approved or approval.follow or approval.digest != digest:
+                return
+            pins = _read_pins(transaction, plugin.path, approval.decided)
+            after = pins.with_start(process, run, offer.tools, is_starting=is_starting)
+            if after is not pins:
+                _write_pins(transaction, plugin.path, after)
+
+    def pins(self, plugin: Plugin) -> Pins | None:
+        """Give what is pinned for a plugin; None if it may change, or has not been started since its approval."""
+        decision = self._decisions.get(plugin.path)
+        if plugin.explicit or decision is None or not decision.approved or decision.follow:
+            return None
+        rows = self._store.rows("SELECT record FROM pins WHERE path = ?", plugin.path)
+        if not rows:
+            return None
+        known = self._pins.get(plugin.path)
+        if known is None or known[0] != rows[0][0]:
+            known = self._pins[plugin.path] = (rows[0][0], _decoded_pins(rows[0][0]))
+        return known[1] if known[1].decided == decision.decided else None
 
     def regrant(self, plugin: Plugin, approval: Approval, granted: tuple[str, ...]) -> None:
         """Change what an approved plugin may do."""
@@ -160,13 +214,12 @@ class Approvals:
     def forget(self, path: str) -> None:
         """Forget everything about a folder that is removed."""
         with self._deciding() as transaction:
-            for table in ("approvals", "disabled", "digests", "registrations", "installs"):
+            for table in ("approvals", "disabled", "digests", "registrations", "pins", "installs"):
                 transaction.execute(f"DELETE FROM {table} WHERE path = ?", (path,))
 
     def _save(self, plugin: Plugin, approval: Approval) -> None:
         with self._deciding() as transaction:
-            record = msgspec.json.encode(approval)
-            transaction.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?)", (plugin.path, record))
+            _write(transaction, plugin.path, approval)
 
     @contextmanager
     def _deciding(self) -> "Iterator[sqlite3.Connection]":
@@ -183,10 +236,9 @@ class Approvals:
         if size == self._seen:
             return
         counted = self._store.rows("SELECT count FROM decisions")  # before the others: what comes later is read again
-        decoder = msgspec.json.Decoder(Approval)
         rows = self._store.rows("SELECT path, record FROM approvals")
         try:
-            decisions = {path: decoder.decode(record) for path, record in rows}
+            decisions = {path: _decoded(record) for path, record in rows}
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StoreError(
                 f"a decision in {self._store.path} cannot be read: {error}",
@@ -203,6 +255,56 @@ class Approvals:
         self._seen = size if is_settled else -1
 
 
+def _decoded(record: bytes) -> Approval:
+    return _brought_up(_DECISIONS.decode(record))
+
+
+def _read(transaction: "sqlite3.Connection", path: str) -> Approval | None:
+    row = transaction.execute("SELECT record FROM approvals WHERE path = ?", (path,)).fetchone()
+    return _decoded(row[0]) if row else None
+
+
+def _write(transaction: "sqlite3.Connection", path: str, approval: Approval) -> None:
+    transaction.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?)", (path, msgspec.json.encode(approval)))
+
+
+def _read_pins(transaction: "sqlite3.Connection", path: str, decided: float) -> Pins:
+    """Read the pins that belong to the approval that was given then; empty ones if there are none."""
+    row = transaction.execute("SELECT record FROM pins WHERE path = ?", (path,)).fetchone()
+    pins = _decoded_pins(row[0]) if row else None
+    return pins if pins is not None and pins.decided == decided else Pins(decided)
+
+
+def _write_pins(transaction: "sqlite3.Connection", path: str, pins: Pins) -> None:
+    transaction.execute("INSERT OR REPLACE INTO pins VALUES (?, ?)", (path, msgspec.json.encode(pins)))
+
+
+def _decoded_pins(record: bytes) -> Pins:
+    """Read pins; raises StoreError: without them nobody knows which texts were approved."""
+    try:
+        return msgspec.json.decode(record, type=Pins)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"a pinned list of tools cannot be read: {error}",
+            "something else than anyplug changed it; `anyplug revoke NAME` and approve anew",
+        ) from error
+
+
+def _brought_up(decision: Approval) -> Approval:
+    """Read a decision about an extension as of today if it is older than the permissions over other plugins."""
+    if decision.asked != permissions.ASKED_BEFORE:
+        return decision
+    asked = (*decision.asked, *(name for name in permissions.OVER_OTHERS if name != permissions.REWRITE_CALLS))
+    if decision.definition != _hash_of((decision.name, ZOT, decision.asked, [])):
+        return decision
+    return msgspec.structs.replace(
+        decision,
+        asked=asked,
+        granted=permissions.carried_over(decision.granted),
+        definition=_hash_of((decision.name, ZOT, asked, [])),
+    )
+
+
 def definition(plugin: Plugin) -> str:
     """Hash what a plugin offers and asks for: a person who approved it has seen this."""
     # What a plugin registers while it runs is not its definition: that is its code, which the digest covers.
@@ -211,6 +313,10 @@ def definition(plugin: Plugin) -> str:
     seen: tuple[Any, ...] = (plugin.name, plugin.format, plugin.permissions, tools)
     if plugin.endpoints:
         seen = (*seen, plugin.endpoints)
+    return _hash_of(seen)
+
+
+def _hash_of(seen: tuple[Any, ...]) -> str:
     return hashlib.sha256(msgspec.json.encode(seen, order="deterministic")).hexdigest()
 
 
@@ -219,7 +325,7 @@ def judge(plugin: Plugin, approval: Approval | None, digest: Digest | None) -> S
     if plugin.explicit:
         return Standing(
             state="approved",
-            granted=plugin.permissions,
+            granted=permissions.named(plugin.permissions),
             always=True,
             digest=digest.value if digest else "",
             files=tuple(digest.files) if digest else (),

@@ -46,6 +46,7 @@ class Record(msgspec.Struct, kw_only=True, gc=False):
     at: float
     attachment: str
     tool: str
+    callers: tuple[str, ...] = ()  # of a call that a plugin made: who called whom, the first caller first
     plugin: str = ""
     format: str = ""
     digest: str = ""

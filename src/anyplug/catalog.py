@@ -146,8 +146,19 @@ class Catalog:
         if not all(plugin.explicit for plugin in plugins):
             self.approvals.refresh()
         known = offer_of or self.last_offer
-        joined = [offers.joined(plugin, known(plugin)) if plugin.stays_up else plugin for plugin in plugins]
+        joined = [self._joined(plugin, known(plugin)) if plugin.stays_up else plugin for plugin in plugins]
         return registry.build(joined, self.standing_as_read if as_read else self._standing)
+
+    def _joined(self, plugin: Plugin, offer: Offer | None) -> Plugin:
+        """Give a plugin with what it registered, as far as that is what was pinned when it was approved."""
+        pins = self.approvals.pins(plugin) if offer is not None else None
+        if offer is None or pins is None:
+            return offers.joined(plugin, offer)
+        pinned, held = pins.hold(offer)
+        joined = offers.joined(plugin, pinned)
+        if not held:
+            return joined
+        return msgspec.structs.replace(joined, held=held, problems=(*joined.problems, pins.problem(plugin, held)))
 
     def knows_offer(self, plugin: Plugin) -> bool:
         """Whether it is known what a plugin that stays up offers, without running it."""

@@ -1,6 +1,9 @@
 """Gates: what may refuse a call between its check and its run. The first of them is the person.
 
 After approval, tier 1 never asks. Tier 2 asks once for each attachment, unless the approval says always.
+
+A call that a plugin makes is a call of its own: what the person said about the call around it, `--yes` included, does
+not answer for it, and neither does an approval with always, unless the caller's grants name the tool.
 """
 
 import copy
@@ -13,7 +16,7 @@ import msgspec
 from anyplug import permissions
 from anyplug.approval import Approvals, Standing
 from anyplug.errors import CallError, Denied, StoreError
-from anyplug.model import Plugin, Verdict
+from anyplug.model import Call, Plugin, Verdict
 from anyplug.views import View
 
 if TYPE_CHECKING:  # brings an event loop along, and clients of a host need none
@@ -48,6 +51,18 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     asker: str = ""  # the policy that wants it, if it is one
     digest: str = ""  # of the plugin that would run
     chain: tuple[str, ...] = ()  # the tools that led here: while they run, nothing can be asked by ending them
+    callers: tuple[str, ...] = ()  # who called whom, the first caller first, if a plugin makes this call
+    lent: tuple[str, ...] = ()  # of `permissions`, what the plugin that makes this call was not granted itself
+
+    @property
+    def caller(self) -> str:
+        """The plugin that makes this call, if one does."""
+        return self.callers[-1].partition("/")[0] if self.callers else ""
+
+    @property
+    def cure(self) -> str:
+        """How to allow a plugin of tier 2, or a plugin's call of it, without a question."""
+        return cure(self.plugin, self.tool, self.caller)
 
     @property
     def given(self) -> str:
@@ -88,6 +103,7 @@ class Attachment:
         self.view = view
         self.allowed: set[str] = set()  # for this attachment: paths of plugins, and questions of policies
         self.plugin: Plugin | None = None  # that calls, if it is one
+        self.callers: tuple[str, ...] = ()  # who called whom up to that plugin, the first caller first
         self._turns: dict[str, anyio.Lock] = {}  # by what somebody is being asked about
 
     def asking(self, ask: Ask) -> "Attachment":
@@ -96,12 +112,18 @@ class Attachment:
         same.ask = ask
         return same
 
-    def for_plugin(self, plugin: Plugin, chain: tuple[str, ...]) -> "Attachment":
-        """Give a caller that is a plugin, in a call of this one: the same person is asked, and has answered before."""
-        caller = copy.copy(self)  # so that answers count for both
+    def for_plugin(self, plugin: Plugin, chain: tuple[str, ...], callers: tuple[str, ...]) -> "Attachment":
+        """Give a caller that is a plugin: the same person is asked, about each plugin that it calls."""
+        caller = copy.copy(self)  # so that an answer for this attachment counts for all calls of the plugin
         caller.id = _new_id(f"extension-{plugin.name}")
-        caller.chain, caller.plugin, caller.view = chain, plugin, None
+        caller.chain, caller.callers, caller.plugin, caller.view = chain, callers, plugin, None
+        caller.yes = False
         return caller
+
+    def about(self, plugin: Plugin) -> str:
+        """Give what an answer that counts for this attachment is about: a plugin, or one plugin's use of another."""
+        caller = self.plugin
+        return plugin.path if caller is None or caller.path == plugin.path else f"{caller.path}\0{plugin.path}"
 
     async def put(self, question: Question, about: str) -> Answer:
         """Put a question to the person; `about` is what the answer counts for, if it counts for this attachment.
@@ -134,34 +156,31 @@ def _new_id(kind: str) -> str:
     return f"{kind}-{secrets.token_hex(4)}"
 
 
-async def consent(
-    call: str,
-    name: str,
-    arguments: dict[str, Any],
-    plugin: Plugin,
-    standing: Standing,
-    attachment: Attachment,
-    approvals: Approvals,
-) -> Verdict:
+async def consent(call: Call, standing: Standing, attachment: Attachment, approvals: Approvals) -> Verdict:
     """Ask the person about a tool or a command that they have to be asked about; raises NeedsAnswer if `ask` does."""
-    if attachment.ask is None:
-        return _nobody(plugin)
+    plugin, name = call.plugin, call.tool.name
     question = Question(
-        id=call,
+        id=call.id,
         plugin=plugin.name,
         tool=name,
-        arguments=arguments,
+        arguments=call.arguments,
         permissions=standing.granted,
         warning=permissions.warning(standing.granted),
         digest=standing.digest,
         chain=attachment.chain,
+        callers=attachment.callers,
+        lent=permissions.lent(approvals.granted(attachment.plugin), standing.granted) if attachment.plugin else (),
     )
+    if attachment.ask is None:
+        return _nobody(question)
     try:
-        answer = await attachment.put(question, plugin.path)
+        answer = await attachment.put(question, attachment.about(plugin))
     except Denied as error:
         return refusal(error)
     if answer == "no":
         return Verdict(allowed=False, by="person", reason=f"the person refused to run '{name}'")
+    if answer == "always" and attachment.plugin is not None:  # that takes a grant which names the tool
+        return Verdict(allowed=True, by="person", reason="attachment")
     warning = kept(lambda: approvals.always(plugin)) if answer == "always" else ""
     return Verdict(allowed=True, by="person", reason=answer, warning=warning)
 
@@ -183,8 +202,13 @@ def refusal(error: Denied) -> Verdict:
     return Verdict(allowed=False, by=error.by, reason=error.message, hint=error.hint)
 
 
-def without_asking(plugin: Plugin, standing: Standing, attachment: Attachment) -> Verdict | None:
-    """Give the person's verdict, if it is known without a question."""
+def without_asking(
+    call: Call, standing: Standing, attachment: Attachment, granted: tuple[str, ...] = ()
+) -> Verdict | None:
+    """Give the person's verdict, if it is known without a question. `granted` is the calling plugin's, if one calls."""
+    plugin = call.plugin
+    if attachment.plugin is not None and attachment.plugin.path != plugin.path:
+        return _without_asking_for(attachment.plugin, granted, call, standing, attachment)
     if plugin.explicit:
         return NAMED
     if plugin.tier <= HARMLESS_TIER:
@@ -198,10 +222,55 @@ def without_asking(plugin: Plugin, standing: Standing, attachment: Attachment) -
     return None
 
 
-def _nobody(plugin: Plugin) -> Verdict:
+def _without_asking_for(
+    caller: Plugin, granted: tuple[str, ...], call: Call, standing: Standing, attachment: Attachment
+) -> Verdict | None:
+    """Do the same for a call that a plugin makes of another."""
+    plugin = call.plugin
+    is_named = permissions.names_tool(granted, call.tool.names)
+    if plugin.explicit and (caller.explicit or is_named):
+        return NAMED
+    if plugin.tier <= HARMLESS_TIER and (is_named or not permissions.lent(granted, standing.granted)):
+        return APPROVED
+    if standing.always and is_named:
+        return ALWAYS
+    return SAID_BEFORE if attachment.about(plugin) in attachment.allowed else None
+
+
+def ungranted(call: Call, attachment: Attachment, granted: tuple[str, ...]) -> Verdict | None:
+    """Refuse a call that a plugin makes of another and was not granted; None if it may."""
+    caller = attachment.plugin
+    if caller is None or caller.path == call.plugin.path or permissions.may_call(granted, call.tool.names):
+        return None
+    needed = f"{permissions.CALL}:{call.tool.name}"
     return Verdict(
         allowed=False,
         by="host",
-        reason=f"plugin '{plugin.name}' is of tier 2, and there is nobody to ask",
-        hint=f"answer ahead with --yes, or once and for all with `anyplug approve {plugin.name} --always`",
+        reason=f"plugin '{caller.name}' may not call '{call.tool.name}' of plugin '{call.plugin.name}': "
+        f"it was not granted {needed}",
+        hint=f"`anyplug grant {caller.name} {needed}`, or {permissions.CALL} for all tools",
+    )
+
+
+def cure(plugin: str, tool: str, caller: str = "") -> str:
+    """Say how to answer once and for all for a plugin of tier 2, or for one plugin's calls of another's tool."""
+    always = f"`anyplug approve {plugin} --always`"
+    return f"{always} and `anyplug grant {caller} {permissions.CALL}:{tool}`" if caller else always
+
+
+def _nobody(question: Question) -> Verdict:
+    plugin, caller = question.plugin, question.caller
+    if caller:
+        return Verdict(
+            allowed=False,
+            by="host",
+            reason=f"plugin '{caller}' wants to call '{question.tool}' of plugin '{plugin}', and there is nobody to "
+            "ask; --yes answers only for the call that you made yourself",
+            hint=f"allow it once and for all with {question.cure}",
+        )
+    return Verdict(
+        allowed=False,
+        by="host",
+        reason=f"plugin '{plugin}' is of tier 2, and there is nobody to ask",
+        hint=f"answer ahead with --yes, or once and for all with {question.cure}",
     )

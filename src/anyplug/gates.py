@@ -8,7 +8,7 @@ import msgspec
 from anyplug import audit, policing
 from anyplug.approval import Approvals, Standing
 from anyplug.errors import Denied
-from anyplug.gate import consent, without_asking
+from anyplug.gate import consent, ungranted, without_asking
 from anyplug.interception import Guards, Ruling
 from anyplug.model import Call, Result, Verdict
 from anyplug.policy.gate import PolicyGate
@@ -31,7 +31,12 @@ class Gates:
         self._policies.follow(settings.policy)
 
     async def before_call(self, call: Call, standing: Standing, trail: Trail) -> Call:
-        """Ask all of them about a call; give it as it is to run."""
+        """Ask all of them about a call; give it as it is to run.
+
+        A plugin that may not make it at all is refused before anybody hears of it.
+        """
+        if refused := ungranted(call, trail.attachment, self._granted(trail)):
+            _keep(refused, trail)
         if self._guards.may_object("tool_call"):
             asker = trail.attachment.plugin
             ruling = await self._guards.tool_call(call, asker.path if asker is not None else "")
@@ -60,11 +65,16 @@ class Gates:
             if policed.agreed:
                 return call
         caller = trail.attachment
-        verdict = without_asking(call.plugin, standing, caller) or await consent(
-            call.id, call.tool.name, call.arguments, call.plugin, standing, caller, self._approvals
+        verdict = without_asking(call, standing, caller, self._granted(trail)) or await consent(
+            call, standing, caller, self._approvals
         )
         _keep(verdict, trail)
         return call
+
+    def _granted(self, trail: Trail) -> tuple[str, ...]:
+        """Give what the plugin that calls was granted, if one does, as of the last look at decisions."""
+        caller = trail.attachment.plugin
+        return () if caller is None else self._approvals.granted(caller)
 
     async def after(self, call: Call, standing: Standing, trail: Trail, result: Result) -> Result:
         """Ask policies about what it gave."""
@@ -76,8 +86,8 @@ class Gates:
 def _refusal(ruling: Ruling) -> Verdict:
     """Give a guard's no as a verdict; where the guard did not say it itself, with what to do."""
     name, by = ruling.blocked_by, f"guard:{ruling.blocked_by}"
-    hint = f"decided by {by}"
-    if ruling.is_unheard:
+    hint = ruling.cure or f"decided by {by}"
+    if ruling.is_unheard and not ruling.cure:
         hint += f", on which [plugins.{name}] in settings.toml lets calls depend: `anyplug show {name}` says how it is"
     return Verdict(allowed=False, by=by, reason=ruling.reason, hint=hint)
 

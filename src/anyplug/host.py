@@ -160,10 +160,13 @@ class Host:
             self._tasks,
             cwd,
             call=self._call_for,
+            granted=catalog.approvals.granted,
             snapshot=lambda: self.snapshot,
             reload=self._loading.again,
         )
-        self._guards = Guards(self._peers, catalog.settings, self._loading.why_absent, self._greeting)
+        self._guards = Guards(
+            self._peers, catalog.settings, self._loading.why_absent, self._greeting, catalog.approvals.granted
+        )
         policies = PolicyGate(catalog.home.path, catalog.settings.policy, self._runner)
         self._gates = Gates(self._guards, policies, catalog.approvals, cwd)
         self._job_runs = JobRuns(self._jobs, self._tasks, self._tell)
@@ -553,4 +556,9 @@ class Host:
         Inside a call of its own, whoever made that call is asked; else whoever the host asks.
         """
         asker = self._callers.get(parent.id, self._attachment) if parent is not None else self._attachment
-        return await self.call(name, arguments, attachment=asker.for_plugin(extension.plugin, chain))
+        plugin = extension.plugin
+        if parent is not None:
+            callers = (*(asker.callers or (asker.id,)), f"{plugin.name}/{parent.tool.own_name}")
+        else:
+            callers = (*chain, plugin.name)  # on its own account, or to decide about the call that the chain leads to
+        return await self.call(name, arguments, attachment=asker.for_plugin(plugin, chain, callers))

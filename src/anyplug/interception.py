@@ -4,6 +4,10 @@ The first block wins; rewrites chain. What it means if a guard is silent, gone o
 person's setting: `open` lets the event pass, as zot does, and notes it; `closed` refuses it. While a guard that
 somebody marked as required is down, what it guards is refused, and all if nobody knows what that is. One that is on
 its way up is waited for.
+
+Deciding about others is a permission. Who was not granted it is not asked; to somebody who relies on it, it is down.
+Who may refuse and was not granted to rewrite, and does so, has refused: what it wanted to be changed never passes
+unchanged.
 """
 
 import os
@@ -13,13 +17,13 @@ from typing import Any
 import anyio
 import msgspec
 
-from anyplug import values
+from anyplug import permissions, values
 from anyplug.formats.contract import Greeting
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.extension import Extension
 from anyplug.formats.zot.failures import BadAnswer
 from anyplug.formats.zot.format import NAME as ZOT
-from anyplug.model import Call
+from anyplug.model import Call, Plugin
 from anyplug.peers import Peers
 from anyplug.place import Place
 from anyplug.runtime.session import NotSent, PeerGone
@@ -44,14 +48,40 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     notes_by: tuple[str, ...] = ()  # the guard of each note
     passed_over: tuple[str, ...] = ()  # of these, who was not heard although it should have been
     is_unheard: bool = False  # who blocks did not say so: it could not be heard, and somebody relies on it
+    cure: str = ""  # of a block for want of a grant: what to type
+
+
+# By event: which of these permissions lets a plugin be asked, and which one it needs to change something.
+ASKED_WITH = {
+    "tool_call": ((permissions.GUARD,), permissions.REWRITE_CALLS),
+    "turn_start": ((permissions.GUARD,), ""),
+    "assistant_message": ((permissions.GUARD, permissions.REWRITE_TEXT), permissions.REWRITE_TEXT),
+    "before_agent_start": ((permissions.REWRITE_TEXT,), permissions.REWRITE_TEXT),
+}
+
+
+def may_decide(granted: tuple[str, ...], event: str) -> bool:
+    """Whether a plugin with these grants is asked about an event."""
+    return any(permissions.may(granted, permission) for permission in ASKED_WITH[event][0])
 
 
 class Guards:
     """The interceptors of a host."""
 
-    def __init__(self, peers: Peers, settings: Settings, why_absent: Callable[[str], str], greeting: Greeting) -> None:
-        """`why_absent` says why nothing of that name runs; `greeting`, whose agent they guard."""
+    def __init__(
+        self,
+        peers: Peers,
+        settings: Settings,
+        why_absent: Callable[[str], str],
+        greeting: Greeting,
+        granted: Callable[[Plugin], tuple[str, ...]],
+    ) -> None:
+        """Ask nobody yet.
+
+        `why_absent` says why nothing of that name runs; `greeting`, whose agent they guard; `granted`, what one may do.
+        """
         self._peers = peers
+        self._granted = granted
         self._greeting = greeting
         self._why_absent = why_absent
         self._known: dict[str, bool] = {}  # by event, whether anybody is concerned
@@ -165,7 +195,10 @@ class Guards:
             if place is None or place.plugin.path == asker:
                 continue
             extension = place.on_duty
-            if isinstance(extension, Extension) and event in extension.intercepts:
+            if not self._may_decide(place, event):
+                if (word := self._ungranted(place, event, value, may_block=may_block)) is None:
+                    continue
+            elif isinstance(extension, Extension) and event in extension.intercepts:
                 frame = {"event": event, **fields, key_of_value: value}
                 word = await self._ask(extension, frame, chain, value, rewritten, may_block=may_block)
             elif missed := self._missed(place, event):
@@ -190,6 +223,8 @@ class Guards:
         time. Who asks is not waited for: it may be waiting for this.
         """
         place, has_waited = self._peers.at(key), False
+        if place is not None and not self._may_decide(place, event):
+            return place  # whatever it says
         while place is not None and self._is_awaited(place, event) and anyio.current_time() < until:
             if place.plugin.path == asker:
                 return place
@@ -210,6 +245,22 @@ class Guards:
             return True
         # One that has tools has most likely said all, ready or not.
         return not (extension.has_tools or place.has_said_all)
+
+    def _may_decide(self, place: Place, event: str) -> bool:
+        return place.plugin.format != ZOT or may_decide(self._granted(place.plugin), event)
+
+    def _ungranted(self, place: Place, event: str, value: Any, *, may_block: bool) -> "_Word | None":
+        """Refuse if the person relies on a guard that lacks the grant; None if it is merely not asked."""
+        name, extension = place.plugin.name, place.on_duty
+        is_relied_on = may_block and name in self._relied_on
+        wants = event in place.guarded or (isinstance(extension, Extension) and event in extension.intercepts)
+        if not (wants or (name in self._required and place.guards(event) and may_block)):
+            return None
+        needed = ASKED_WITH[event][0][0]
+        why = f"the guard '{name}' is not asked about {event}: it was not granted {needed}"
+        if is_relied_on:
+            return _Word(name, value, block=why, is_missing=True, cure=_granting(name, needed))
+        return None if may_block else _missing(name, value, f"{why} (`anyplug grant {name} {needed}`)")
 
     def _missed(self, place: Place, event: str) -> str:
         """Say in what a guard is not there for an event; empty if it has nothing to say to it."""
@@ -250,6 +301,12 @@ class Guards:
                 return _unheard(name, value, unusable)
             return _missing(name, value, unusable)
         if not values.are_same(after, value):
+            needed = ASKED_WITH[frame["event"]][1]
+            if not permissions.may(self._granted(extension.plugin), needed):
+                what = "the arguments of this call" if frame["event"] == "tool_call" else "this text"
+                held = "the call is refused" if frame["event"] == "tool_call" else "the text is withheld"
+                refusal = f"the guard '{name}' wants to change {what} and was not granted {needed}, so {held}"
+                return _Word(name, value, block=refusal, cure=_granting(name, needed))
             return _Word(name, after, note=f"{name} rewrote it" + (f": {said}" if said else ""))
         return _Word(name, value, note=f"{name} noted: {said}" if said else "")
 
@@ -279,6 +336,11 @@ class _Word(msgspec.Struct, frozen=True):
     note: str = ""  # for the record
     block: str = ""  # why it may not be, if it may not
     is_missing: bool = False  # it should have been heard, and was not
+    cure: str = ""  # if it is for want of a grant
+
+
+def _granting(name: str, needed: str) -> str:
+    return f"`anyplug grant {name} {needed}` ({permissions.describe(needed)})"
 
 
 def _unheard(guard: str, value: Any, why: str) -> _Word:
@@ -297,6 +359,7 @@ def _ruling(value: Any, words: list[_Word]) -> Ruling:
         blocked_by=blocking.guard if blocking else "",
         reason=blocking.block if blocking else "",
         is_unheard=blocking is not None and blocking.is_missing,
+        cure=blocking.cure if blocking else "",
         notes=tuple(word.note for word in words if word.note),
         notes_by=tuple(word.guard for word in words if word.note),
         passed_over=tuple(word.note for word in words if word.is_missing and word.note),

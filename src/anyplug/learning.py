@@ -19,7 +19,8 @@ from anyplug.runtime.program import Purpose
 
 # Everything that permissions can open, for those who want to see all that a call would do.
 OPEN = ("filesystem:read", "filesystem:write", "network", "network:unix", "shell:exec")
-OBSERVED = ("filesystem:read", "filesystem:write", "network", "shell:exec")  # the others leave no trace in the kernel
+# What is seen by the kernel, or by the host; the others leave no trace.
+OBSERVED = ("filesystem:read", "filesystem:write", "network", "shell:exec", permissions.CALL)
 ALIKE = 3  # paths in one folder, from which on the folder is meant
 # Folders that are never proposed because of what lies in them.
 WIDE = frozenset({"/", "/bin", "/etc", "/home", "/lib", "/mnt", "/media", "/opt", "/root", "/run", "/srv", "/usr",
@@ -78,6 +79,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     project: str
     find: Callable[[str], tuple[str, ...]]  # the files that belong to a program
     has_failed: bool  # the call
+    called: dict[str, bool] = {}  # other plugins' tools that it had called, and whether that was refused
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +96,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 def conclude(events: Iterable[Event], around: Around) -> Lesson:
     """Find the smallest set of permissions for what was tried, and how it differs from what is granted."""
     beyond, never = _beyond(events, around)
-    needs = (*_programs(beyond, around), *_files(beyond, around), *_network(beyond))
+    needs = (*_programs(beyond, around), *_files(beyond, around), *_network(beyond), *_calls(around))
     kept, add, optional = [], [], []
     for need in needs:
         by = next((grant for grant in around.granted if _covers(grant, need.permission, around)), "")
@@ -275,6 +277,14 @@ def _internet(event: Event) -> tuple[str, str]:
     if not event.is_tcp:
         return "network", "a UDP socket, as for names"
     return ("network", "a TCP socket, nobody knows where to") if event.refused else ("", "")
+
+
+def _calls(around: Around) -> list[Need]:
+    """Give the permissions for the tools of other plugins that it called."""
+    return [
+        Need(permission=f"{permissions.CALL}:{name}", because=(f"called {name}",), refused=is_refused)
+        for name, is_refused in around.called.items()
+    ]
 
 
 def _covers(grant: str, need: str, around: Around) -> bool:

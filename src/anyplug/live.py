@@ -7,12 +7,13 @@ from typing import Any
 import anyio.abc
 import msgspec
 
+from anyplug import permissions
 from anyplug.audience import Audience
 from anyplug.errors import StoreError
 from anyplug.formats.workbench.peer import NodePlugin, ReloadWanted
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.extension import Extension, Question
-from anyplug.model import Block, Call, Image, Result, Text
+from anyplug.model import Block, Call, Image, Plugin, Result, Text
 from anyplug.notices import (
     Listener,
     Note,
@@ -48,16 +49,19 @@ class Live:
         cwd: str,
         *,
         call: CallTool,
+        granted: Callable[[Plugin], tuple[str, ...]],
         snapshot: Callable[[], Snapshot],
         reload: Callable[[], Awaitable[None]],
     ) -> None:
         """For peers that ask, `call` runs a tool of those in `snapshot`, and `reload` reads all plugins again.
 
+        `granted` says what a plugin may do: what happens to others concerns only those that were granted to see it.
         `cwd` is the project that they work in, as events say.
         """
         self._tasks = tasks
         self._cwd = cwd
         self._call = call
+        self._granted = granted
         self._snapshot = snapshot
         self._reload = reload
         self._asked: dict[tuple[Extension, str], anyio.CancelScope] = {}  # calls that extensions asked for
@@ -67,8 +71,8 @@ class Live:
         peers.report_to(self._said)
 
     def emit(self, event: str, **fields: Any) -> None:
-        """Tell all who subscribed to an event, in load order. Each hears events in the order in which they happen."""
-        if hearers := self._hearers.of(event):
+        """Tell all who subscribed to an event and may, in load order. Each hears events in the order they happen in."""
+        if hearers := self._who_hear(event):
             ours = {"type": "event", "event": event}
             given = {key: value for key, value in fields.items() if value is not None}
             frame = {**ours, "cwd": self._cwd, **given, **ours}
@@ -77,14 +81,19 @@ class Live:
 
     def tell_of_call(self, call: Call) -> None:
         """Tell that a call is about to run."""
-        if self._hearers.of("tool_call"):  # else gathering what to tell would cost half a microsecond
+        if self._who_hear("tool_call"):  # else gathering what to tell would cost half a microsecond
             self.emit("tool_call", **_told(call))
 
     def tell_of_result(self, call: Call, result: Result, *, has_run: bool = True) -> None:
         """Tell what came of a call: what its caller sees, as far as there is room for it."""
-        if self._hearers.of("tool_result"):
+        if self._who_hear("tool_result"):
             shown = {**_shown(result.content), "is_error": result.is_error}
             self.emit("tool_result", **_told(call), status=_status(result), executed=has_run, result=shown)
+
+    def _who_hear(self, event: str) -> list[Extension]:
+        """Give those who subscribed to an event, and are granted to see what happens to others."""
+        subscribed = self._hearers.of(event)
+        return [one for one in subscribed if permissions.may(self._granted(one.plugin), permissions.OBSERVE)]
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Hear all notices from now on; call what this gives to stop."""

@@ -46,6 +46,11 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         """The name by which guards and policies know it: a rule for a name is for all who have it."""
         return self.taken_name or self.name
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that lead to no other tool, whatever else is installed."""
+        return self.name, f"{self.plugin}/{self.own_name}"
+
 
 class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
     """A value that a plugin wants from the person."""
@@ -96,8 +101,10 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     permissions: tuple[str, ...] = ()  # what it asks for
     tier: int = 2
     tools: tuple[Tool, ...] = ()
+    held: tuple[Tool, ...] = ()  # tools that are new or altered since its approval, as they are now
     commands: tuple[Command, ...] = ()
-    intercepts: tuple[str, ...] = ()  # the events about which it decides, as far as is known
+    events: tuple[str, ...] = ()  # those that it wants to be told of, as far as is known
+    intercepts: tuple[str, ...] = ()  # the events about which it decides, likewise
     config: tuple[ConfigKey, ...] = ()
     instructions: str = ""  # for the person, never for a model
     init: str = ""  # the absolute path of a script that sets the plugin up

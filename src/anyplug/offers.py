@@ -60,6 +60,7 @@ def joined(plugin: Plugin, offer: Offer | None) -> Plugin:
         plugin,
         tools=offer.tools,
         commands=offer.commands,
+        events=offer.events,
         intercepts=offer.intercepts,
         problems=(*plugin.problems, *warnings),
     )

@@ -14,7 +14,7 @@ import msgspec
 from anyplug import offers
 from anyplug.approval import Rights
 from anyplug.catalog import Catalog
-from anyplug.errors import Unavailable
+from anyplug.errors import StoreError, Unavailable
 from anyplug.formats.contract import Greeting, Peer
 from anyplug.model import Offer, Plugin
 from anyplug.place import Place, Wanted
@@ -52,6 +52,8 @@ class Peers:
         """
         self._settings = catalog.settings
         self._store = catalog.store
+        self._approvals = catalog.approvals
+        self._tell = tell
         self._upkeep = Upkeep(catalog, self, start=start, secrecy=secrecy, tasks=tasks, greeting=greeting, tell=tell)
         self._secrecy = secrecy
         self._tasks = tasks
@@ -246,7 +248,19 @@ class Peers:
         if is_news and not place.plugin.explicit and place in self.of(place.plugin):
             known = {other.process: other.offer for other in self.of(place.plugin) if other.offer and other.is_known}
             offers.save(self._store, place.plugin, place.digest, known)
+        self._pin(place, is_starting=not peer.has_said_all)
         self._changed()
+
+    def _pin(self, place: Place, *, is_starting: bool) -> None:
+        """Pin what models read of a process that was just approved."""
+        if place.plugin.explicit or place.offer is None:
+            return
+        try:
+            self._approvals.pin(
+                place.plugin, place.process, place.run, place.offer, place.digest, is_starting=is_starting
+            )
+        except StoreError as error:  # it is tried again when it next registers something
+            self._tell(f"the tools of '{place.plugin.name}' cannot be pinned: {error.message}")
 
     def stirred(self) -> None:
         """Note that somebody came, went or registered something."""

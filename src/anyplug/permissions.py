@@ -1,7 +1,10 @@
 """The vocabulary of permissions, their tiers, and what a person should be warned of. Pure.
 
-A permission may carry a scope: `filesystem:read:~/notes`, `network:*:443`, `shell:exec:git`, `env:NAME`. A path that
-is not absolute is one in the project, the folder in which the host runs.
+A permission may carry a scope: `filesystem:read:~/notes`, `network:*:443`, `shell:exec:git`, `env:NAME`,
+`tools:call:NAME`. A path that is not absolute is one in the project, the folder in which the host runs.
+
+Most permissions are about the machine, and the kernel enforces them. Those in OVER_OTHERS are about other plugins and
+the agent: what a plugin asks the host to do for it. The host enforces them.
 """
 
 import re
@@ -15,13 +18,23 @@ KINDS: dict[str, str] = {
     "clipboard": "read and write the clipboard",
     "notifications": "show notifications",
     "env": "see an environment variable that looks like a secret",
+    "tools:call": "call other plugins' tools, which run with their own permissions",
+    "events:observe": "see every call with its arguments and result, and the agent's turns",
+    "calls:guard": "see calls, turns and messages before they happen, and refuse them",
+    "calls:rewrite": "change the arguments of other plugins' calls",
+    "text:rewrite": "change the agent's messages before you read them, and its system prompt",
 }
+CALL, OBSERVE, GUARD = "tools:call", "events:observe", "calls:guard"
+REWRITE_CALLS, REWRITE_TEXT = "calls:rewrite", "text:rewrite"
+# What zot extensions asked for before there were permissions over other plugins.
+ASKED_BEFORE = ("filesystem:read", "filesystem:write:.", "network", "shell:exec")
+OVER_OTHERS = (CALL, OBSERVE, GUARD, REWRITE_CALLS, REWRITE_TEXT)
 ALIASES: dict[str, tuple[str, ...]] = {
     "filesystem": ("filesystem:read", "filesystem:write"),
     "shell": ("shell:exec",),
 }
 HARMLESS = frozenset({"filesystem:read"})  # tier 1: never asks after approval
-WITH_SCOPE = ("filesystem:read", "filesystem:write", "network", "shell:exec", "env")
+WITH_SCOPE = ("filesystem:read", "filesystem:write", "network", "shell:exec", "env", CALL)
 LOCAL = "unix"  # the scope of `network` that is not about other machines
 LARGEST_PORT = 65535
 # What people would not think of, or hope for in vain: the kernel knows neither clipboards nor notifications.
@@ -33,6 +46,9 @@ REALLY = {
     "notifications": "opens nothing by itself. `notify-send` needs `shell:exec:notify-send` and `network:unix`",
     "network:unix": "reaches every program that listens on this machine: the session bus, key agents, Docker. "
     "Through some of these it can do whatever you can",
+    "tools:call": "lends it what other plugins may do: you are asked before each plugin that it uses in this way. "
+    "`tools:call:NAME` is for one tool, and does not ask where that tool's plugin was approved with --always",
+    "calls:rewrite": "lets it decide what other plugins do with their permissions. The audit shows what it changed",
 }
 HOSTS = "`network:api.example.com:443`, `network:192.0.2.1:443` or `network:[2001:db8::1]:443`"
 BY_PROXY = (
@@ -77,6 +93,43 @@ def warning(permissions: tuple[str, ...]) -> str:
     return ""
 
 
+def may(granted: tuple[str, ...], permission: str) -> bool:
+    """Whether grants include a permission over other plugins. Whoever may change a call may refuse it as well."""
+    return permission in granted or (permission == GUARD and REWRITE_CALLS in granted)
+
+
+def may_call(granted: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    """Whether grants allow a plugin to call a tool of another; `names` are all names of that tool."""
+    return CALL in granted or names_tool(granted, names)
+
+
+def names_tool(granted: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    """Whether grants name the very tool that a plugin calls."""
+    return any(f"{CALL}:{name}" in granted for name in names)
+
+
+def named(asked: tuple[str, ...]) -> tuple[str, ...]:
+    """Give what a folder that the person named for one run is granted: what it asks for, and a guard may rewrite."""
+    rewrites = (REWRITE_CALLS, REWRITE_TEXT) if GUARD in asked else ()
+    return tuple(dict.fromkeys((*asked, *rewrites)))
+
+
+def lent(to: tuple[str, ...], by: tuple[str, ...]) -> tuple[str, ...]:
+    """Give what a plugin that was granted `by` may do and one that was granted `to`, which calls it, may not."""
+    return tuple(grant for grant in by if grant not in to and kind(grant) not in to)
+
+
+def carried_over(granted: tuple[str, ...]) -> tuple[str, ...]:
+    """Give what an extension is granted that was approved when there were no permissions over other plugins.
+
+    A guard must not fall silent because of an update, so each keeps that it may refuse. One that was granted all that
+    it asked for keeps the rest of today's defaults as well; one that was granted less loses them. Nobody keeps
+    `calls:rewrite`: a rewrite without it refuses the call, and says which grant it takes.
+    """
+    kept = (CALL, OBSERVE, GUARD, REWRITE_TEXT) if set(granted) >= set(ASKED_BEFORE) else (GUARD,)
+    return tuple(dict.fromkeys((*granted, *kept)))
+
+
 def environment_names(permissions: tuple[str, ...]) -> frozenset[str]:
     """Give the environment variables that are granted by name."""
     return frozenset(name.removeprefix("env:") for name in permissions if name.startswith("env:"))
@@ -88,6 +141,8 @@ def describe(permission: str) -> str:
     if not known:
         return "(unknown permission)"
     scope = scope_of(permission)
+    if known == CALL and scope:
+        return f"call the tool {scope} of another plugin, which runs with its own permissions"
     if known != "network" or not scope:
         return KINDS[known] + (f": {scope}" if scope else "")
     if scope == LOCAL:

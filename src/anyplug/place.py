@@ -1,5 +1,6 @@
 """The place of one process of a plugin that stays up: what runs there now, and how it went so far."""
 
+import secrets
 from typing import TYPE_CHECKING, Literal
 
 import anyio
@@ -49,6 +50,7 @@ class Place:
         self.before: tuple[Place, ...] = tuple(place for place in replaces if not place.over.is_set())
         self.peer: Peer | None = None
         self.session: Session | None = None  # of the run that is on, else of the last one
+        self.run = ""  # a name for the run that is on, else for the last one
         self.health: Health = "idle"
         self.reason = ""  # why it is not up
         self.refusal: NotEnforceable | None = None  # why it may not be
@@ -118,6 +120,7 @@ class Place:
     def fill(self, peer: "Peer") -> None:
         """Have a peer run here from now on."""
         self.peer, self.session, self.health, self.reason = peer, peer.session, "running", ""
+        self.run = secrets.token_hex(8)
 
     def lose(self, peer: "Peer") -> None:
         """Be without the peer that ran here; it has just ended by itself."""

@@ -94,6 +94,7 @@ async def _asked(gate: PolicyGate, ruling: Ruling, call: Call, standing: Standin
         asker=ruling.by,
         digest=standing.digest,
         chain=attachment.chain,
+        callers=attachment.callers,
     )
     try:
         answer = await attachment.put(question, ruling.question)

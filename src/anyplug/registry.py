@@ -6,7 +6,7 @@ from itertools import chain
 
 import msgspec
 
-from anyplug import names
+from anyplug import names, permissions
 from anyplug.approval import Standing
 from anyplug.errors import CommandNotFound, PluginNotFound, ToolNotFound
 from anyplug.formats import builtin
@@ -171,12 +171,21 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     def _why_not(self, name: str) -> tuple[str, str]:
         """Say why a name that people may expect leads nowhere, and the cure."""
+        if (held := next(self._held(name), None)) is not None:
+            reason = f"it is new since plugin '{held.name}' was approved, and held back until you approve that again"
+            return reason, f"`anyplug approve {held.name}` shows it"
         plugins = [tool.plugin for tool, _ in self.owners.values() if tool.own_name == name]
         if plugins:
             return f"several plugins have one: {', '.join(f'{plugin}/{name}' for plugin in plugins)}", ""
         named, _, tool = name.partition("/")
         entry = next((one for one in self.entries if one.name == named and one.state != "shadowed"), None)
         return self._why_not_of(entry, tool) if entry is not None and tool else self._silent
+
+    def _held(self, name: str) -> Iterator[Entry]:
+        """Give the plugins with a tool of that name which waits for an approval."""
+        for entry in self.entries:
+            if any(name in {*tool.names, names.model_name(tool.name), tool.own_name} for tool in entry.plugin.held):
+                yield entry
 
     def _why_not_of(self, entry: Entry, tool: str) -> tuple[str, str]:
         """Say why a plugin that was named has no such tool, and the cure."""
@@ -264,10 +273,11 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
             continue
         tools, others, problems = _free_tools(plugin, owners, winners)
         free_commands, more_problems = _free_commands(plugin, commands)
+        standing = Standing(state="broken") if plugin.is_broken else standing_of(plugin)
         entry = Entry(
             plugin=plugin,
-            standing=Standing(state="broken") if plugin.is_broken else standing_of(plugin),
-            problems=(*plugin.problems, *problems, *more_problems),
+            standing=standing,
+            problems=(*plugin.problems, *problems, *more_problems, *_ungranted(plugin, standing)),
             tools=tools,
             commands=free_commands,
         )
@@ -285,6 +295,26 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
         commands=commands,
         overruled=overruled,
     )
+
+
+def _ungranted(plugin: Plugin, standing: Standing) -> list[Problem]:
+    """Name the permissions over other plugins that an approved plugin wants to use and was not granted."""
+    wanted = {
+        permissions.GUARD: [event for event in plugin.intercepts if event != "before_agent_start"],
+        permissions.REWRITE_TEXT: [event for event in plugin.intercepts if event == "before_agent_start"],
+        permissions.OBSERVE: [event for event in plugin.events if event != "session_start"],
+    }
+    return [
+        Problem(
+            "not_granted",
+            f"it wants to {'be told of' if needed == permissions.OBSERVE else 'decide about'} {', '.join(events)}, "
+            f"and is not: it was not granted {needed}",
+            f"`anyplug grant {plugin.name} {needed}`",
+            "warning",
+        )
+        for needed, events in wanted.items()
+        if events and standing.state == "approved" and not permissions.may(standing.granted, needed)
+    ]
 
 
 def _free_tools(

@@ -18,8 +18,18 @@ LARGE_TOKENS = 10_000  # a twentieth of the 200,000 that agents usually have: mo
 LONGEST_ABOUT = 200  # characters of a plugin's own description, which each of its tools carries along
 HEADER = "x-mcp-header"  # would have a client repeat arguments in HTTP headers, past us
 
-_WRITING = frozenset({"filesystem:write", "shell:exec", "network"})  # what can destroy something, here or elsewhere
-_READING = frozenset({"filesystem:read", "env"})
+# What can destroy something, here or elsewhere, or have others do it.
+_WRITING = frozenset({"filesystem:write", "shell:exec", "network", permissions.CALL})
+_READING = frozenset(
+    {
+        "filesystem:read",
+        "env",
+        permissions.OBSERVE,
+        permissions.GUARD,
+        permissions.REWRITE_CALLS,
+        permissions.REWRITE_TEXT,
+    }
+)  # what its tools cannot change anything with: guarding and rewriting is not done by tools
 _DESCRIBED = frozenset({"cyclop", "stavrobot", "zot", "workbench"})  # whose plugins have a description of their own
 
 

@@ -35,6 +35,7 @@ class Trail:
             call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
             at=at / 1_000_000,
             attachment=attachment.id,
+            callers=attachment.callers,
             tool=for_people(name, LONGEST_NAME),
         )
         self.unusable = ""  # what is wrong with the arguments

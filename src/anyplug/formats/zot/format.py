@@ -33,7 +33,16 @@ LONGEST_KIND = 80  # characters of a block's type, for messages
 NO_CONTENT = "(extension returned no content)"
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 # What a format that declares nothing is taken to need.
-ASKED = ("filesystem:read", "filesystem:write:.", "network", "shell:exec")
+ASKED = (
+    "filesystem:read",
+    "filesystem:write:.",
+    "network",
+    "shell:exec",
+    permissions.CALL,
+    permissions.OBSERVE,
+    permissions.GUARD,
+    permissions.REWRITE_TEXT,
+)
 
 LONGEST_NAME = 64  # characters of a name that we make
 

@@ -56,11 +56,11 @@ def audit(session: Session) -> int:
     if options.against is not None and not options.verify:
         raise UsageError("--against needs --verify", "anyplug audit --verify --against FILE")
     if options.head:
-        print(trail.head().decode(), end="")
+        render.out(trail.head().decode().strip())
         return 0
     if options.reseal:
         trail.reseal()
-        print("The chain is sealed as it is now.")
+        render.out("The chain is sealed as it is now.")
         return 0
     if options.verify:
         return _verify(session, trail, _kept(options.against))
@@ -91,8 +91,12 @@ def audit(session: Session) -> int:
 
 
 def _remarks(record: Record) -> list[str]:
-    """Say why a call was refused, and who rewrote or noted something or was passed over."""
-    return [*([f"because: {record.reason}"] if record.verdict == "denied" else []), *record.notes]
+    """Say which plugins led to a call, why it was refused, and who rewrote or noted something or was passed over."""
+    return [
+        *([f"called by: {' > '.join(record.callers)}"] if record.callers else []),
+        *([f"because: {record.reason}"] if record.verdict == "denied" else []),
+        *record.notes,
+    ]
 
 
 def _number(given: str) -> int:

@@ -1,11 +1,15 @@
 """`check`: everything that is wrong with a plugin's folder, each with the cure."""
 
+import msgspec
+
 from anyplug import checkup
 from anyplug.errors import FAILED
 from anyplug.frontends.cli import render
-from anyplug.frontends.cli.describe import FORMAT_NAMES
+from anyplug.frontends.cli.describe import FORMAT_NAMES, problem_lines
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
+from anyplug.model import Plugin, Problem
+from anyplug.pins import TOOLS_CHANGED
 from anyplug.shapes import problem_shape
 
 
@@ -20,6 +24,7 @@ COMMANDS = {"check": _check}
 def check(session: Session) -> int:
     """Examine a folder and print what was found."""
     plugin = checkup.examine(session.options.path)
+    plugin = msgspec.structs.replace(plugin, problems=(*plugin.problems, *_changed_tools(session, plugin)))
     if session.options.json:
         session.print_json(
             {
@@ -32,7 +37,8 @@ def check(session: Session) -> int:
         )
     else:
         for problem in plugin.problems:
-            render.out(f"{problem.level}: {render.line(problem.message)}")
+            first, *more = problem_lines(problem)
+            render.out(f"{problem.level}: {first}", *(f"  {line}" for line in more))
             if problem.hint:
                 render.out(f"  hint: {render.line(problem.hint)}")
         found = render.count(len(plugin.problems), "problem") if plugin.problems else "no problems"
@@ -44,3 +50,12 @@ def check(session: Session) -> int:
         kind = f"{FORMAT_NAMES[plugin.format]} plugin {tools}"
         render.out(f"{plugin.name}: {kind if plugin.format else 'not a plugin'}, {found}")
     return FAILED if plugin.problems else 0
+
+
+def _changed_tools(session: Session, plugin: Plugin) -> list[Problem]:
+    """Give what an approved plugin has told since then that its tools are, if that is something else."""
+    if not plugin.stays_up:
+        return []
+    entries = session.catalog.load().entries
+    found = [problem for entry in entries if entry.path == plugin.path for problem in entry.problems]
+    return [problem for problem in found if problem.code == TOOLS_CHANGED]

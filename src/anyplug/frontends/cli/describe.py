@@ -2,7 +2,8 @@
 
 from anyplug import permissions
 from anyplug.frontends.cli import render
-from anyplug.model import Plugin
+from anyplug.model import Plugin, Problem
+from anyplug.pins import TOOLS_CHANGED
 from anyplug.registry import Entry
 from anyplug.shapes import server_shape
 
@@ -41,11 +42,18 @@ def print_problems(entries: list[Entry]) -> None:
     """Print what is wrong with plugins, each with its cure."""
     for entry in entries:
         for problem in entry.problems:
-            render.out("", f"{problem.level}: {entry.name}: {render.line(problem.message)}")
+            first, *more = problem_lines(problem)
+            render.out("", f"{problem.level}: {entry.name}: {first}", *(f"  {line}" for line in more))
             if problem.hint:
                 render.out(f"  hint: {render.line(problem.hint)}")
         if entry.state == "shadowed":
             render.out("", f"note: {entry.name} at {entry.path} is shadowed by {shadowed_by(entry)}")
+
+
+def problem_lines(problem: Problem) -> list[str]:
+    """Give a problem's message for people: in one line, but for a diff, which has no text in it that is not quoted."""
+    lines = problem.message.splitlines() if problem.code == TOOLS_CHANGED else [problem.message]
+    return [render.line(line) for line in lines]
 
 
 def shadowed_by(entry: Entry) -> str:

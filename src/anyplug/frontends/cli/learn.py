@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anyplug.host import Host
     from anyplug.learning import Learning, Lesson, Need
 
+MOST_CALLED = 1_000  # calls of other plugins' tools that are looked at
 SHOWN_ANSWER = 200  # characters of what the tool answered
 
 
@@ -45,12 +46,19 @@ def learn(session: Session) -> int:
 
     learning = Learning(entry.path, OPEN if options.open else ())
 
+    called: dict[str, bool] = {}
+
     async def work(host: "Host") -> Result:
         from anyplug.gate import Attachment  # with the host
 
         kind = "learn-open" if options.open else "learn"
         attachment = Attachment(kind, yes=True, shows_panels=False)
-        return await host.call(options.tool, given, attachment=attachment)
+        result = await host.call(options.tool, given, attachment=attachment)
+        chain = (attachment.id, f"{entry.name}/{tool.own_name}")
+        for item in host.audit.records(limit=MOST_CALLED):
+            if item.record.callers == chain and item.record.plugin != entry.name:
+                called[item.record.tool] = item.record.verdict == "denied"
+        return result
 
     result = session.with_host(work, learning)
     code = CODES[result.error.code].exit if result.error else 0
@@ -58,7 +66,7 @@ def learn(session: Session) -> int:
         if code != REFUSED:  # a server at an address, say
             session.note(f"note: no program of {entry.name} ran on this machine, so there is nothing to learn")
         return report(session, result)
-    _show(session, entry, result, _lesson(session, entry, learning, has_failed=result.is_error))
+    _show(session, entry, result, _lesson(session, entry, learning, called, has_failed=result.is_error))
     return code
 
 
@@ -87,7 +95,9 @@ def _agree(session: Session, tool: Tool, entry: Entry) -> None:
         refuse(f"{tool.name} was not run", "nothing has happened")
 
 
-def _lesson(session: Session, entry: Entry, learning: "Learning", *, has_failed: bool) -> "Lesson":
+def _lesson(
+    session: Session, entry: Entry, learning: "Learning", called: dict[str, bool], *, has_failed: bool
+) -> "Lesson":
     from anyplug.learning import Around, conclude  # as above
     from anyplug.protection import drawn
     from anyplug.runtime.confine.system import program_files
@@ -97,11 +107,13 @@ def _lesson(session: Session, entry: Entry, learning: "Learning", *, has_failed:
     around = Around(
         base=drawn(catalog, entry.plugin, msgspec.structs.replace(standing, granted=())),
         used=drawn(catalog, entry.plugin, learning.widened(standing)),
-        granted=standing.granted,
+        # What a folder has because it was named for this run is no reason to grant it for good.
+        granted=entry.plugin.permissions if entry.plugin.explicit else standing.granted,
         user=os.path.realpath(os.path.expanduser("~")),
         project=os.path.realpath(os.getcwd()),
         find=lambda name: program_files(name, search_path),
         has_failed=has_failed,
+        called=called,
     )
     return conclude(learning.events, around)
 

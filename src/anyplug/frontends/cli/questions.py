@@ -25,12 +25,19 @@ async def wait_for_answer(question: Question) -> Answer:
 
 def _put(question: Question) -> None:
     may_use = render.line(", ".join(question.permissions)) or "nothing"
-    terminal.say(f"{question.plugin} wants to run {question.tool}. It may use: {may_use}")
-    if question.asker:  # a policy asks about this very call, which it or a guard may have changed
+    if question.caller:
+        terminal.say(f"{question.caller} wants {question.plugin} to run {question.tool} for it. It may use: {may_use}")
+        terminal.say(f"called by: {render.line(' > '.join(question.callers))}")
+    else:
+        terminal.say(f"{question.plugin} wants to run {question.tool}. It may use: {may_use}")
+    if question.lent:
+        terminal.say(f"{question.caller} itself was not granted: {render.line(', '.join(question.lent))}")
+    if question.asker or question.caller:  # about this very call, which a guard or a plugin made what it is
         terminal.say(f"with: {render.line(question.given)}")
     if question.warning:
         terminal.say(f"warning: {question.warning}")
-    terminal.put("Allow? [y]es, once; for this [r]un; [a]lways; [N]o:")
+    always = "" if question.caller else "[a]lways; "  # that takes a grant which names the tool
+    terminal.put(f"Allow? [y]es, once; for this [r]un; {always}[N]o:")
 
 
 def _answer() -> Answer:

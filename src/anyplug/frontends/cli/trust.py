@@ -11,7 +11,7 @@ from anyplug.environment import INHERITING
 from anyplug.errors import AnyplugError, ManifestError, NotApproved, UsageError
 from anyplug.formats import table
 from anyplug.frontends.cli import render, terminal
-from anyplug.frontends.cli.describe import FORMAT_NAMES, describe_permissions, describe_servers, named
+from anyplug.frontends.cli.describe import FORMAT_NAMES, describe_permissions, describe_servers, named, problem_lines
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session, refuse
 from anyplug.gate import HARMLESS_TIER
@@ -227,7 +227,8 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
     for change in entry.standing.changes:
         terminal.say(f"Changed since it was approved: {render.line(change)}")
     for problem in entry.problems:
-        session.warn(render.line(problem.message))
+        first, *more = problem_lines(problem)
+        session.warn("\n".join([first, *(f"  {line}" for line in more)]))
 
 
 def _present_namesakes(session: Session, plugin: Plugin) -> None:

@@ -72,6 +72,13 @@ def unable(question: Question) -> Denied:
             f"{question.asker} wants a person to be asked about '{question.tool}', and this client cannot ask its user",
             f"the user can run it with `anyplug call {question.tool}`, and answer with always",
         )
+    if question.caller:
+        return Denied(
+            "host",
+            f"plugin '{question.caller}' wants to call '{question.tool}' of plugin '{question.plugin}', and this "
+            "client cannot ask its user",
+            f"the user can allow it once and for all with {question.cure}",
+        )
     return Denied(
         "host",
         f"plugin '{question.plugin}' is of tier 2 and asks before it runs, and this client cannot ask its user",
@@ -119,9 +126,15 @@ def by_ending(open_question: Callable[[Question], None], kept: Kept | None, answ
 def text(question: Question) -> str:
     """Say to the person what would run, with what, and what it may do."""
     may = "; ".join(permissions.describe(permission) for permission in question.permissions) or "nothing special"
-    warning = [f"Warning: {question.warning}"] if question.warning else []
-    lines = [f"May plugin '{question.plugin}' run '{question.tool}'?", f"With: {question.given}", f"It may: {may}."]
-    return "\n".join(map(for_people, [*lines, *warning]))
+    asked = f"May plugin '{question.plugin}' run '{question.tool}'?"
+    if question.caller:
+        asked = f"May plugin '{question.caller}' have plugin '{question.plugin}' run '{question.tool}' for it?"
+    lines = [asked, f"With: {question.given}", f"It may: {may}."]
+    if question.callers:
+        lines.append(f"Called by: {' > '.join(question.callers)}")
+    if question.warning:
+        lines.append(f"Warning: {question.warning}")
+    return "\n".join(map(for_people, lines))
 
 
 def form(*, for_all: bool) -> dict[str, Any]:
