@@ -39,6 +39,7 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # What stays open where a layer is missing, without breaking what any profile says: `Enforcement.gaps` has the words.
 GAPS = {
     "see the host's command line": "pids",
+    "see others' shared memory": "ipc",
     "change a mode": "read-only",
     "change a time": "read-only",
 }

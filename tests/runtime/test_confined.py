@@ -17,7 +17,7 @@ import confining
 import looking
 from anyplug.runtime import process
 from anyplug.runtime.confine import escapes, room, watch
-from anyplug.runtime.confine.enforcement import LAYERS, NotEnforceable
+from anyplug.runtime.confine.enforcement import LAYERS, NAMESPACES, NotEnforceable
 from anyplug.runtime.confine.profile import Limits, Place, Profile
 from anyplug.runtime.confine.spawn import ConfinedSpawn, probe
 from anyplug.runtime.guard import Guard
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 PLENTY = 1 << 24
 BURST = 60  # starts at once
 BULK = "x" * 20_000  # in the environment of each, so that few of them fill the socket
-WITHOUT_NAMESPACES = tuple(layer for layer in LAYERS if layer not in {"mounts", "pids", "network", "read-only"})
+WITHOUT_NAMESPACES = tuple(layer for layer in LAYERS if layer not in NAMESPACES)
 DAEMON = "(setsid sh -c 'trap \"\" TERM HUP; while :; do sleep {0}; done' </dev/null >/dev/null 2>&1 &) ; sleep 0.2; "
 
 

@@ -8,11 +8,11 @@ import pytest
 import confining
 from anyplug import permissions
 from anyplug.runtime.confine import escapes
-from anyplug.runtime.confine.enforcement import LAYERS
+from anyplug.runtime.confine.enforcement import LAYERS, NAMESPACES
 from anyplug.runtime.guard import Guard
 from confining import GIT, NEEDS_ROOT, NOT_EVERYWHERE, OPENED, USERS, WITHOUT_MOUNTS
 
-WITHOUT_NAMESPACES = tuple(layer for layer in LAYERS if layer not in {"mounts", "pids", "network", "read-only"})
+WITHOUT_NAMESPACES = tuple(layer for layer in LAYERS if layer not in NAMESPACES)
 
 
 @functools.cache

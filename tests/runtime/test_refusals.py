@@ -8,7 +8,7 @@ import pytest
 import confining
 
 # What a machine without user namespaces answers, and a container that hides parts of /proc: for real, in a namespace.
-NO_NAMESPACES = "for k in user mnt pid net; do echo 0 > /proc/sys/user/max_${k}_namespaces; done"
+NO_NAMESPACES = "for k in user mnt pid net ipc; do echo 0 > /proc/sys/user/max_${k}_namespaces; done"
 HIDDEN_PROC = "mount -t tmpfs none /proc/sys/dev"
 DRIVER = """
 import json, sys, anyio
@@ -56,10 +56,15 @@ def test_where_namespaces_are_refused_landlock_and_seccomp_hold_alone():
         ["--user", "--map-root-user", "--mount"], NO_NAMESPACES, "ordinary"
     )
     assert held == ["limits", "capabilities", "landlock", "seccomp"]
-    assert {"mounts", "pids", "network"} <= set(refused)
+    assert {"mounts", "pids", "network", "ipc"} <= set(refused)
     assert "No space left" in refused["mounts"]
-    assert len(gaps) == 3
-    assert set(is_open) <= {"change a mode", "change a time", "see the host's command line"}
+    assert len(gaps) == 4
+    assert set(is_open) <= {
+        "change a mode",
+        "change a time",
+        "see the host's command line",
+        "see others' shared memory",
+    }
     assert "No space left" in plain
     assert short == []
 

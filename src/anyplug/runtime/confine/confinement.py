@@ -38,6 +38,7 @@ class Order:
     network: seccomp.Network = "none"
     ports: tuple[int, ...] = ()
     unix: bool = False
+    watches: bool = False
     measured: tuple[str, ...] = ()
     exact: tuple[str, ...] = ()
     limits: Mapping[str, int]
@@ -78,6 +79,7 @@ class Confinement:
                 ("mounts", kernel.CLONE_NEWNS),
                 ("pids", kernel.CLONE_NEWPID),
                 ("network", kernel.CLONE_NEWNET),
+                ("ipc", kernel.CLONE_NEWIPC),  # given up first: the filter refuses the calls in any case
             )
             if name in self.order.layers
         ]
@@ -273,7 +275,8 @@ class Confinement:
         self._rules, self._added = rules, 0
 
     def _make_filter(self) -> None:
-        self._filter = seccomp.build(self.order.network, unix=self.order.unix, asks=self.order.recorded)
+        order = self.order
+        self._filter = seccomp.build(order.network, unix=order.unix, watches=order.watches, asks=order.recorded)
 
 
 def around(path: str, rights: int, hidden: tuple[str, ...]) -> list[tuple[str, int]]:

@@ -8,18 +8,19 @@ from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.program import Receipt
 
 # In the order in which they are taken. Tests leave some out.
-LAYERS = ("mounts", "pids", "network", "read-only", "limits", "capabilities", "landlock", "seccomp")
-NAMESPACES = ("mounts", "pids", "network", "read-only")  # the layers that need them
+LAYERS = ("mounts", "pids", "network", "ipc", "read-only", "limits", "capabilities", "landlock", "seccomp")
+NAMESPACES = ("mounts", "pids", "network", "ipc", "read-only")  # the layers that need them
 PROXY = "proxy"  # held by the host itself, for those who were granted hosts
 MEANINGS = {
     "mounts": "a mount namespace of its own: what it shall not see is covered, and /tmp is private",
     "pids": "a pid namespace of its own: it sees and signals nobody else, and nothing outlives the host",
     "network": "a network namespace of its own, with nothing in it but the way to a proxy for granted hosts",
+    "ipc": "an IPC namespace of its own: no System V objects and message queues of others",
     "read-only": "everything is read-only but its own folders, its /tmp and what was granted",
     "limits": "limits on memory, processes, open files, CPU, file size and disk",
     "capabilities": "no capability, also for root",
     "landlock": "files and TCP ports by name; signals and abstract sockets",
-    "seccomp": "no sockets but granted ones, and no dangerous system calls",
+    "seccomp": "no sockets but granted ones, and no system calls but known ones",
 }
 _USER_NAMESPACES = (
     "allow user namespaces (`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, "
@@ -30,6 +31,7 @@ CURES = {
     "seccomp": "a kernel with seccomp filters, on x86-64 or 64-bit ARM",
     "pids": f"{_USER_NAMESPACES}, or use Linux 6.12 or newer",
     "network": _USER_NAMESPACES,
+    "ipc": _USER_NAMESPACES,
     "capabilities": "do not run as root, or let root have CAP_SETPCAP",
     "limits": "let the host set its own limits",
 }
@@ -42,7 +44,8 @@ GAPS = {
     "read-only": "it can change modes, times and attributes of the user's files, and replace its own code in a folder "
     "that it may write to (which is noticed before the next call)",
     "mounts": "/tmp is not its own: it has none, unless its format promises one",
-    "pids": "it sees the command lines of other processes, and can change the priority of the user's own",
+    "pids": "it sees the command lines of other processes",
+    "ipc": "it sees which System V objects there are, though it cannot use them",
 }
 
 TRY_AGAIN = "try again when the machine has less to do; `anyplug doctor` shows what it holds"
@@ -99,7 +102,11 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
 
     def receipt(self, profile: Profile) -> Receipt:
         """Say for the record what is in force."""
-        program = seccomp.build(profile.network, unix=profile.unix) if "seccomp" in self.held else b""
+        program = (
+            seccomp.build(profile.network, unix=profile.unix, watches=profile.watches)
+            if "seccomp" in self.held
+            else b""
+        )
         return Receipt(
             layers=self.held,
             landlock=self.landlock if "landlock" in self.held else 0,
