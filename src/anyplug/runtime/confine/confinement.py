@@ -9,7 +9,7 @@ import _socket  # `socket` takes 4 ms
 import os
 import resource
 
-from anyplug.runtime.confine import kernel, landlock, room, seccomp
+from anyplug.runtime.confine import cpu_share, kernel, landlock, room, seccomp
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class Confinement:
         self._filter = b""
         self._rules: landlock.Ruleset | None = None
         self._added = 0
+        self.cpu = ""  # by what its processes are counted as one (`cpu_share`)
+        self.proc = "/proc"  # one that the spawner can write to
         self.doorway: _socket.socket | None = None  # for the host's proxy, where there is to be one
 
     def leave(self) -> None:
@@ -101,6 +103,7 @@ class Confinement:
             os.close(kernel.clone_tree("/proc"))  # a kernel without this call holds no mounts of ours
         if "pids" in self.held:
             room.see_own_processes_only()
+        self._share_cpu()
         self._limit()
         if "read-only" in self.order.layers and "mounts" in self.held:
             self._furnish()
@@ -164,6 +167,8 @@ class Confinement:
 
     def confine(self) -> int:
         """Confine the thread that calls this, for good; give who is to listen, where that is wanted, else -1."""
+        if self.cpu:
+            os.nice(cpu_share.NICE)  # of this thread, and of what it starts: the spawner itself must not be held up
         if self._rules is not None or self._filter:
             kernel.prctl("no_new_privs", kernel.PR_SET_NO_NEW_PRIVS, 1)
         if self._rules is not None:
@@ -210,6 +215,12 @@ class Confinement:
             self.doorway = doorway
             self.order = self.order.but(ports=(self.doorway.getsockname()[1],))
 
+    def _share_cpu(self) -> None:
+        if self.cpu == cpu_share.SESSIONS and "mounts" in self.held:
+            self.proc = f"/proc/self/fd/{kernel.clone_tree('/proc')}"
+        if self.cpu:
+            self.held.append("cpu")
+
     def _limit(self) -> None:
         limits = self.order.limits
         if "limits" not in self.order.layers:
@@ -223,6 +234,8 @@ class Confinement:
             (resource.RLIMIT_FSIZE, limits["file_size"]),
             (resource.RLIMIT_NOFILE, limits["open_files"]),
             (resource.RLIMIT_NPROC, processes),
+            (resource.RLIMIT_NICE, 0),  # some machines let users raise their own priority
+            (resource.RLIMIT_RTPRIO, 0),
         ):
             hard = resource.getrlimit(what)[1]
             most = value if hard == resource.RLIM_INFINITY else min(value, hard)

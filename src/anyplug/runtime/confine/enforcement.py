@@ -3,12 +3,12 @@
 import msgspec
 
 from anyplug import permissions
-from anyplug.runtime.confine import landlock, seccomp
+from anyplug.runtime.confine import cpu_share, landlock, seccomp
 from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.program import Receipt
 
 # In the order in which they are taken. Tests leave some out.
-LAYERS = ("mounts", "pids", "network", "ipc", "read-only", "limits", "capabilities", "landlock", "seccomp")
+LAYERS = ("mounts", "pids", "network", "ipc", "cpu", "read-only", "limits", "capabilities", "landlock", "seccomp")
 NAMESPACES = ("mounts", "pids", "network", "ipc", "read-only")  # the layers that need them
 PROXY = "proxy"  # held by the host itself, for those who were granted hosts
 MEANINGS = {
@@ -17,6 +17,7 @@ MEANINGS = {
     "network": "a network namespace of its own, with nothing in it but the way to a proxy for granted hosts",
     "ipc": "an IPC namespace of its own: no System V objects and message queues of others",
     "read-only": "everything is read-only but its own folders, its /tmp and what was granted",
+    "cpu": "a low priority, and all its processes together share the CPU as one",
     "limits": "limits on memory, processes, open files, CPU, file size and disk",
     "capabilities": "no capability, also for root",
     "landlock": "files and TCP ports by name; signals and abstract sockets",
@@ -34,6 +35,7 @@ CURES = {
     "ipc": _USER_NAMESPACES,
     "capabilities": "do not run as root, or let root have CAP_SETPCAP",
     "limits": "let the host set its own limits",
+    "cpu": "set `sysctl kernel.sched_autogroup_enabled=1`, or run the host in a systemd unit with `Delegate=cpu`",
 }
 MISLED = (
     "there is a link on its way, in a folder that the plugin may write to, and so it would decide where that leads",
@@ -47,6 +49,8 @@ GAPS = {
     "pids": "it sees the command lines of other processes",
     "ipc": "it sees which System V objects there are, though it cannot use them",
 }
+
+MANY_PROCESSES = "its programs have a low priority, but many of them get more of the CPU than one of another plugin"
 
 TRY_AGAIN = "try again when the machine has less to do; `anyplug doctor` shows what it holds"
 
@@ -98,7 +102,10 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def gaps(self) -> tuple[str, ...]:
         """Say what stays open for every plugin, though nothing that a profile says is broken by it."""
-        return tuple(text for layer, text in GAPS.items() if layer not in self.held)
+        found = [text for layer, text in GAPS.items() if layer not in self.held]
+        if "cpu" in self.held and cpu_share.means() == cpu_share.PRIORITY:
+            found.append(f"{MANY_PROCESSES} ({CURES['cpu']})")
+        return tuple(found)
 
     def receipt(self, profile: Profile) -> Receipt:
         """Say for the record what is in force."""
