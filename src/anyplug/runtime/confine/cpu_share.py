@@ -42,7 +42,8 @@ def enter() -> str:
 def demote_sessions(proc: str, pids: list[int]) -> None:
     """Give the sessions that programs opened for themselves hardly any weight: each would count as one more.
 
-    `proc` is a /proc that can be written to. The kernel takes ten such changes a second from an ordinary user.
+    `proc` is a /proc that can be written to. From an ordinary user the kernel takes one such change in 100 ms, and so
+    the others wait for the next look.
     """
     own = _read(f"{proc}/self/autogroup").partition(" ")[0]
     seen = {own}
@@ -55,10 +56,12 @@ def demote_sessions(proc: str, pids: list[int]) -> None:
 
 
 def remove_empty_cgroups() -> None:
-    """Remove what ended spawners left; the kernel refuses for those that live."""
+    """Remove what ended spawners left; the kernel refuses for those in which programs run."""
+    if means() != CGROUP:
+        return
     parent = _parent(*_own_cgroup())
-    for name in os.listdir(parent) if parent else ():
-        if name.startswith(PREFIX):
+    for name in os.listdir(parent):
+        if name.startswith(PREFIX) and not os.path.exists(f"/proc/{name.removeprefix(PREFIX)}"):
             try:
                 os.rmdir(os.path.join(parent, name))
             except OSError:
