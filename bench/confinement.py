@@ -25,7 +25,7 @@ AIM_C = 2.2
 AIM_PYTHON = 1.05
 AIM_SESSION = 1.1  # the same bytes through the same pipes: what differs is the filter, on each system call
 AIM_BUBBLEWRAP = 0.5
-AIM_BESIDE_SPINNING = 4.0  # on two cores: its share is a third of one program's, and the rest is waiting for a core
+AIM_BESIDE_SPINNING = 4.0  # both get the same share, and what is left is waiting for a core
 TRIES = 5  # calls of a session of which the fastest counts: one is shorter than what disturbs it
 TIME_S, PLENTY = 60.0, 1 << 20
 SPINNING = 16  # processes
@@ -155,11 +155,15 @@ async def _beside_spinning(
     other = await anyio.to_thread.run_sync(ConfinedSpawn, guard, profile)
     sessions: list[Session] = []
     program = Program(argv=greedy, cwd="/", env={"PATH": os.environ["PATH"]})
+
+    def receive(frame: dict[str, Any]) -> None:
+        sessions[0].answer("spins", frame)
+
     try:
         session = Session(
             program,
             other,
-            receive=lambda frame: sessions[0].answer("spins", frame),
+            receive=receive,
             ended=lambda _: None,
             log=lambda _: None,
         )

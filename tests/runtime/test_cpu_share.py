@@ -129,7 +129,7 @@ async def test_a_session_that_a_program_opens_has_hardly_any_weight(guard):
     with plugin(guard) as (spawn, scene):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(process.run, program(scene, SESSION), spawn)
-            wanted = {("nice", str(cpu_share.NICE)), ("nice", str(cpu_share.LAST_NICE))}
+            wanted = {("nice", "0"), ("nice", str(cpu_share.LAST_NICE))}
             await until(lambda: {group[1:] for group in groups(below(spawn._process.pid))} == wanted)
             tasks.cancel_scope.cancel()
 

@@ -1,9 +1,10 @@
-"""How a plugin's programs share the CPU with everybody else: with a low priority, and all together as one.
+"""How a plugin's programs share the CPU with everybody else: all together as one, and else with a low priority.
 
-A priority alone is not enough: a hundred processes that spin get a hundred shares. So the kernel has to count a
-plugin's processes as a group. It does so by session where it groups by session at all (autogroup), and that costs
-nothing; else by a cgroup of the plugin's own, where we may make one, which takes some milliseconds. Where there is
-neither, only the priority holds, and `means` says so.
+A hundred processes that spin get a hundred shares, so the kernel has to count a plugin's processes as a group. It
+does so by session where it groups by session at all (autogroup), and that costs nothing; else by a cgroup of the
+plugin's own, where we may make one, which takes some milliseconds. A group has the weight of any other, so that calls
+end on a busy machine, too. Priorities count only within a group, where the spawner comes first; where there are no
+groups, all that holds is the low priority, and `means` says so.
 
 Part of the spawner: the standard library only.
 """
@@ -12,12 +13,10 @@ from __future__ import annotations
 
 import os
 
-NICE = 5  # a third of the weight that others have: enough to give way, and calls still end on a busy machine
+NICE = 5  # a third of the weight that others have: enough to give way, and still to get on
 LAST_NICE = 19
 CGROUPS = "/sys/fs/cgroup"
 PREFIX = "anyplug-"
-# The file that sets a cgroup's weight, and ours, by the version of cgroups. Others have 100 and 1024.
-WEIGHTS = {"cpu.weight": "33", "cpu.shares": "335"}
 SESSIONS, CGROUP, PRIORITY = "sessions", "cgroup", "priority"
 
 
@@ -32,9 +31,7 @@ def means() -> str:
 def enter() -> str:
     """Have this process and all that it starts counted as one; say by what. Needs a session of its own."""
     how = means()
-    if how == SESSIONS:
-        _write("/proc/self/autogroup", str(NICE))
-    elif how == CGROUP and not _enter_cgroup():
+    if how == CGROUP and not _enter_cgroup():
         return PRIORITY
     return how
 
@@ -110,7 +107,7 @@ def _enter_cgroup() -> bool:
         os.mkdir(own)
     except OSError:
         return False
-    if _write(f"{own}/{weight}", WEIGHTS[weight]) and _write(f"{own}/cgroup.procs", str(os.getpid())):
+    if _write(f"{own}/cgroup.procs", str(os.getpid())):
         return True
     os.rmdir(own)
     return False

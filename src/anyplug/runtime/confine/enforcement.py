@@ -17,7 +17,7 @@ MEANINGS = {
     "network": "a network namespace of its own, with nothing in it but the way to a proxy for granted hosts",
     "ipc": "an IPC namespace of its own: no System V objects and message queues of others",
     "read-only": "everything is read-only but its own folders, its /tmp and what was granted",
-    "cpu": "a low priority, and all its processes together share the CPU as one",
+    "cpu": "all its processes together get the CPU time of one program",
     "limits": "limits on memory, processes, open files, CPU, file size and disk",
     "capabilities": "no capability, also for root",
     "landlock": "files and TCP ports by name; signals and abstract sockets",
