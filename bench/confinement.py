@@ -25,8 +25,14 @@ AIM_C = 2.2
 AIM_PYTHON = 1.05
 AIM_SESSION = 1.1  # the same bytes through the same pipes: what differs is the filter, on each system call
 AIM_BUBBLEWRAP = 0.5
+AIM_BESIDE_SPINNING = 4.0  # both get the same share, and what is left is waiting for a core
 TRIES = 5  # calls of a session of which the fastest counts: one is shorter than what disturbs it
 TIME_S, PLENTY = 60.0, 1 << 20
+SPINNING = 16  # processes
+SPIN = (
+    f"import os, sys\nfor _ in range({SPINNING}):\n    if not os.fork():\n        while True: pass\n"
+    "print('{}', flush=True)\nsys.stdin.read()\n"
+)
 ECHO = "import sys\nfor line in sys.stdin:\n    sys.stdout.write(line)\n    sys.stdout.flush()\n"
 
 
@@ -53,6 +59,7 @@ async def rows(folder: str, plan: Plan) -> list[Row]:
                 "a Python script", (os.path.join(script, "main"),), (confined, direct), plan.scripts, AIM_PYTHON
             ),
             await _sessions((python, "-c", ECHO), (confined, direct), plan.calls),
+            await _beside_spinning(what, main, (python, "-c", SPIN), (guard, profile, confined), plan.scripts),
             *await _bubblewraps(what, main, (confined, direct), (profile, place), plan.scripts),
         ]
     finally:
@@ -132,6 +139,46 @@ async def _sessions(argv: tuple[str, ...], spawns: tuple[Spawn, Spawn], rounds: 
         measured=measured,
         baseline=baseline,
         aim=AIM_SESSION,
+    )
+
+
+async def _beside_spinning(
+    what: str,
+    argv: tuple[str, ...],
+    greedy: tuple[str, ...],
+    confined_by: tuple[Guard, Profile, Spawn],
+    rounds: int,
+) -> Row:
+    """Measure what is left for a plugin while another one takes all the CPU that it gets."""
+    guard, profile, confined = confined_by
+    (alone,) = await medians(rounds, _run(argv, confined))
+    other = await anyio.to_thread.run_sync(ConfinedSpawn, guard, profile)
+    sessions: list[Session] = []
+    program = Program(argv=greedy, cwd="/", env={"PATH": os.environ["PATH"]})
+
+    def receive(frame: dict[str, Any]) -> None:
+        sessions[0].answer("spins", frame)
+
+    try:
+        session = Session(
+            program,
+            other,
+            receive=receive,
+            ended=lambda _: None,
+            log=lambda _: None,
+        )
+        sessions.append(session)
+        await session.expect("spins")
+        (beside,) = await medians(rounds, _run(argv, confined))
+        await session.stop()
+    finally:
+        await anyio.to_thread.run_sync(other.close)
+    return Row(
+        what=f"confined run of {what} beside a plugin that spins in {SPINNING} processes",
+        against="alone",
+        measured=beside,
+        baseline=alone,
+        aim=AIM_BESIDE_SPINNING,
     )
 
 

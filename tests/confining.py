@@ -22,30 +22,55 @@ CHANGES = {*FILES, "write to .bashrc", "change a mode", "change a time", "cut a 
 INTERNET = {
     "TCP", "TCP to another port", "TCP over IPv6", "listen on TCP", "listen on any port", "UDP", "netlink",
 }  # fmt: skip
+WATCHING = {"watch the user's folder"}
 NAMED_SOCKETS = {"a socket with a path", "an abstract socket", "a path by a pair of sockets"}
 GIT = {"run git", "run git by the loader", "run git's own folder by the loader"}
 # What each grant opens; everything else stays shut.
 OPENED = {
     (): set(),
-    ("filesystem:read",): FILES,
+    ("filesystem:read",): FILES | WATCHING,
     ("filesystem:read:{key}",): FILES,
     ("filesystem:read:~/.ssh",): FILES,
     ("filesystem:read:/etc/shadow",): {"read /etc/shadow"},
-    ("filesystem:write",): CHANGES,
+    ("filesystem:write",): CHANGES | WATCHING,
     ("filesystem:write:{bashrc}",): CHANGES - FILES,
     ("network",): INTERNET,
     ("network:*:{port}",): {"TCP", "TCP over IPv6", "netlink"},
     ("network:127.0.0.1:{port}",): {"TCP over IPv6", "netlink"},  # sockets that lead nowhere but to the proxy
     ("network:unix",): NAMED_SOCKETS,
+    ("network:*:{port}", "network:unix"): {"TCP", "TCP over IPv6", "netlink", *NAMED_SOCKETS},
     ("shell:exec",): {*GIT, "run curl"},
     ("shell:exec:git",): GIT,
     ("shell:exec:curl",): {"run curl"},
     ("clipboard", "notifications"): set(),
 }
 # Without a mount namespace there are these two gaps, and without a pid namespace one: `Enforcement.gaps` says so.
-WITHOUT_MOUNTS = {"change a mode", "change a time", "see the host's command line"}
-NEEDS_ROOT = {"read /etc/shadow", "write into /usr", "raw", "packet", "set the clock", "capabilities"}
-NOT_EVERYWHERE = {"load a module", "vsock", "bpf", "keyring", "perf", "userfaultfd", "io_uring", "make a namespace"}
+WITHOUT_MOUNTS = {"change a mode", "change a time", "see the host's command line", "see others' shared memory"}
+NEEDS_ROOT = {
+    "read /etc/shadow",
+    "write into /usr",
+    "raw",
+    "packet",
+    "set the clock",
+    "capabilities",
+    "raise its priority",
+    "run in real time",
+}
+NOT_EVERYWHERE = {
+    "load a module",
+    "vsock",
+    "bpf",
+    "keyring",
+    "perf",
+    "userfaultfd",
+    "io_uring",
+    "make a namespace",
+    "UDP-Lite",
+    "MPTCP",
+    "ping",
+    "the kernel's crypto",
+    "set attributes by ioctl",
+}
 
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "src"))
 

@@ -22,10 +22,10 @@ import waiting
 from anyplug import confinement, untrusted_files
 from anyplug.gate import Attachment
 from anyplug.runtime.confine import system
-from anyplug.runtime.confine.enforcement import LAYERS
+from anyplug.runtime.confine.enforcement import LAYERS, NAMESPACES
 from anyplug.runtime.guard import TOKEN_VARIABLE
 from anyplug.runtime.toolchain import find_uv
-from confining import CHANGES, GIT, INTERNET, NAMED_SOCKETS, NEEDS_ROOT, NOT_EVERYWHERE, USERS, WITHOUT_MOUNTS
+from confining import CHANGES, GIT, INTERNET, NAMED_SOCKETS, NEEDS_ROOT, NOT_EVERYWHERE, USERS, WATCHING, WITHOUT_MOUNTS
 
 pytestmark = pytest.mark.xdist_group("tmp")  # without namespaces, /tmp/bundle is the machine's
 
@@ -34,7 +34,6 @@ WRITE_BESIDE_THEMSELVES = {"stavrobot", "zot", "mcp"}
 EVERYTHING = ("filesystem:read", "filesystem:write", "network", "network:unix", "shell:exec")
 OWN = {"keep data", "use /tmp"}  # what all may do
 OWN_CODE = {"write to its own code", "move its own code"}
-NAMESPACES = {"mounts", "pids", "network", "read-only"}
 YES = Attachment(yes=True)
 
 
@@ -84,7 +83,7 @@ def test_without_a_grant_every_escape_is_refused_and_the_record_says_by_what(use
 @pytest.mark.parametrize("user", USERS)
 def test_what_was_granted_works_and_the_rest_stays_shut(user, format):
     found = tried(user, format, EVERYTHING)
-    assert is_open(found) == expected(format, user, CHANGES, INTERNET, NAMED_SOCKETS, GIT, {"run curl"})
+    assert is_open(found) == expected(format, user, CHANGES, WATCHING, INTERNET, NAMED_SOCKETS, GIT, {"run curl"})
     assert set(found["layers"]) == set(LAYERS) - {"network"}
 
 
@@ -103,7 +102,7 @@ def test_without_namespaces_there_are_only_the_gaps_that_are_said(user, format):
     gaps = WITHOUT_MOUNTS | (OWN_CODE if format in WRITE_BESIDE_THEMSELVES else set())
     own = expected(format, user, gaps)
     assert is_open(found) == own - {"use /tmp"}
-    assert not NAMESPACES & set(found["layers"])
+    assert not set(NAMESPACES) & set(found["layers"])
     assert {"landlock", "seccomp", "limits"} <= set(found["layers"])
 
 

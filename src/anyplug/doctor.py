@@ -18,7 +18,7 @@ from anyplug.offers import NOT_RUNNING
 from anyplug.policy.opencode import installation
 from anyplug.registry import Entry
 from anyplug.runtime import toolchain
-from anyplug.runtime.confine import escapes, landlock
+from anyplug.runtime.confine import cpu_share, escapes, landlock
 from anyplug.runtime.confine.enforcement import (
     CURES,
     LAYERS,
@@ -39,8 +39,14 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # What stays open where a layer is missing, without breaking what any profile says: `Enforcement.gaps` has the words.
 GAPS = {
     "see the host's command line": "pids",
+    "see others' shared memory": "ipc",
     "change a mode": "read-only",
     "change a time": "read-only",
+}
+CPU_SHARED = {
+    cpu_share.SESSIONS: f"{MEANINGS['cpu']}: the kernel groups them by session",
+    cpu_share.CGROUP: f"{MEANINGS['cpu']}: each plugin has a cgroup",
+    cpu_share.PRIORITY: "a low priority; many processes get more CPU time than one",
 }
 # How a program comes to be there.
 SOURCES = {
@@ -187,7 +193,10 @@ def _layers(enforcement: Enforcement, *, namespaces: bool) -> tuple[Layer, ...]:
             is_unwanted = not namespaces and name in NAMESPACES
             why = "`namespaces = false` in settings.toml" if is_unwanted else enforcement.refused.get(name, "refused")
             cure = _cure_of_gaps(()) if is_unwanted else CURES.get(name, CURES["pids"])
-        found.append(Layer(name=name, held=held, meaning=MEANINGS[name], why=why, cure=cure))
+        meaning = MEANINGS[name]
+        if name == "cpu" and held:
+            meaning = CPU_SHARED[cpu_share.means()]
+        found.append(Layer(name=name, held=held, meaning=meaning, why=why, cure=cure))
     return tuple(found)
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ import confining
 import looking
 from anyplug.runtime import process
 from anyplug.runtime.confine import escapes, room, watch
-from anyplug.runtime.confine.enforcement import LAYERS, NotEnforceable
+from anyplug.runtime.confine.enforcement import LAYERS, NAMESPACES, NotEnforceable
 from anyplug.runtime.confine.profile import Limits, Place, Profile
 from anyplug.runtime.confine.spawn import ConfinedSpawn, probe
 from anyplug.runtime.guard import Guard
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.anyio
 PLENTY = 1 << 24
 BURST = 60  # starts at once
 BULK = "x" * 20_000  # in the environment of each, so that few of them fill the socket
-WITHOUT_NAMESPACES = tuple(layer for layer in LAYERS if layer not in {"mounts", "pids", "network", "read-only"})
+WITHOUT_NAMESPACES = tuple(layer for layer in LAYERS if layer not in NAMESPACES)
 DAEMON = "(setsid sh -c 'trap \"\" TERM HUP; while :; do sleep {0}; done' </dev/null >/dev/null 2>&1 &) ; sleep 0.2; "
 
 
@@ -146,6 +147,101 @@ async def test_with_a_network_python_and_node_reach_a_server_by_name(confined, n
     for command in ((escapes.python(), "-c", python), ("/usr/bin/env", "node", "-e", node)):
         finished = await one(*command)
         assert finished.stdout == b"there\n", finished.stderr
+
+
+# Makes every socket there could be, and says which of them were not refused: the kernel may still know no such family.
+SWEEP = """
+import errno, json, socket
+found = []
+for family in range(48):
+    for kind in (1, 2, 3, 4, 5, 6, 10):
+        for protocol in (0, 1, 2, 6, 9, 15, 16, 17, 33, 58, 132, 136, 255, 256, 262):
+            try:
+                socket.socket(family, kind, protocol).close()
+            except OSError as error:
+                if error.errno == errno.EPERM:
+                    continue
+            found.append((family, kind, protocol))
+print(json.dumps(found))
+"""
+INTERNET = (socket.AF_INET, socket.AF_INET6)
+IS_TCP = {(family, socket.SOCK_STREAM, protocol) for family in INTERNET for protocol in (0, 6)}
+IS_UDP = {(family, socket.SOCK_DGRAM, protocol) for family in INTERNET for protocol in (0, 17)}
+ADDRESSES = {(socket.AF_NETLINK, kind, 0) for kind in (socket.SOCK_RAW, socket.SOCK_DGRAM)}
+NAMED = {(socket.AF_UNIX, kind, protocol) for kind in (1, 2, 5) for protocol in (0, 1)}
+
+
+@pytest.mark.claim("sockets-exact")
+@pytest.mark.parametrize(
+    ("grants", "opened"),
+    [
+        ((), set()),
+        (("network",), IS_TCP | IS_UDP | ADDRESSES),
+        (("network:*:443",), IS_TCP | ADDRESSES),
+        (("network:localhost:443",), IS_TCP | ADDRESSES),
+        (("network:unix",), NAMED),
+        (("network:*:443", "network:unix"), IS_TCP | ADDRESSES | NAMED),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+async def test_of_all_sockets_there_are_only_those_that_were_granted(confined, grants, opened):
+    finished = await confined(*grants).python(SWEEP)
+    assert set(map(tuple, json.loads(finished.stdout))) == opened, finished.stderr
+
+
+LISTENS = """
+import ctypes, json, os, socket
+def tried(act):
+    try:
+        act()
+        return ""
+    except OSError as error:
+        return error.strerror
+def unbound(family=socket.AF_INET, *options):
+    one = socket.socket(family)
+    for option in options:
+        one.setsockopt(*option)
+    one.listen()
+def bound(port):
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    one.bind(("0.0.0.0", port))
+def after_disconnecting(port):
+    one = socket.socket()
+    one.connect(("127.0.0.1", port))
+    ctypes.CDLL(None).connect(one.fileno(), bytes(16), 16)  # AF_UNSPEC
+    one.listen()
+def accepting():
+    socket.socket().accept()
+def named():
+    one = socket.socket(socket.AF_UNIX)
+    one.bind("")
+    one.listen()
+PORT = int(os.environ["PORT"])
+ways = {
+    "unbound": unbound,
+    "unbound, IPv6": lambda: unbound(socket.AF_INET6),
+    "fast open": lambda: unbound(socket.AF_INET, (6, 23, 5)),
+    "shared port": lambda: unbound(socket.AF_INET, (1, 15, 1)),
+    "bound": lambda: bound(0),
+    "bound to the granted port": lambda: bound(PORT),
+    "after disconnecting": lambda: after_disconnecting(PORT),
+    "accept": accepting,
+    "unix": named,
+}
+print(json.dumps({name: tried(way) for name, way in ways.items()}))
+"""
+
+
+@pytest.mark.claim("ports-never-listen")
+async def test_who_was_granted_ports_listens_on_nothing_also_with_sockets_of_this_machine(confined):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        one = confined(f"network:*:{port}", "network:unix")
+        env = {"PATH": os.environ["PATH"], "PORT": str(port)} | one.guard.environment
+        finished = await one.python(LISTENS, env=env)
+    found = json.loads(finished.stdout)
+    assert all(found.values()), found
 
 
 async def test_multiprocessing_has_its_shared_memory(confined):

@@ -9,7 +9,7 @@ import _socket  # `socket` takes 4 ms
 import os
 import resource
 
-from anyplug.runtime.confine import kernel, landlock, room, seccomp
+from anyplug.runtime.confine import cpu_share, kernel, landlock, room, seccomp
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Order:
     network: seccomp.Network = "none"
     ports: tuple[int, ...] = ()
     unix: bool = False
+    watches: bool = False
     measured: tuple[str, ...] = ()
     exact: tuple[str, ...] = ()
     limits: Mapping[str, int]
@@ -68,6 +69,8 @@ class Confinement:
         self._filter = b""
         self._rules: landlock.Ruleset | None = None
         self._added = 0
+        self.cpu = ""  # by what its processes are counted as one (`cpu_share`)
+        self.proc = "/proc"  # one that the spawner can write to
         self.doorway: _socket.socket | None = None  # for the host's proxy, where there is to be one
 
     def leave(self) -> None:
@@ -78,6 +81,7 @@ class Confinement:
                 ("mounts", kernel.CLONE_NEWNS),
                 ("pids", kernel.CLONE_NEWPID),
                 ("network", kernel.CLONE_NEWNET),
+                ("ipc", kernel.CLONE_NEWIPC),  # given up first: the filter refuses the calls in any case
             )
             if name in self.order.layers
         ]
@@ -99,6 +103,7 @@ class Confinement:
             os.close(kernel.clone_tree("/proc"))  # a kernel without this call holds no mounts of ours
         if "pids" in self.held:
             room.see_own_processes_only()
+        self._share_cpu()
         self._limit()
         if "read-only" in self.order.layers and "mounts" in self.held:
             self._furnish()
@@ -162,6 +167,8 @@ class Confinement:
 
     def confine(self) -> int:
         """Confine the thread that calls this, for good; give who is to listen, where that is wanted, else -1."""
+        if self.cpu:
+            os.nice(cpu_share.NICE)  # of this thread, and of what it starts: the spawner itself must not be held up
         if self._rules is not None or self._filter:
             kernel.prctl("no_new_privs", kernel.PR_SET_NO_NEW_PRIVS, 1)
         if self._rules is not None:
@@ -208,6 +215,12 @@ class Confinement:
             self.doorway = doorway
             self.order = self.order.but(ports=(self.doorway.getsockname()[1],))
 
+    def _share_cpu(self) -> None:
+        if self.cpu == cpu_share.SESSIONS and "mounts" in self.held:
+            self.proc = f"/proc/self/fd/{kernel.clone_tree('/proc')}"
+        if self.cpu:
+            self.held.append("cpu")
+
     def _limit(self) -> None:
         limits = self.order.limits
         if "limits" not in self.order.layers:
@@ -221,6 +234,8 @@ class Confinement:
             (resource.RLIMIT_FSIZE, limits["file_size"]),
             (resource.RLIMIT_NOFILE, limits["open_files"]),
             (resource.RLIMIT_NPROC, processes),
+            (resource.RLIMIT_NICE, 0),  # some machines let users raise their own priority
+            (resource.RLIMIT_RTPRIO, 0),
         ):
             hard = resource.getrlimit(what)[1]
             most = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -273,7 +288,8 @@ class Confinement:
         self._rules, self._added = rules, 0
 
     def _make_filter(self) -> None:
-        self._filter = seccomp.build(self.order.network, unix=self.order.unix, asks=self.order.recorded)
+        order = self.order
+        self._filter = seccomp.build(order.network, unix=order.unix, watches=order.watches, asks=order.recorded)
 
 
 def around(path: str, rights: int, hidden: tuple[str, ...]) -> list[tuple[str, int]]:

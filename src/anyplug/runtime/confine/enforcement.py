@@ -3,23 +3,25 @@
 import msgspec
 
 from anyplug import permissions
-from anyplug.runtime.confine import landlock, seccomp
+from anyplug.runtime.confine import cpu_share, landlock, seccomp
 from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.program import Receipt
 
 # In the order in which they are taken. Tests leave some out.
-LAYERS = ("mounts", "pids", "network", "read-only", "limits", "capabilities", "landlock", "seccomp")
-NAMESPACES = ("mounts", "pids", "network", "read-only")  # the layers that need them
+LAYERS = ("mounts", "pids", "network", "ipc", "cpu", "read-only", "limits", "capabilities", "landlock", "seccomp")
+NAMESPACES = ("mounts", "pids", "network", "ipc", "read-only")  # the layers that need them
 PROXY = "proxy"  # held by the host itself, for those who were granted hosts
 MEANINGS = {
     "mounts": "a mount namespace of its own: what it shall not see is covered, and /tmp is private",
     "pids": "a pid namespace of its own: it sees and signals nobody else, and nothing outlives the host",
     "network": "a network namespace of its own, with nothing in it but the way to a proxy for granted hosts",
+    "ipc": "an IPC namespace of its own: no System V objects and message queues of others",
     "read-only": "everything is read-only but its own folders, its /tmp and what was granted",
+    "cpu": "all its processes together get the CPU time of one program",
     "limits": "limits on memory, processes, open files, CPU, file size and disk",
     "capabilities": "no capability, also for root",
     "landlock": "files and TCP ports by name; signals and abstract sockets",
-    "seccomp": "no sockets but granted ones, and no dangerous system calls",
+    "seccomp": "no sockets but granted ones, and no system calls but known ones",
 }
 _USER_NAMESPACES = (
     "allow user namespaces (`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, "
@@ -30,8 +32,10 @@ CURES = {
     "seccomp": "a kernel with seccomp filters, on x86-64 or 64-bit ARM",
     "pids": f"{_USER_NAMESPACES}, or use Linux 6.12 or newer",
     "network": _USER_NAMESPACES,
+    "ipc": _USER_NAMESPACES,
     "capabilities": "do not run as root, or let root have CAP_SETPCAP",
     "limits": "let the host set its own limits",
+    "cpu": "set `sysctl kernel.sched_autogroup_enabled=1`, or run the host in a systemd unit with `Delegate=cpu`",
 }
 MISLED = (
     "there is a link on its way, in a folder that the plugin may write to, and so it would decide where that leads",
@@ -42,8 +46,11 @@ GAPS = {
     "read-only": "it can change modes, times and attributes of the user's files, and replace its own code in a folder "
     "that it may write to (which is noticed before the next call)",
     "mounts": "/tmp is not its own: it has none, unless its format promises one",
-    "pids": "it sees the command lines of other processes, and can change the priority of the user's own",
+    "pids": "it sees the command lines of other processes",
+    "ipc": "it sees which System V objects there are, though it cannot use them",
 }
+
+MANY_PROCESSES = "its programs have a low priority, but many of them get more of the CPU than one of another plugin"
 
 TRY_AGAIN = "try again when the machine has less to do; `anyplug doctor` shows what it holds"
 
@@ -95,11 +102,18 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def gaps(self) -> tuple[str, ...]:
         """Say what stays open for every plugin, though nothing that a profile says is broken by it."""
-        return tuple(text for layer, text in GAPS.items() if layer not in self.held)
+        found = [text for layer, text in GAPS.items() if layer not in self.held]
+        if "cpu" in self.held and cpu_share.means() == cpu_share.PRIORITY:
+            found.append(f"{MANY_PROCESSES} ({CURES['cpu']})")
+        return tuple(found)
 
     def receipt(self, profile: Profile) -> Receipt:
         """Say for the record what is in force."""
-        program = seccomp.build(profile.network, unix=profile.unix) if "seccomp" in self.held else b""
+        program = (
+            seccomp.build(profile.network, unix=profile.unix, watches=profile.watches)
+            if "seccomp" in self.held
+            else b""
+        )
         return Receipt(
             layers=self.held,
             landlock=self.landlock if "landlock" in self.held else 0,

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 import msgspec
 
 from anyplug.runtime import process
-from anyplug.runtime.confine import system
+from anyplug.runtime.confine import kernel, syscall_table, system
 from anyplug.runtime.confine.enforcement import LAYERS, Enforcement
 from anyplug.runtime.confine.profile import Place, Profile, draw
 from anyplug.runtime.confine.spawn import ConfinedSpawn
@@ -26,6 +26,7 @@ PROBE = os.path.join(os.path.dirname(__file__), "probe.py")
 OUTSIDE_TMP = "/var/tmp"  # a private /tmp would hide the scene, and nothing else be tried
 TIME_S = 60.0
 MOST_OUTPUT = 1 << 20
+IPC_PRIVATE, IPC_RMID = 0, 0
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -78,6 +79,7 @@ def scene(folder: str = OUTSIDE_TMP) -> Iterator[Scene]:
             "unix_datagram": os.path.join(top, "datagram"),
         }
         abstract = os.path.basename(top)
+        stack.callback(_remove_queue, abstract)
         ports = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(2)]
         for name in (paths["unix"], "\0" + abstract):
             listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
@@ -91,6 +93,8 @@ def scene(folder: str = OUTSIDE_TMP) -> Iterator[Scene]:
             "data": place.data,
             "store_name": os.path.basename(files["store"]),
             "abstract": abstract,
+            "queue": _make_queue(abstract),
+            "shared_memory": _share_memory(stack),
             "port": ports[0],
             "other_port": ports[1],
             "loader": next(iter(glob.glob("/lib*/ld-linux*.so*") + glob.glob("/lib/ld-*.so*")), "/lib/ld.so"),
@@ -128,6 +132,38 @@ async def report(guard: Guard, layers: tuple[str, ...] = LAYERS) -> tuple[Enforc
             return spawn.enforcement, await attempt_all(spawn, made.facts, made.place.data)
         finally:
             spawn.close()
+
+
+def _share_memory(stack: ExitStack) -> int:
+    """Make some that belongs to no process; -1 where the kernel has none."""
+    try:
+        number = _call("shmget", IPC_PRIVATE, 1, 0o600)
+    except OSError:
+        return -1
+    stack.callback(_call, "shmctl", number, IPC_RMID, None)
+    return number
+
+
+def _make_queue(name: str) -> str:
+    try:
+        os.close(_call("mq_open", name.encode(), os.O_CREAT | os.O_RDWR, 0o600, None))
+    except OSError:
+        pass  # a kernel without them
+    return name
+
+
+def _remove_queue(name: str) -> None:
+    try:
+        _call("mq_unlink", name.encode())
+    except OSError:
+        pass
+
+
+def _call(name: str, *arguments: object) -> int:
+    machine = os.uname().machine
+    number = syscall_table.NUMBERS[name][machine == "aarch64"]
+    assert number is not None
+    return kernel.syscall(name, number, *arguments)
 
 
 def python() -> str:

@@ -17,7 +17,7 @@ import os
 import select
 import sys
 
-from anyplug.runtime.confine import kernel, packets, spawner
+from anyplug.runtime.confine import cpu_share, kernel, packets, spawner
 
 TYPE_CHECKING = False  # type checkers know the name
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def main() -> None:
         if woken in ready:
             os.read(woken, 4096)
             reap()
+            cpu_share.remove_empty_cgroups()
         if requests.fileno() in ready:
             packet, sockets = packets.receive(requests, LARGEST_REQUEST, 1)
             if not packet:

@@ -8,11 +8,13 @@ Standard library only; never imported by the host.
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -24,11 +26,16 @@ SYSCALLS = {  # x86-64, 64-bit ARM
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "mount": (165, 40), "init_module": (175, 105),
     "memfd_create": (319, 279), "bpf": (321, 280), "keyctl": (250, 219), "unshare": (272, 97),
     "open_by_handle_at": (304, 265), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "shmget": (29, 194),
-    "io_uring_setup": (425, 425),
+    "io_uring_setup": (425, 425), "shmat": (30, 196), "semctl": (66, 191), "msgctl": (71, 187), "mq_open": (240, 180),
+    "mq_unlink": (241, 181), "io_setup": (206, 0), "inotify_init1": (294, 26), "inotify_add_watch": (254, 27),
 }  # fmt: skip
 ALLOWED_BUT_WRONG = {errno.EINVAL, errno.EFAULT, errno.ENOENT, errno.ESRCH, errno.ENOEXEC, errno.EBADF, errno.E2BIG}
 PATIENCE_S = 5.0
 CLONE_NEWUSER = 0x10000000
+UDPLITE, MPTCP, NETLINK_GENERIC = 136, 262, 16
+SO_ATTACH_FILTER, TCP_ULP = 26, 31
+F_SETLEASE, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS = 1024, 0x80086601, 0x40086602
+IN_CREATE = 0x100
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -89,6 +96,82 @@ def listen_anywhere() -> None:
     """Listen without naming a port: the kernel chooses one."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.listen()
+
+
+def make(family: int, kind: int, protocol: int) -> None:
+    """Make a socket."""
+    socket.socket(family, kind, protocol).close()
+
+
+def change_protocol() -> None:
+    """Turn a TCP socket into something else."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
+        try:
+            one.setsockopt(socket.IPPROTO_TCP, TCP_ULP, b"tls")
+        except OSError as error:
+            if error.errno not in {errno.ENOTCONN, errno.ENOENT}:
+                raise
+
+
+def load_program() -> None:
+    """Have the kernel run a program of ours on each packet."""
+    one, other = socket.socketpair()
+    with one, other:
+        steps = ctypes.create_string_buffer(struct.pack("=HBBI", 6, 0, 0, 0xFFFF), 8)
+        one.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("@HP", 1, ctypes.addressof(steps)))
+
+
+def hold_up_others() -> None:
+    """Take a lease on a file of our own: whoever opens it, also the host, then waits for us."""
+    path = os.path.join(FACTS["data"], "leased")
+    with open(path, "w", encoding="ascii") as file:
+        os.unlink(path)
+        fcntl.fcntl(file, F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(file, F_SETLEASE, fcntl.F_UNLCK)
+
+
+def set_attributes() -> None:
+    """Set attributes to what they are, with a descriptor that was opened for reading."""
+    fd = os.open(FACTS["data"], os.O_RDONLY)
+    try:
+        fcntl.ioctl(fd, FS_IOC_SETFLAGS, fcntl.ioctl(fd, FS_IOC_GETFLAGS, bytes(8)))
+    finally:
+        os.close(fd)
+
+
+def watch(folder: str) -> None:
+    """Be told the names of what is made in a folder."""
+    fd = call("inotify_init1", 0)
+    try:
+        call("inotify_add_watch", fd, os.fsencode(folder), IN_CREATE)
+    finally:
+        os.close(fd)
+
+
+def see_shared_memory() -> None:
+    """Find the host's shared memory in the list of all."""
+    with open("/proc/sysvipc/shm", encoding="ascii") as file:
+        if not any(line.split()[1] == str(FACTS["shared_memory"]) for line in file):
+            raise OSError(errno.ENOENT, "that is another list")
+
+
+def set_priority_of_another() -> None:
+    """Set the priority of whoever started us to what it is."""
+    other = os.getppid()
+    os.setpriority(os.PRIO_PROCESS, other, os.getpriority(os.PRIO_PROCESS, other))
+
+
+def raise_priority() -> None:
+    """Be more important than we are, and less again."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, before - 1)
+    os.setpriority(os.PRIO_PROCESS, 0, before)
+
+
+def be_real_time() -> None:
+    """Run before everybody else, and stop again."""
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def lend_rights() -> None:
@@ -186,6 +269,9 @@ def on_files() -> dict[str, Callable[[], object]]:
         "hard-link a key": lambda: read_through(os.link, FACTS["key"]),
         "symlink to a key": lambda: read_through(os.symlink, FACTS["key"]),
         "lend its user's rights": lend_rights,
+        "watch the user's folder": lambda: watch(os.path.dirname(FACTS["bashrc"])),
+        "hold up who opens its files": hold_up_others,
+        "set attributes by ioctl": set_attributes,
         "rename its folder": lambda: rename(FACTS["data"], FACTS["data"] + "-moved"),
     }
 
@@ -204,6 +290,13 @@ def on_the_network() -> dict[str, Callable[[], object]]:
         "raw": lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP).close(),
         "packet": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close(),
         "netlink": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0).close(),
+        "MPTCP": lambda: make(socket.AF_INET, stream, MPTCP),
+        "UDP-Lite": lambda: make(socket.AF_INET, datagram, UDPLITE),
+        "ping": lambda: make(socket.AF_INET, datagram, socket.IPPROTO_ICMP),
+        "generic netlink": lambda: make(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_GENERIC),
+        "the kernel's crypto": lambda: make(socket.AF_ALG, socket.SOCK_SEQPACKET, 0),
+        "another protocol for a socket": change_protocol,
+        "a program for a socket": load_program,
         "vsock": lambda: socket.socket(socket.AF_VSOCK, stream).close(),
         "a socket with a path": lambda: connect(socket.AF_UNIX, stream, FACTS["unix"]),
         "an abstract socket": lambda: connect(socket.AF_UNIX, stream, "\0" + FACTS["abstract"]),
@@ -231,6 +324,9 @@ def on_the_host(host: int) -> dict[str, Callable[[], object]]:
         "ptrace": lambda: call("ptrace", 3, host, 0, 0),
         "read the host's memory": lambda: look_into(host),
         "limit the host": lambda: limit(host),
+        "set another's priority": set_priority_of_another,
+        "raise its priority": raise_priority,
+        "run in real time": be_real_time,
         "lose the guardian's mark": lambda: lose_mark(10),
         "lose the call's mark": lambda: lose_mark(resource.RLIMIT_RSS),
     }
@@ -250,7 +346,14 @@ def on_the_kernel() -> dict[str, Callable[[], object]]:
         "perf": lambda: call("perf_event_open", None, 0, -1, -1, 0),
         "userfaultfd": lambda: call("userfaultfd", 1),
         "open by handle": lambda: call("open_by_handle_at", -1, None, 0),
+        "asynchronous input and output": lambda: call("io_setup", 1, None),
         "shared memory": lambda: call("shmget", 0x616E79, 1, 0),
+        "see others' shared memory": see_shared_memory,
+        "attach others' shared memory": lambda: call("shmat", FACTS["shared_memory"], None, 0o10000),
+        "semaphores": lambda: call("semctl", -1, 0, 0, 0),
+        "messages": lambda: call("msgctl", -1, 0, 0),
+        "open others' message queue": lambda: call("mq_open", FACTS["queue"].encode(), 0, 0, None),
+        "remove a message queue": lambda: call("mq_unlink", b"anyplug-none"),
     }
 
 

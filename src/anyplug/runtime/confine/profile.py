@@ -72,6 +72,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ports: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()  # the grants that a proxy holds; the network is then an empty one, and its only way out
     unix: bool = False
+    watches: bool = False  # it may be told of changes in folders, which tells the names in them
     limits: Limits = Limits()
     exact: tuple[str, ...] = ()  # paths whose links were followed already: what leads elsewhere now is left out
     unheld: tuple[str, ...] = ()  # grants that no layer can hold to their scope
@@ -133,6 +134,7 @@ def draw(
         ports=ports,
         hosts=hosts,
         unix="unix" in scopes.get("network", ()),
+        watches=reads_all or writes_all,
         limits=limits or Limits(),
         unheld=(*refused_reads, *refused_writes, *unheld),
         notes=_notes(granted, scopes, hosts),

@@ -1,7 +1,8 @@
 """Seccomp: which system calls a thread, and all that it starts, may make.
 
-Our own and not `pyseccomp`, which needs libseccomp on the machine and has seen no release in years. The filter
-refuses with an errno and never kills: a program that asks whether it may is not a criminal.
+The decisions are data: `syscall_table` has one for each call, `socket_table` for each socket. What is in neither is
+refused. Our own and not `pyseccomp`, which needs libseccomp on the machine and has seen no release in years. The
+filter refuses with an errno and never kills: many programs try a call only to find out whether it works.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import ctypes
 import os
 import struct
 
-from anyplug.runtime.confine import kernel
+from anyplug.runtime.confine import kernel, socket_table, syscall_table
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
 if TYPE_CHECKING:
@@ -21,75 +22,47 @@ if TYPE_CHECKING:
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
 SET_MODE_FILTER, NEW_LISTENER = 1, 8
-EPERM, ENOSYS = 1, 38
+EPERM, ENOSYS, ENOPROTOOPT = 1, 38, 92
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ARCHITECTURES = tuple(AUDIT_ARCH)  # the order of the numbers below
 X32 = 0x40000000  # from here on, x86-64's numbers are a second way to say the same
 
-# Refused whatever their arguments are: (x86_64, aarch64).
-REFUSED: dict[str, tuple[int | None, int | None]] = {
-    # looking into, and changing, other processes
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
-    "pidfd_getfd": (438, 438), "process_madvise": (440, 440), "move_pages": (279, 239), "migrate_pages": (256, 238),
-    # another view of the file system, or a way around paths
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97),
-    "setns": (308, 268), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
-    "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
-    "open_tree_attr": (467, 467), "open_by_handle_at": (304, 265), "fanotify_init": (300, 262), "quotactl": (179, 60),
-    "quotactl_fd": (443, 443),
-    # large, and full of ways around what is refused here
-    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "bpf": (321, 280),
-    "perf_event_open": (298, 241), "userfaultfd": (323, 282), "keyctl": (250, 219), "add_key": (248, 217),
-    "request_key": (249, 218), "memfd_secret": (447, 447), "modify_ldt": (154, None), "uselib": (134, None),
-    # memory and messages that belong to no process, and are shared with the rest of the machine
-    "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
-    # the machine itself
-    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105), "finit_module": (313, 273),
-    "delete_module": (176, 106), "clock_settime": (227, 112), "clock_adjtime": (305, 266), "settimeofday": (164, 170),
-    "adjtimex": (159, 171), "swapon": (167, 224), "swapoff": (168, 225), "reboot": (169, 142),
-    "sethostname": (170, 161), "setdomainname": (171, 162), "acct": (163, 89), "syslog": (103, 116),
-    "vhangup": (153, 58), "iopl": (172, None), "ioperm": (173, None),
-}  # fmt: skip
-# Looked at more closely.
-EXAMINED: dict[str, tuple[int | None, int | None]] = {
-    "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
-    "accept": (43, 202), "accept4": (288, 242), "sendto": (44, 206), "sendmsg": (46, 211), "sendmmsg": (307, 269),
-    "clone": (56, 220), "clone3": (435, 435), "personality": (135, 92), "memfd_create": (319, 279),
-    "setrlimit": (160, 164), "prlimit64": (302, 261), "ioctl": (16, 29), "open": (2, None), "creat": (85, None),
-    "openat": (257, 56), "openat2": (437, 437), "mknod": (133, None), "mknodat": (259, 33), "chmod": (90, None),
-    "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
-}  # fmt: skip
 # Asked about, where what a program does is to be recorded (`record`).
-NOTED: dict[str, tuple[int | None, int | None]] = {
-    "open": (2, None), "creat": (85, None), "openat": (257, 56), "openat2": (437, 437), "execve": (59, 221),
-    "execveat": (322, 281), "mkdir": (83, None), "mkdirat": (258, 34), "rmdir": (84, None), "unlink": (87, None),
-    "unlinkat": (263, 35), "rename": (82, None), "renameat": (264, 38), "renameat2": (316, 276), "link": (86, None),
-    "linkat": (265, 37), "symlink": (88, None), "symlinkat": (266, 36), "mknod": (133, None), "mknodat": (259, 33),
-    "truncate": (76, 45), "chmod": (90, None), "fchmodat": (268, 53), "utimensat": (280, 88),
-    "socket": EXAMINED["socket"], "connect": EXAMINED["connect"], "bind": EXAMINED["bind"],
+NOTED = {
+    name: syscall_table.NUMBERS[name]
+    for name in (
+        "open", "creat", "openat", "openat2", "execve", "execveat", "mkdir", "mkdirat", "rmdir", "unlink", "unlinkat",
+        "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat", "mknod", "mknodat", "truncate",
+        "chmod", "fchmodat", "utimensat", "socket", "connect", "bind",
+    )
 }  # fmt: skip
 LISTENING = ("listen", "accept", "accept4")
+SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}  # and where their flags stand
 CALLS_ON_SOCKETS = ("connect", "bind", *LISTENING)
 
 NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW* flag that `clone` takes
 MFD_NOEXEC_SEAL = 8
 ASK_PERSONALITY = 0xFFFFFFFF
 RLIMIT_RSS, RLIMIT_LOCKS = 5, 10  # they limit nothing, and carry our marks
-TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # both put words into a terminal's mouth
 SET_USER, SET_GROUP = 0o4000, 0o2000  # in the mode of a file: whoever executes it becomes its owner
+IS_DEVICE = 0o20000  # in the mode of `mknod`: of both kinds of devices, and of nothing else that it makes
 MAKES_FILE = 0o100 | 0o20000000  # O_CREAT, and the bit that only O_TMPFILE has: else `open` looks at no mode
+RENAME_WHITEOUT = 4
 MSG_FASTOPEN = 0x20000000  # connects without `connect`, and so past Landlock's ports
-AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
-SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_TYPE = 1, 2, 5, 0xF
-NETLINK_ROUTE, IPPROTO_TCP = 0, 6
+PR_SCHED_CORE = 62
+SCHED_OTHER, SCHED_BATCH, SCHED_IDLE = 0, 3, 5
+IOPRIO_WHO_PROCESS, IOPRIO_CLASS, IOPRIO_IDLE = 1, 0xE000, 0x6000
+KIND_OF_REQUEST = 0xFF00  # of `ioctl`
+SOCK_STREAM, SOCK_TYPE = socket_table.STREAM, socket_table.TYPE
 
 # Classic BPF: (code, jump if true, jump if false, value).
 Instruction = tuple[int, int, int, int]
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN, AND, JUMP = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54, 0x05
-FEW = 3  # numbers that are compared one after the other
+FARTHEST = 255  # instructions that a comparison can skip
 ALLOW: Instruction = (RETURN, 0, 0, 0x7FFF0000)
 ASK: Instruction = (RETURN, 0, 0, 0x7FC00000)  # whoever listens, and wait for the answer
 REFUSAL, ERROR_BITS = 0x50000, 0xFFFF
+PACKED = struct.Struct("=HBBI")
 AT_NUMBER, AT_ARCH, AT_ARGUMENTS = 0, 4, 16  # offsets in what the filter sees
 
 
@@ -99,6 +72,10 @@ def refuse(errno: int) -> Instruction:
 
 
 REFUSE = refuse(EPERM)
+# The bodies that look at no argument. Each is one object, so that neighbours with the same are seen.
+PLAIN: dict[str, list[Instruction]] = {
+    syscall_table.ALLOW: [ALLOW], syscall_table.REFUSE: [REFUSE], syscall_table.ABSENT: [refuse(ENOSYS)],
+}  # fmt: skip
 
 
 def argument(index: int, *, high: bool = False) -> Instruction:
@@ -111,10 +88,18 @@ def one_of(*values: int) -> list[Instruction]:
     return [step for value in values for step in ((EQUAL, 0, 1, value), ALLOW)]
 
 
-def build(network: Network = "none", *, unix: bool = False, machine: str = "", asks: bool = False) -> bytes:
+def none_of(*values: int) -> list[Instruction]:
+    """Refuse if what is loaded is one of these, else go on."""
+    return [step for value in values for step in ((EQUAL, 0, 1, value), REFUSE)]
+
+
+def build(
+    network: Network = "none", *, unix: bool = False, watches: bool = False, machine: str = "", asks: bool = False
+) -> bytes:
     """Make the filter; raises OSError on an architecture that we have no numbers for.
 
-    With `asks`, it asks its listener about what is `NOTED`, also where it would refuse by itself.
+    With `watches` it lets programs watch files for changes. With `asks`, it asks its listener about what is `NOTED`,
+    also where it would refuse by itself.
     """
     machine = machine or os.uname().machine
     if machine not in AUDIT_ARCH:
@@ -128,30 +113,49 @@ def build(network: Network = "none", *, unix: bool = False, machine: str = "", a
     ]
     if machine == "x86_64":
         steps += [(AT_LEAST, 0, 1, X32), refuse(ENOSYS)]
-    examined = _of_processes() | _of_modes() | _of_sockets(network, unix=unix)
-    bodies = {number: [REFUSE] for numbers in REFUSED.values() if (number := numbers[column]) is not None}
-    bodies |= {number: body for name, body in examined.items() if (number := EXAMINED[name][column]) is not None}
+    examined = {
+        **_of_processes(), **_of_priorities(), **_of_files(watches=watches), **_of_sockets(network, unix=unix),
+    }  # fmt: skip
+    bodies: dict[int, list[Instruction]] = {}
+    for verdict, _, calls in syscall_table.DECISIONS:
+        body = PLAIN.get(verdict)
+        for name, numbers in calls.items():
+            if (number := numbers[column]) is not None:
+                bodies[number] = examined[name] if body is None else body
     if asks:
         bodies |= {number: [ASK] for numbers in NOTED.values() if (number := numbers[column]) is not None}
-    steps += _search(sorted(bodies.items()))
-    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+    steps += _search(_ranges(bodies))
+    return b"".join([PACKED.pack(*step) for step in steps])
 
 
-def _search(bodies: list[tuple[int, list[Instruction]]]) -> list[Instruction]:
+def _ranges(bodies: dict[int, list[Instruction]]) -> list[tuple[int, list[Instruction]]]:
+    """Give the first numbers of the ranges in which all have the same body. What has none is absent."""
+    absent = PLAIN[syscall_table.ABSENT]
+    found = [(0, bodies.get(0, absent))]
+    for number in range(1, max(bodies) + 2):
+        body = bodies.get(number, absent)
+        if body is not found[-1][1]:
+            found.append((number, body))
+    return found
+
+
+def _search(ranges: list[tuple[int, list[Instruction]]]) -> list[Instruction]:
     """Find the body for a number by halves: the kernel runs a new filter on every number, for each thread."""
-    if len(bodies) <= FEW:
-        return [step for number, body in bodies for step in ((EQUAL, 0, len(body), number), *body)] + [ALLOW]
-    middle = len(bodies) // 2
-    lower, upper = _search(bodies[:middle]), _search(bodies[middle:])
-    return [(AT_LEAST, 0, 1, bodies[middle][0]), (JUMP, 0, 0, len(lower)), *lower, *upper]
+    if len(ranges) == 1:
+        return ranges[0][1]
+    middle = len(ranges) // 2
+    lower, upper = _search(ranges[:middle]), _search(ranges[middle:])
+    first = ranges[middle][0]
+    if len(lower) <= FARTHEST:
+        return [(AT_LEAST, len(lower), 0, first), *lower, *upper]
+    return [(AT_LEAST, 0, 1, first), (JUMP, 0, 0, len(lower)), *lower, *upper]
 
 
 def _of_processes() -> dict[str, list[Instruction]]:
     """Give the bodies for calls of which only some uses are refused. Each ends by itself."""
-    marks: list[Instruction] = [(EQUAL, 1, 0, RLIMIT_RSS), (EQUAL, 0, 1, RLIMIT_LOCKS), REFUSE]
+    marks = none_of(RLIMIT_RSS, RLIMIT_LOCKS)
     return {
         "clone": [argument(0), (ANY_BIT, 0, 1, NEW_NAMESPACES), REFUSE, ALLOW],
-        "clone3": [refuse(ENOSYS)],  # its flags lie in memory; libc then takes clone
         "personality": [argument(0), *one_of(0, ASK_PERSONALITY), REFUSE],
         "memfd_create": [argument(1), (ANY_BIT, 1, 0, MFD_NOEXEC_SEAL), REFUSE, ALLOW],  # else it could be executed
         "setrlimit": [argument(0), *marks, ALLOW],
@@ -161,54 +165,106 @@ def _of_processes() -> dict[str, list[Instruction]]:
             argument(0), (EQUAL, 1, 0, 0), REFUSE,
             argument(1), *marks, ALLOW,
         ],
-        "ioctl": [argument(1), (EQUAL, 1, 0, TIOCSTI), (EQUAL, 0, 1, TIOCLINUX), REFUSE, ALLOW],
+        "prctl": [argument(0), *none_of(PR_SCHED_CORE), ALLOW],
+        "seccomp": [argument(1), (ANY_BIT, 0, 1, NEW_LISTENER), REFUSE, ALLOW],
     }  # fmt: skip
 
 
-def _of_modes() -> dict[str, list[Instruction]]:
-    """Give the bodies for calls that set modes.
+def _of_priorities() -> dict[str, list[Instruction]]:
+    """Give the bodies for calls that set priorities: of the caller alone, since the spawner has the same user.
+
+    The spawner took away the right to raise one, and its own priority must not be lowered: it minds the limits.
+    """
+    own: list[Instruction] = [argument(0), (EQUAL, 1, 0, 0), REFUSE]
+    return {
+        "setpriority": [*own, argument(1), *one_of(0), REFUSE],  # PRIO_PROCESS is 0, too
+        "sched_setscheduler": [*own, argument(1), *one_of(SCHED_OTHER, SCHED_BATCH, SCHED_IDLE), REFUSE],
+        "sched_setparam": [*own, ALLOW],
+        "sched_setaffinity": [*own, ALLOW],
+        "ioprio_set": [
+            argument(0), (EQUAL, 1, 0, IOPRIO_WHO_PROCESS), REFUSE,
+            argument(1), (EQUAL, 1, 0, 0), REFUSE,
+            argument(2), (AND, 0, 0, IOPRIO_CLASS), *one_of(0, IOPRIO_IDLE), REFUSE,
+        ],
+    }  # fmt: skip
+
+
+def _of_files(*, watches: bool) -> dict[str, list[Instruction]]:
+    """Give the bodies for calls that set modes, control or watch files.
 
     No file may let others become the user, or root where that is the user: it would lie there for them, outside of
     all that is held here. Folders may be their group's, as shared ones are: `chmod` minds the user's bit only.
     """
     made: list[Instruction] = [(ANY_BIT, 0, 1, SET_USER | SET_GROUP), REFUSE, ALLOW]
-    bodies = {name: [argument(index), *made] for name, index in (("creat", 1), ("mknod", 1), ("mknodat", 2))}
+    bodies: dict[str, list[Instruction]] = {"creat": [argument(1), *made]}
+    for name, index in (("mknod", 1), ("mknodat", 2)):
+        bodies[name] = [argument(index), (ANY_BIT, 0, 1, IS_DEVICE), REFUSE, *made]
     for name, index in (("open", 1), ("openat", 2)):
         bodies[name] = [argument(index), (ANY_BIT, 1, 0, MAKES_FILE), ALLOW, argument(index + 1), *made]
     for name, index in (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)):
         bodies[name] = [argument(index), (ANY_BIT, 0, 1, SET_USER), REFUSE, ALLOW]
-    bodies["openat2"] = [refuse(ENOSYS)]  # its mode lies in memory; whoever knows it takes openat then
+    bodies["renameat2"] = [argument(4), (ANY_BIT, 0, 1, RENAME_WHITEOUT), REFUSE, ALLOW]
+    bodies["fcntl"] = [argument(1), *none_of(*syscall_table.REFUSED_COMMANDS), ALLOW]
+    bodies["ioctl"] = [
+        argument(1),
+        *none_of(*syscall_table.REFUSED_REQUESTS),
+        *one_of(*syscall_table.ALLOWED_REQUESTS),
+        (AND, 0, 0, KIND_OF_REQUEST),
+        *none_of(*(kind << 8 for kind in syscall_table.EXAMINED_KINDS)),
+        ALLOW,
+    ]
+    allowed = PLAIN[syscall_table.ALLOW]
+    begun = allowed if watches else PLAIN[syscall_table.ABSENT]
+    bodies["inotify_init"] = bodies["inotify_init1"] = begun
+    bodies["inotify_add_watch"] = bodies["inotify_rm_watch"] = allowed if watches else PLAIN[syscall_table.REFUSE]
     return bodies
 
 
 def _of_sockets(network: Network, *, unix: bool) -> dict[str, list[Instruction]]:
-    """Give the bodies for sockets.
-
-    A pair of datagram sockets could be pointed at any path by `connect` or `sendto`: pairs are of streams.
-    """
-    pairs = [argument(0), (EQUAL, 1, 0, AF_UNIX), REFUSE, argument(1), (AND, 0, 0, SOCK_TYPE)]
-    bodies = {"socketpair": [*pairs, *one_of(SOCK_STREAM, SOCK_SEQPACKET, *((SOCK_DGRAM,) if unix else ())), REFUSE]}
-    families: list[Instruction] = [argument(0)]
-    if unix:
-        families += one_of(AF_UNIX)
-    if network == "none":
-        bodies["socket"] = [*families, REFUSE]
-        if not unix:
-            bodies |= {name: [REFUSE] for name in CALLS_ON_SOCKETS}
-        return bodies
-    kinds = (SOCK_STREAM, SOCK_DGRAM) if network == "all" else (SOCK_STREAM,)
-    # libc and Node ask the kernel for the machine's addresses by netlink.
-    netlink: list[Instruction] = [(EQUAL, 0, 4, AF_NETLINK), argument(2), (EQUAL, 0, 1, NETLINK_ROUTE), ALLOW, REFUSE]
-    internet: list[Instruction] = [(EQUAL, 2, 0, AF_INET), (EQUAL, 1, 0, AF_INET6), REFUSE]
-    if network != "all":  # Landlock's ports are TCP's: no other protocol that comes as a stream
-        internet += [argument(2), (EQUAL, 2, 0, 0), (EQUAL, 1, 0, IPPROTO_TCP), REFUSE]
-        if not unix:  # a socket that was never bound listens all the same, on a port that Landlock is not asked about
-            bodies |= {name: [REFUSE] for name in LISTENING}
-        for name, index in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
+    """Give the bodies for sockets."""
+    allowed = PLAIN[syscall_table.ALLOW]
+    own = socket_table.UNIX if unix else ()
+    bodies = {
+        "socket": _made(*socket_table.SOCKETS[network], *own),
+        "socketpair": _made(*(own or socket_table.PAIRS)),
+        "setsockopt": _set(),
+    }
+    bodies |= dict.fromkeys((*CALLS_ON_SOCKETS, *SENDING), allowed)
+    if network == "none" and not unix:
+        bodies |= dict.fromkeys(CALLS_ON_SOCKETS, PLAIN[syscall_table.REFUSE])
+    # A socket that was never bound listens all the same, on a port of every interface that Landlock is not asked
+    # about, and `listen` does not show whose socket it is. Only in a network of its own is nobody there to connect.
+    if network == "ports" or (network == "hosts" and not unix):
+        bodies |= dict.fromkeys(LISTENING, PLAIN[syscall_table.REFUSE])
+    if network in {"ports", "hosts"}:
+        for name, index in SENDING.items():
             bodies[name] = [argument(index), (ANY_BIT, 0, 1, MSG_FASTOPEN), REFUSE, ALLOW]
-    kind: list[Instruction] = [argument(1), (AND, 0, 0, SOCK_TYPE), *one_of(*kinds), REFUSE]
-    bodies["socket"] = [*families, *netlink, *internet, *kind]
     return bodies
+
+
+def _made(*rules: socket_table.Rule) -> list[Instruction]:
+    """Allow the sockets of these rules, and no others."""
+    body: list[Instruction] = []
+    for family, types, protocols in rules:
+        of_protocol = [argument(2), *one_of(*protocols)]
+        of_type: list[Instruction] = [(EQUAL, len(types) - at, 0, kind) for at, kind in enumerate(types)]
+        rest = [argument(1), (AND, 0, 0, SOCK_TYPE), *of_type, (JUMP, 0, 0, len(of_protocol)), *of_protocol]
+        body += [argument(0), (EQUAL, 0, len(rest), family), *rest]
+    return [*body, REFUSE]
+
+
+def _set() -> list[Instruction]:
+    """Allow options of the levels that we know, but for some."""
+    body: list[Instruction] = []
+    for level, refused in socket_table.OPTIONS.items():
+        rest = [argument(2)]
+        for first, last in refused:
+            rest += [(AT_LEAST, 0, 1, first), REFUSE] if last == socket_table.LAST else [
+                (AT_LEAST, 0, 2, first), (AT_LEAST, 1, 0, last + 1), REFUSE,
+            ]  # fmt: skip
+        rest.append(ALLOW)
+        body += [argument(1), (EQUAL, 0, len(rest), level), *rest]
+    return [*body, refuse(ENOPROTOOPT)]
 
 
 def digest(program: bytes) -> str:

@@ -149,8 +149,9 @@ class ConfinedSpawn:
             raise
         if recorder is not None and self.profile is not None:
             proxy_port = self._proxy.port if self._proxy is not None else 0
-            network, unix = self.profile.network, self.profile.unix
-            recorder.attach(self._requests, seccomp.build(network, unix=unix), proxy_port)
+            held = self.profile
+            plain = seccomp.build(held.network, unix=held.unix, watches=held.watches)
+            recorder.attach(self._requests, plain, proxy_port)
             self._recorder = recorder
 
     @property

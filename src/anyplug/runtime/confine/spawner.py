@@ -32,7 +32,7 @@ import resource
 import select
 import time
 
-from anyplug.runtime.confine import kernel, packets
+from anyplug.runtime.confine import cpu_share, kernel, packets
 from anyplug.runtime.confine.confinement import Confinement, Order
 from anyplug.runtime.confine.watch import Watch, is_running, mark_of, other_processes, wear, wears
 
@@ -131,7 +131,7 @@ class ConfinedThread:
             request["argv"],
             request["env"],
             file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(self._stdio)],
-            setsid=True,
+            setpgroup=0,  # in the spawner's session, which the kernel counts as one plugin
             setsigmask=[],
             setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores them; programs must not
         )
@@ -147,6 +147,7 @@ class Spawner:
         self._reasons: dict[int, str] = {}  # by process, why it was killed
         self._marks = "limits" in confinement.held
         self._is_init = "pids" in confinement.held
+        self._has_sessions = confinement.cpu == cpu_share.SESSIONS
         self._watch = Watch(confinement.order.limits, confinement.order.measured) if self._marks else None
         self._thread: ConfinedThread | None = None
         self._looked = self._started = 0.0
@@ -282,6 +283,8 @@ class Spawner:
         if reason := self._watch.excess(mine):
             self._reasons = dict.fromkeys(self._running, reason)
             self.sweep(marks)
+        elif self._has_sessions:
+            cpu_share.demote_sessions(self._confinement.proc, mine)
 
     def sweep(self, marks: set[int]) -> None:
         """Kill what wears these marks, wherever it has gone, and wait until it is gone."""
@@ -377,6 +380,8 @@ def introduce(requests: _socket.socket, confinement: Confinement, failure: str) 
 def main(requests: _socket.socket) -> None:
     """Take the order, say what is held, serve."""
     confinement = Confinement(Order(**packets.decode(requests.recv(LARGEST_REQUEST))))
+    if "cpu" in confinement.order.layers:
+        confinement.cpu = cpu_share.enter()
     confinement.leave()
     if "pids" in confinement.held and os.fork():
         os._exit(0)  # the child is process 1 inside, and the nurse takes it in

@@ -1,0 +1,130 @@
+"""How a plugin's programs share the CPU with everybody else: all together as one, and else with a low priority.
+
+A hundred processes that spin get a hundred shares, so the kernel has to count a plugin's processes as a group. It
+does so by session where it groups by session at all (autogroup), and that costs nothing; else by a cgroup of the
+plugin's own, where we may make one, which takes some milliseconds. A group has the weight of any other, so that calls
+end on a busy machine, too. Priorities count only within a group, where the spawner comes first; where there are no
+groups, all that holds is the low priority, and `means` says so.
+
+Part of the spawner: the standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+
+NICE = 5  # a third of the weight that others have: enough to give way, and still to get on
+LAST_NICE = 19
+CGROUPS = "/sys/fs/cgroup"
+PREFIX = "anyplug-"
+SESSIONS, CGROUP, PRIORITY = "sessions", "cgroup", "priority"
+
+
+def means() -> str:
+    """Say by what a plugin's processes are counted as one: `sessions`, `cgroup`, or not at all (`priority`)."""
+    folder, weight = _own_cgroup()
+    if _read("/proc/sys/kernel/sched_autogroup_enabled") == "1" and _is_outermost(folder, weight):
+        return SESSIONS
+    return CGROUP if _parent(folder, weight) else PRIORITY
+
+
+def enter() -> str:
+    """Have this process and all that it starts counted as one; say by what. Needs a session of its own."""
+    how = means()
+    if how == CGROUP and not _enter_cgroup():
+        return PRIORITY
+    return how
+
+
+def demote_sessions(proc: str, pids: list[int]) -> None:
+    """Give the sessions that programs opened for themselves hardly any weight: each would count as one more.
+
+    `proc` is a /proc that can be written to. From an ordinary user the kernel takes one such change in 100 ms, and so
+    the others wait for the next look.
+    """
+    own = _read(f"{proc}/self/autogroup").partition(" ")[0]
+    seen = {own}
+    for pid in pids:
+        group, _, nice = _read(f"{proc}/{pid}/autogroup").partition(" nice ")
+        if group and group not in seen:
+            seen.add(group)
+            if nice != str(LAST_NICE):
+                _write(f"{proc}/{pid}/autogroup", str(LAST_NICE))
+
+
+def remove_empty_cgroups() -> None:
+    """Remove what ended spawners left; the kernel refuses for those in which programs run."""
+    if means() != CGROUP:
+        return
+    parent = _parent(*_own_cgroup())
+    for name in os.listdir(parent):
+        if name.startswith(PREFIX) and not os.path.exists(f"/proc/{name.removeprefix(PREFIX)}"):
+            try:
+                os.rmdir(os.path.join(parent, name))
+            except OSError:
+                continue
+
+
+def _own_cgroup() -> tuple[str, str]:
+    """Give the folder of the cgroup that divides the CPU for us, and the name of the file with its weight."""
+    unified = ""
+    for line in _read("/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "cpu" in controllers.split(","):
+            return f"{CGROUPS}/cpu{path}".rstrip("/"), "cpu.shares"
+        if not controllers:
+            unified = f"{CGROUPS}{path}".rstrip("/")
+    return unified, "cpu.weight"
+
+
+def _is_outermost(folder: str, weight: str) -> bool:
+    """Whether no cgroup divides the CPU here: only then does the kernel group by session."""
+    if weight == "cpu.shares":
+        return os.path.exists(f"{folder}/release_agent")  # which only the outermost has, whatever a container calls it
+    if not os.path.exists(f"{CGROUPS}/cgroup.controllers"):
+        return False
+    while len(folder) >= len(CGROUPS):
+        if os.path.exists(f"{folder}/{weight}"):
+            return False
+        folder = os.path.dirname(folder)
+    return True
+
+
+def _parent(folder: str, weight: str) -> str:
+    """Give where a cgroup can be made that divides the CPU with ours; empty if nowhere."""
+    if weight == "cpu.weight":  # one that has processes can have no such children: ours has us
+        folder = os.path.dirname(folder) if len(folder) > len(CGROUPS) else folder
+        if "cpu" not in _read(f"{folder}/cgroup.subtree_control").split():
+            return ""
+    is_ours = os.access(folder, os.W_OK) and os.access(f"{folder}/cgroup.procs", os.W_OK)
+    return folder if folder and is_ours else ""
+
+
+def _enter_cgroup() -> bool:
+    folder, weight = _own_cgroup()
+    own = os.path.join(_parent(folder, weight), f"{PREFIX}{os.getpid()}")
+    try:
+        os.mkdir(own)
+    except OSError:
+        return False
+    if _write(f"{own}/cgroup.procs", str(os.getpid())):
+        return True
+    os.rmdir(own)
+    return False
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _write(path: str, text: str) -> bool:
+    try:
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+    except OSError:
+        return False
+    return True
