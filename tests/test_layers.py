@@ -15,7 +15,7 @@ PACKAGE = "anyplug"
 LAYERS = {
     "ground": (
         "model errors settings schema store names permissions environment liveness journal mark logs digest config "
-        "mask vault secrecy home_folder trees values slips"
+        "mask vault secrecy home_folder trees values slips protected_paths"
     ),
     "runtime": "runtime",
     "formats": "formats policy",

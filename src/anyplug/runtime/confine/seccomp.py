@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
-SET_MODE_FILTER, NEW_LISTENER = 1, 8
+SET_MODE_FILTER, NEW_LISTENER, WAIT_KILLABLE = 1, 8, 32
 EPERM, ENOSYS = 1, 38
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ARCHITECTURES = tuple(AUDIT_ARCH)  # the order of the numbers below
@@ -68,6 +68,17 @@ NOTED: dict[str, tuple[int | None, int | None]] = {
     "truncate": (76, 45), "chmod": (90, None), "fchmodat": (268, 53), "utimensat": (280, 88),
     "socket": EXAMINED["socket"], "connect": EXAMINED["connect"], "bind": EXAMINED["bind"],
 }  # fmt: skip
+# Asked about where a broker makes changes in place of the programs (`broker`).
+BROKERED: dict[str, tuple[int | None, int | None]] = {
+    **{name: numbers for name, numbers in NOTED.items() if name not in {"openat2", "execve", "execveat", "socket",
+                                                                        "connect"}},
+    "fchmod": (91, 52), "fchmodat2": (452, 452), "chown": (92, None), "lchown": (94, None), "fchown": (93, 55),
+    "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14),
+    "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+}  # fmt: skip
+# The same by other numbers: programs then take those above. (setxattrat, removexattrat, file_setattr)
+UNBROKERED = (463, 466, 469)
 LISTENING = ("listen", "accept", "accept4")
 CALLS_ON_SOCKETS = ("connect", "bind", *LISTENING)
 
@@ -78,6 +89,7 @@ RLIMIT_RSS, RLIMIT_LOCKS = 5, 10  # they limit nothing, and carry our marks
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # both put words into a terminal's mouth
 SET_USER, SET_GROUP = 0o4000, 0o2000  # in the mode of a file: whoever executes it becomes its owner
 MAKES_FILE = 0o100 | 0o20000000  # O_CREAT, and the bit that only O_TMPFILE has: else `open` looks at no mode
+CHANGES_FILE = 0o3 | MAKES_FILE | 0o1000  # or it is opened to be written to, or cut off
 MSG_FASTOPEN = 0x20000000  # connects without `connect`, and so past Landlock's ports
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_TYPE = 1, 2, 5, 0xF
@@ -111,10 +123,13 @@ def one_of(*values: int) -> list[Instruction]:
     return [step for value in values for step in ((EQUAL, 0, 1, value), ALLOW)]
 
 
-def build(network: Network = "none", *, unix: bool = False, machine: str = "", asks: bool = False) -> bytes:
+def build(
+    network: Network = "none", *, unix: bool = False, machine: str = "", asks: bool = False, brokered: bool = False
+) -> bytes:
     """Make the filter; raises OSError on an architecture that we have no numbers for.
 
-    With `asks`, it asks its listener about what is `NOTED`, also where it would refuse by itself.
+    With `asks`, it asks its listener about what is `NOTED`, also where it would refuse by itself. With `brokered`, it
+    asks about what is `BROKERED`, where it would allow it.
     """
     machine = machine or os.uname().machine
     if machine not in AUDIT_ARCH:
@@ -131,10 +146,22 @@ def build(network: Network = "none", *, unix: bool = False, machine: str = "", a
     examined = _of_processes() | _of_modes() | _of_sockets(network, unix=unix)
     bodies = {number: [REFUSE] for numbers in REFUSED.values() if (number := numbers[column]) is not None}
     bodies |= {number: body for name, body in examined.items() if (number := EXAMINED[name][column]) is not None}
+    if brokered:
+        bodies |= {number: [refuse(ENOSYS)] for number in UNBROKERED}
+        for name, numbers in BROKERED.items():
+            if (number := numbers[column]) is not None:
+                bodies[number] = _asking(name, bodies.get(number, [ALLOW]))
     if asks:
         bodies |= {number: [ASK] for numbers in NOTED.values() if (number := numbers[column]) is not None}
     steps += _search(sorted(bodies.items()))
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def _asking(name: str, body: list[Instruction]) -> list[Instruction]:
+    """Ask where a body would allow; files that are opened only to be read concern nobody."""
+    asking = [ASK if step == ALLOW else step for step in body]
+    flags = {"open": 1, "openat": 2}.get(name)
+    return asking if flags is None else [argument(flags), (ANY_BIT, 1, 0, CHANGES_FILE), ALLOW, *asking]
 
 
 def _search(bodies: list[tuple[int, list[Instruction]]]) -> list[Instruction]:
@@ -229,12 +256,16 @@ def apply(program: bytes) -> None:
     kernel.prctl("seccomp", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(described))
 
 
-def apply_and_listen(program: bytes) -> int:
-    """Do the same with a filter that asks; give the descriptor of who is asked."""
+def apply_and_listen(program: bytes, *, killable: bool = False) -> int:
+    """Do the same with a filter that asks; give the descriptor of who is asked.
+
+    `killable`: once somebody is at it, only a signal that kills ends a call, since what is done must not be repeated.
+    """
     steps = ctypes.create_string_buffer(program, len(program))
     described = _Program(len(program) // 8, ctypes.addressof(steps))
     number = SYS_SECCOMP[os.uname().machine]
-    return kernel.syscall("seccomp", number, SET_MODE_FILTER, NEW_LISTENER, ctypes.byref(described))
+    flags = NEW_LISTENER | (WAIT_KILLABLE if killable else 0)
+    return kernel.syscall("seccomp", number, SET_MODE_FILTER, flags, ctypes.byref(described))
 
 
 def judge(program: bytes, data: bytes) -> int:
