@@ -20,6 +20,7 @@ from anyplug.registry import Entry
 from anyplug.runtime import toolchain
 from anyplug.runtime.confine import escapes, landlock
 from anyplug.runtime.confine.enforcement import (
+    BROKER,
     CURES,
     LAYERS,
     MEANINGS,
@@ -41,6 +42,7 @@ GAPS = {
     "see the host's command line": "pids",
     "change a mode": "read-only",
     "change a time": "read-only",
+    "change the mode of git's settings": "read-only",
 }
 # How a program comes to be there.
 SOURCES = {
@@ -180,7 +182,7 @@ def _way_out(attempt: escapes.Attempt, enforcement: Enforcement) -> WayOut:
 
 def _layers(enforcement: Enforcement, *, namespaces: bool) -> tuple[Layer, ...]:
     found = []
-    for name in LAYERS:
+    for name in (*LAYERS, BROKER):
         held = name in enforcement.held
         why, cure = "", ""
         if not held:

@@ -14,6 +14,7 @@ from anyplug import permissions
 from anyplug.approval import Standing
 from anyplug.model import Plugin
 from anyplug.runtime.confine.profile import Profile
+from anyplug.runtime.confine.protected import Protected
 from anyplug.runtime.confine.record import Event, Recorder
 from anyplug.runtime.program import Purpose
 
@@ -189,8 +190,10 @@ def _files(events: list[Event], around: Around) -> tuple[Need, ...]:
         for file in (event.path, *around.find(os.path.basename(event.path)))
     )
     used = around.used
+    protected = Protected(used.protected, ())
     changed = {
-        os.path.dirname(event.path) if event.kind == "make" else event.path: event.path
+        protected.opener(event.path)
+        or (os.path.dirname(event.path) if event.kind == "make" else event.path): event.path
         for event in events
         if event.kind in {"write", "make"}
     }

@@ -4,8 +4,8 @@
 whether the path exists or not, for every grant that does not name the path itself.
 
 A pattern is one or more names joined by `/`; a `*` at either end of a name stands for anything. Names are compared
-without regard to case. `anywhere` patterns hold in every folder below a grant, `project` patterns in the folder in which
-the host runs, and `user` patterns in the user's home folder.
+without regard to case, but after a `=`. `anywhere` patterns hold in every folder below a grant, `project` patterns in
+the folder in which the host runs, and `user` patterns in the user's home folder.
 """
 
 from collections.abc import Iterable
@@ -52,9 +52,9 @@ TABLE: tuple[Entry, ...] = (
         _words(".git/hooks .git/config .git/config.worktree .git/commondir .git/modules .git/worktrees"),
         "commands that git runs. A `.git` that is no folder is refused, too: it leads git elsewhere",
     ),
-    Entry("read-only", "anywhere", _words("=HEAD"), "outside of `.git`: makes a folder a bare repository with settings"),
-    Entry("read-only", "anywhere", _words(".hg/hgrc .hg/hgrc-not-shared .hg/sharedpath"), "commands that Mercurial runs"),
-    Entry("read-only", "anywhere", _words(".jj/repo/config.toml .jj/config.toml"), "commands that Jujutsu runs"),
+    Entry("read-only", "anywhere", _words("=HEAD"), "outside of `.git`: it makes a folder a bare repository"),
+    Entry("read-only", "anywhere", _words(".hg/hgrc .hg/hgrc-not-shared .hg/sharedpath"), "commands of Mercurial"),
+    Entry("read-only", "anywhere", _words(".jj/repo/config.toml .jj/config.toml"), "commands of Jujutsu"),
     Entry(
         "read-only",
         "anywhere",
@@ -79,9 +79,9 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "read-only",
         "anywhere",
-        _words(".claude .claude.json .mcp.json mcp.json .codex .gemini .opencode opencode.json* .aider.conf.yml .continue "
-               ".roo .cline .kilocode .kiro .amazonq .qwen .factory .goose .crush .crush.json crush.json .junie .augment "
-               ".trae .agents .copilot .zot .anyplug .cyclopone"),
+        _words(".claude .claude.json .mcp.json mcp.json .codex .gemini .opencode opencode.json* .aider.conf.yml "
+               ".continue .roo .cline .kilocode .kiro .amazonq .qwen .factory .goose .crush .crush.json crush.json "
+               ".junie .augment .trae .agents .copilot .zot .anyplug .cyclopone"),
         "hooks, MCP servers and plugins that agents start",
     ),
     Entry(
@@ -97,7 +97,7 @@ TABLE: tuple[Entry, ...] = (
         _words(".gdbinit .lldbinit .pdbrc .ghci .ocamlinit .irbrc .pryrc .Rprofile .octaverc"),
         "scripts that debuggers and interpreters run at their start, in every folder",
     ),
-    Entry("read-only", "project", _words("plugins data/tools"), "plugins of the project, in the folders that hosts search"),
+    Entry("read-only", "project", _words("plugins data/tools"), "plugins of the project, where hosts search them"),
     Entry(
         "read-only",
         "user",

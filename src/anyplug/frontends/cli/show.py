@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from anyplug import config, permissions
+from anyplug import config, permissions, protected_paths
 from anyplug.errors import ConfigError
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.describe import (
@@ -112,6 +112,7 @@ def _confinement_fields(held_by: "Protection") -> list[tuple[str, str]]:
     return [
         ("opens", "\n".join(held_by.notes)),
         ("confined", "\n".join([said[held_by.state], *falls])),
+        ("protected", protected_paths.summary(held_by.protected)),
         ("left open", "\n".join(held_by.gaps)),
         ("limits", ", ".join(_limit(name, value) for name, value in held_by.limits.items())),
     ]

@@ -1,8 +1,8 @@
 """The broker: makes the changes in granted folders that a plugin's programs may not make by themselves.
 
 Landlock can allow a folder but not except names in it, and a mount needs something to be mounted on. So the programs of
-a plugin that was granted a folder get a narrower domain than the grant: in that folder they read only. Their filter asks
-this process about every call that changes something there (SECCOMP_RET_USER_NOTIF). It copies the path, checks it
+a plugin that was granted a folder get a narrower domain than the grant: in that folder they read only. Their filter
+asks this process about every call that changes something there (SECCOMP_RET_USER_NOTIF). It copies the path, checks it
 against the protected paths, makes the call itself and hands over the result, or the open file.
 
 It is a fork of the spawner, in the programs' mount namespace, with their user and limits, held to the domain that the
@@ -65,13 +65,14 @@ STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 DESCRIPTORS = ("/proc/self/fd", "/proc/thread-self/fd", "/dev/fd")
 CONTROL = 3  # the descriptor of the socket to the spawner
 LISTEN = b"listen"
+WITHDRAWN = b"-"  # a call whose program was killed before anybody looked at it
 
 
-class GoOn(Exception):  # noqa: N818 - no error: the kernel is to decide
+class GoOn(Exception):
     """The call concerns nothing of ours: let the kernel do it, in the narrower domain."""
 
 
-class Later(Exception):  # noqa: N818 - as above
+class Later(Exception):
     """The call would block; try again soon."""
 
 
@@ -177,26 +178,27 @@ class Broker:
             for fd, happened in poll.poll(FIFO_MS if self._waiting else None):
                 if not happened & select.POLLIN:
                     return
-                if fd == self._listener:
-                    notice = bytearray(NOTICE.size)
-                    try:
-                        fcntl.ioctl(self._listener, RECEIVE, notice)
-                    except OSError:  # it was killed meanwhile
-                        continue
-                    self.answer(bytes(notice))
-                else:
-                    packet = control.recv(NOTICE.size)
-                    if not packet:
-                        return
-                    self.answer(packet)
+                if not self.answer(control.recv(NOTICE.size) if fd != self._listener else self._receive()):
+                    return
             waiting, self._waiting = self._waiting, []
             for call in waiting:
                 self._answer(call)
 
-    def answer(self, notice: bytes) -> None:
-        """Do what one call asks for."""
+    def _receive(self) -> bytes:
+        notice = bytearray(NOTICE.size)
+        try:
+            fcntl.ioctl(self._listener, RECEIVE, notice)
+        except OSError:
+            return WITHDRAWN
+        return bytes(notice)
+
+    def answer(self, notice: bytes) -> bool:
+        """Do what one call asks for; False if there will be no more."""
+        if notice == WITHDRAWN or not notice:
+            return bool(notice)
         number, tid, _, what, _, _, *arguments = NOTICE.unpack(notice)
         self._answer(Call(number, tid, self._names.get(what, ""), tuple(arguments)))
+        return True
 
     def _answer(self, call: Call) -> None:
         value, error, flags = 0, 0, 0
@@ -292,45 +294,48 @@ class Broker:
         if (own := _own_descriptor(path)) >= 0:
             return self.reopen(call, own, flags)
         if flags & os.O_TMPFILE == os.O_TMPFILE:
-            begin = call.base(at, path)
-            self._is_valid(call)
-            fd = call.keep(_enter(begin, path or "."))
-            if self.where(os.readlink(f"/proc/self/fd/{fd}")):
-                raise OSError(errno.EOPNOTSUPP, "no unnamed files: every program has another way")
-            raise GoOn
+            self._refuse_unnamed(call, at, path)
         if flags & OPENS_NO_FILE:
             raise GoOn
-        makes = bool(flags & os.O_CREAT)
-        if flags & os.O_NOFOLLOW or (makes and flags & os.O_EXCL):
-            place = self.place(call, at, path)
-        else:
-            place = self.followed(call, at, path)
+        is_new = flags & os.O_CREAT and flags & os.O_EXCL
+        place = (self.place if is_new or flags & os.O_NOFOLLOW else self.followed)(call, at, path)
         if not place.folder:
             raise GoOn
         found = _look(place)
-        if found is not None and self._is_for_kernel(found, flags):
-            raise GoOn
-        if found is None and not makes:
-            raise OSError(errno.ENOENT, "no such file")
-        self.check(place, there=errno.EEXIST if flags & os.O_EXCL else 0)
-        if makes:
+        if found is None:
+            if not flags & os.O_CREAT:
+                raise OSError(errno.ENOENT, "no such file")
+        elif is_new or not flags & CHANGES_FILE or not _is_plain(found):
+            raise GoOn  # it exists, is only read, or is no file: the narrower domain may decide
+        self.check(place)
+        if flags & os.O_CREAT:
             os.umask(call.umask())
+        return self._open(call, place, flags, mode), flags
+
+    def _open(self, call: Call, place: Place, flags: int, mode: int) -> int:
         try:
             fd = os.open(
                 place.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode & 0o1777, dir_fd=place.fd
             )
         except OSError as error:
-            if error.errno == errno.ENXIO and found is not None and stat.S_ISFIFO(found.st_mode):
-                if flags & os.O_NONBLOCK:
-                    raise
+            if error.errno == errno.ENXIO and not flags & os.O_NONBLOCK:  # a FIFO that nobody reads yet
                 raise Later from None
             raise
         call.keep(fd)
-        if stat.S_IFMT(os.fstat(fd).st_mode) not in {stat.S_IFREG, stat.S_IFIFO}:
+        if not _is_plain(os.fstat(fd)):
             raise OSError(errno.EACCES, "it is another now")
         if not flags & os.O_NONBLOCK:
             fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_NONBLOCK)
-        return fd, flags
+        return fd
+
+    def _refuse_unnamed(self, call: Call, at: int, path: str) -> None:
+        """Refuse to make a file without a name, which could get any later; every program has another way."""
+        begin = call.base(at, path)
+        self._is_valid(call)
+        fd = call.keep(_enter(begin, path or "."))
+        if self.where(os.readlink(f"/proc/self/fd/{fd}")):
+            raise OSError(errno.EOPNOTSUPP, "no unnamed files")
+        raise GoOn
 
     def reopen(self, call: Call, own: int, flags: int) -> tuple[int, int]:
         """Open what the program has open already, as `/dev/stdout` does."""
@@ -338,16 +343,9 @@ class Broker:
         self._is_valid(call)
         if flags & OPENS_NO_FILE or not stat.S_ISREG(os.fstat(named).st_mode) or not self._is_ours(named):
             raise GoOn
-        fd = call.keep(os.open(f"/proc/self/fd/{named}", flags & ~(os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW) | os.O_CLOEXEC))
+        plain = flags & ~(os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW) | os.O_CLOEXEC
+        fd = call.keep(os.open(f"/proc/self/fd/{named}", plain))
         return fd, flags
-
-    @staticmethod
-    def _is_for_kernel(found: os.stat_result, flags: int) -> bool:
-        """Whether the narrower domain may decide: it is only read, or no file, or refused anyway."""
-        if flags & os.O_EXCL and flags & os.O_CREAT:
-            return True
-        is_plain = stat.S_ISREG(found.st_mode) or stat.S_ISFIFO(found.st_mode)
-        return not is_plain or not flags & CHANGES_FILE
 
     def mkdir(self, call: Call, at: int, index: int, mode: int) -> None:
         """Make a folder."""
@@ -425,9 +423,7 @@ class Broker:
             raise GoOn
         self.check(place)
         size = call.arguments[1]
-        fd = call.keep(
-            os.open(place.name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place.fd)
-        )
+        fd = call.keep(os.open(place.name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place.fd))
         if size >> 63:
             raise OSError(errno.EINVAL, "negative")
         os.ftruncate(fd, size)
@@ -456,12 +452,23 @@ class Broker:
             peer.close()
             os.chdir("/")
 
-    def change(self, call: Call, at: int, index: int, act: Callable[[str], object], *, follow: bool = True) -> None:
+    def change(
+        self,
+        call: Call,
+        at: int,
+        index: int,
+        act: Callable[[str], object],
+        *,
+        follow: bool = True,
+        may_be_empty: bool = False,
+    ) -> None:
         """Change what a file's entry says, by an act on a path that leads to nothing but that file.
 
         Landlock knows none of these calls, and so none of them may go on: what was checked might be another by then.
         """
-        path = call.path(index) if call.arguments[index] else ""
+        path = call.path(index) if call.arguments[index] or not may_be_empty else ""
+        if not path and not may_be_empty:
+            raise OSError(errno.ENOENT, "an empty path")
         own = at if not path else _own_descriptor(path) if follow else -1
         if not path or own >= 0:
             where = "cwd" if own == AT_FDCWD else f"fd/{own}"
@@ -484,12 +491,16 @@ class Broker:
         act(f"/proc/self/fd/{fd}")
 
     def _is_ours(self, fd: int) -> bool:
-        """Whether something open lies where the broker makes changes; raises OSError if it is protected."""
+        """Whether something open lies where the broker makes changes; raises OSError if nobody may change it."""
         where = os.readlink(f"/proc/self/fd/{fd}")
+        if not where.startswith("/") or f"{where}/".startswith(self._direct):
+            return False  # no file at all, or the plugin's own
         folder, _, name = where.rpartition("/")
         folder = folder or "/"
-        if not where.startswith("/") or not name or not self.where(folder):
-            return False
+        if f"{where}/" in self._roots:
+            return True
+        if not name or not self.where(folder):
+            raise OSError(errno.EROFS, "not granted")
         state = self._protected.state(folder, name)
         if state == CLOSED or (state == INNER and not stat.S_ISDIR(os.fstat(fd).st_mode)):
             raise OSError(errno.EROFS, "protected")
@@ -518,6 +529,10 @@ def _look(place: Place) -> os.stat_result | None:
         return os.stat(place.name, dir_fd=place.fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def _is_plain(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) or stat.S_ISFIFO(found.st_mode)
 
 
 def _check_link(place: Place, link: os.stat_result) -> None:
@@ -611,15 +626,21 @@ CALLS: dict[str, Callable[[Broker, Call], tuple[int, int] | None]] = {
     "chmod": lambda b, c: b.change(c, _HERE, 0, _mode(c, 1)),
     "fchmod": lambda b, c: b.change_opened(c, _mode(c, 1)),
     "fchmodat": lambda b, c: b.change(c, c.integer(0), 1, _mode(c, 2)),
-    "fchmodat2": lambda b, c: b.change(c, c.integer(0), 1, _mode(c, 2), follow=_follows(c, 3)),
+    "fchmodat2": lambda b, c: b.change(
+        c, c.integer(0), 1, _mode(c, 2), follow=_follows(c, 3), may_be_empty=bool(c.integer(3) & AT_EMPTY_PATH)
+    ),
     "chown": lambda b, c: b.change(c, _HERE, 0, _owner(c, 1)),
     "lchown": lambda b, c: b.change(c, _HERE, 0, _owner(c, 1), follow=False),
     "fchown": lambda b, c: b.change_opened(c, _owner(c, 1)),
-    "fchownat": lambda b, c: b.change(c, c.integer(0), 1, _owner(c, 2), follow=_follows(c, 4)),
+    "fchownat": lambda b, c: b.change(
+        c, c.integer(0), 1, _owner(c, 2), follow=_follows(c, 4), may_be_empty=bool(c.integer(4) & AT_EMPTY_PATH)
+    ),
     "utime": lambda b, c: b.change(c, _HERE, 0, _times(c, 1, "=2q", 0)),
     "utimes": lambda b, c: b.change(c, _HERE, 0, _times(c, 1, "=4q", 1000)),
     "futimesat": lambda b, c: b.change(c, c.integer(0), 1, _times(c, 2, "=4q", 1000)),
-    "utimensat": lambda b, c: b.change(c, c.integer(0), 1, _exact_times(c, 2), follow=_follows(c, 3)),
+    "utimensat": lambda b, c: b.change(
+        c, c.integer(0), 1, _exact_times(c, 2), follow=_follows(c, 3), may_be_empty=True
+    ),
     "setxattr": lambda b, c: b.change(c, _HERE, 0, _attribute(c)),
     "lsetxattr": lambda b, c: b.change(c, _HERE, 0, _attribute(c), follow=False),
     "fsetxattr": lambda b, c: b.change_opened(c, _attribute(c)),
@@ -671,8 +692,8 @@ def _be_alone(control: int) -> None:
     for number in (signal.SIGCHLD, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     nothing = os.open("/dev/null", os.O_RDWR)
-    for number in range(FIRST_FREE):
-        os.dup2(nothing, number)
+    for stream in range(FIRST_FREE):
+        os.dup2(nothing, stream)
     control = fcntl.fcntl(control, fcntl.F_DUPFD_CLOEXEC, CONTROL + 1)
     os.dup2(control, CONTROL, inheritable=False)
     os.closerange(CONTROL + 1, os.sysconf("SC_OPEN_MAX"))

@@ -123,11 +123,12 @@ class Confinement:
                     self.refused[layer] = str(error.strerror or error)
                 else:
                     self.held.append(layer)
-        if self.order.brokered:
-            self._prepare_broker()
+        self._prepare_broker()
 
     def _prepare_broker(self) -> None:
-        """Hold protected paths, where the kernel can; else the grants hold as they are."""
+        """Hold protected paths where something was granted and the kernel can; else the grants hold as they are."""
+        if not self.order.brokered:
+            return
         lacking = broker.shortfall()
         for layer in ("seccomp", "landlock"):
             lacking = lacking if layer in self.held else f"it needs {layer}"
@@ -243,11 +244,15 @@ class Confinement:
     @staticmethod
     def _real(order: Order) -> Order:
         """Follow links, and leave out what is not there: rules and mounts are about what a path leads to now."""
+        readable, writable, executable = (
+            _existing(paths, order.exact) for paths in (order.readable, order.writable, order.executable)
+        )
+        named = {*readable, *writable, *executable}
         return order.but(
-            readable=_existing(order.readable, order.exact),
-            writable=_existing(order.writable, order.exact),
-            executable=_existing(order.executable, order.exact),
-            hidden=_existing(order.hidden),
+            readable=readable,
+            writable=writable,
+            executable=executable,
+            hidden=tuple(path for path in _existing(order.hidden) if path not in named),
             code=_existing(order.code),
             measured=_existing(order.measured),
             brokered=tuple(filter(os.path.isdir, _existing(order.brokered, order.exact))),

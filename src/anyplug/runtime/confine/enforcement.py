@@ -21,6 +21,7 @@ MEANINGS = {
     "capabilities": "no capability, also for root",
     "landlock": "files and TCP ports by name; signals and abstract sockets",
     "seccomp": "no sockets but granted ones, and no dangerous system calls",
+    BROKER: "files that other programs run later stay as they are, in folders that it may write to",
 }
 _USER_NAMESPACES = (
     "allow user namespaces (`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, "

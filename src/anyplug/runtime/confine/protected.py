@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-GIT = ".git"
+GIT, SETTINGS = ".git", ".config"
 EXACT = "="  # before a pattern whose case counts
 MOST_KNOWN = 4096  # folders whose verdict is kept
 
@@ -29,6 +29,12 @@ def fold(name: str) -> str:
 
 def _is_variation(letter: str) -> bool:
     return "\ufe00" <= letter <= "\ufe0f" or letter in "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
+
+
+def fold_part(name: str) -> str:
+    """Fold a name as it is compared with patterns: `repository.git`, as bare ones are called, is a `.git`, too."""
+    folded = fold(name)
+    return GIT if folded.endswith(GIT) else folded
 
 
 def split(path: str) -> Parts:
@@ -63,7 +69,7 @@ class Protected:
         if pattern.startswith(EXACT):
             self._exact.add(pattern[1:])
             return
-        parts = tuple(map(fold, split(pattern)))
+        parts = tuple(map(fold_part, split(pattern)))
         if not parts:
             return
         if pattern.startswith("/"):
@@ -95,32 +101,32 @@ class Protected:
                 opened = len(whole)
         return self._at(parts, name, opened)
 
-    def anchor(self, path: str) -> str:
-        """Give the path that a grant would have to name to open another; empty if that is not protected."""
+    def opener(self, path: str) -> str:
+        """Give the path that a grant has to name to open another; empty if that is not protected."""
         real = split(path)
         for depth in range(1, len(real) + 1):
-            folder = "/" + "/".join(real[: depth - 1])
-            state = self.state(folder, real[depth - 1])
+            state = self.state("/" + "/".join(real[: depth - 1]), real[depth - 1])
             if state == CLOSED or (state == INNER and depth == len(real)):
-                folded = tuple(map(fold, real[:depth]))
-                first = next((at for at, part in enumerate(folded) if part in self._longer), depth - 1)
-                is_path = folded in self._paths or self._is_loose(folded)
-                return "/" + "/".join(real[: depth if is_path else min(first + 1, depth)])
+                return "/" + "/".join(real[: self._named_depth(tuple(map(fold_part, real[:depth])))])
         return ""
+
+    def _named_depth(self, parts: Parts) -> int:
+        if parts in self._paths or self._is_loose(parts):
+            return len(parts) + (parts[-1] == SETTINGS)  # many programs have theirs in there
+        # Such as .git/hooks: what is named is the outermost folder.
+        return next((at + 1 for at, part in enumerate(parts) if part in self._longer), len(parts))
 
     def _look(self, folder: str) -> tuple[Parts, int, int]:
         """Give a folder's names, how deep a grant opens it, and how deep the deepest pattern that holds it begins."""
         real = split(folder)
         opened = max((len(grant) for grant in self._named if real[: len(grant)] == grant), default=0)
-        parts = tuple(map(fold, real))
+        parts = tuple(map(fold_part, real))
         anchor = 0
         for at, part in enumerate(parts):
             here = parts[: at + 1]
-            if self._is_name(part) or here in self._paths or self._is_loose(here):
-                anchor = at + 1
-            elif real[at] in self._exact and GIT not in parts[:at]:
-                anchor = at + 1
-            elif any(self._begins(parts[at:], pattern) for pattern in self._longer.get(part, ())):
+            is_one = self._is_name(part) or here in self._paths or self._is_loose(here)
+            is_exact = real[at] in self._exact and GIT not in parts[:at]
+            if is_one or is_exact or any(self._begins(parts[at:], longer) for longer in self._longer.get(part, ())):
                 anchor = at + 1
         return parts, opened, anchor
 
@@ -135,7 +141,7 @@ class Protected:
         return any(_fits(parts[-1], loose) for loose in self._loose_paths.get(parts[:-1], ()))
 
     def _at(self, folder: Parts, name: str, opened: int) -> int:
-        part = fold(name)
+        part = fold_part(name)
         parts = (*folder, part)
         depth = len(parts)
         if opened < depth:

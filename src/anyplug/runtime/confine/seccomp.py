@@ -79,6 +79,8 @@ BROKERED: dict[str, tuple[int | None, int | None]] = {
 }  # fmt: skip
 # The same by other numbers: programs then take those above. (setxattrat, removexattrat, file_setattr)
 UNBROKERED = (463, 466, 469)
+# Make and remove subvolumes, and so folders with all that is in them, past Landlock and the broker (btrfs, bcachefs).
+SUBVOLUMES = (0x50009401, 0x5000940E, 0x5000940F, 0x50009417, 0x50009418, 0x5000943F, 0x4020BC10, 0x4020BC11)
 LISTENING = ("listen", "accept", "accept4")
 CALLS_ON_SOCKETS = ("connect", "bind", *LISTENING)
 
@@ -148,6 +150,9 @@ def build(
     bodies |= {number: body for name, body in examined.items() if (number := EXAMINED[name][column]) is not None}
     if brokered:
         bodies |= {number: [refuse(ENOSYS)] for number in UNBROKERED}
+        ioctl = EXAMINED["ioctl"][column] or 0
+        subvolumes = [step for request in SUBVOLUMES for step in ((EQUAL, 0, 1, request), REFUSE)]
+        bodies[ioctl] = [argument(1), *subvolumes, *bodies[ioctl]]
         for name, numbers in BROKERED.items():
             if (number := numbers[column]) is not None:
                 bodies[number] = _asking(name, bodies.get(number, [ALLOW]))
