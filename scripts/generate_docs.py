@@ -114,7 +114,7 @@ the kernel lets read there and not write ([how it works](../explanation/confinem
 Landlock 3 (Linux 6.2). Where `kernel.yama.ptrace_scope` is not 0 it needs user namespaces, or root. Where it \
 cannot run, plugins that were granted folders to write to are not run (`not_enforceable`), unless they were \
 approved with `--allow-unconfined`. Files without a name (`O_TMPFILE`) are refused in granted folders; programs \
-then take a name. If the broker is killed, changes in granted folders fail (ENOSYS), and the call's error says so. \
+then take a name. If the broker is killed, the plugin's programs are ended, and the call's error says so. \
 Plugins without such grants have no broker, and pay nothing."""
 
 ABOUT_PROFILES = (

@@ -1,18 +1,21 @@
 """Runs code as a plugin that was granted a project folder: `python brokering.py CASE` prints JSON, as whoever runs it.
 
-A case is {"code", "granted", "without", "files"}. The code finds the project in `PROJECT` (and as its working folder)
+A case is {"code", "granted"} and maybe {"without", "files", "beside", "kill"}.
+The code finds the project in `PROJECT` (and as its working folder)
 and its own folder in `DATA`; what it prints last is JSON. The answer has that, how it ended, what was held, and all
 that is in the project afterwards.
 """
 
 import json
 import os
+import signal
 import sys
 from typing import Any
 
 import anyio
 
 import confining
+import looking
 
 PRELUDE = """
 import errno, json, os, stat, subprocess, sys, threading, time
@@ -54,7 +57,10 @@ async def run(case: dict[str, Any]) -> dict[str, Any]:
                     continue
                 with open(os.path.join(project, path), "w", encoding="utf-8") as file:
                     file.write(text)
+            own = os.path.join(project, ".zot", "extensions", "p")
             place = msgspec.structs.replace(scene.place, project=project)
+            if case.get("beside"):
+                place = msgspec.structs.replace(place, plugin=own, writes_beside_itself=True)
             profile = msgspec.structs.replace(scene, place=place).profile(*case["granted"])
             layers = tuple(layer for layer in LAYERS if layer not in case.get("without", ()))
             spawn = ConfinedSpawn(guard, profile, layers=layers)
@@ -68,7 +74,11 @@ async def run(case: dict[str, Any]) -> dict[str, Any]:
                 max_stderr=1 << 20,
             )
             try:
-                finished = await process.run(program, spawn)
+                async with anyio.create_task_group() as tasks:
+                    if case.get("kill"):
+                        tasks.start_soon(kill_broker, spawn, os.path.join(project, "ready"))
+                    finished = await process.run(program, spawn)
+                again = await process.run(msgspec.structs.replace(program, stdin=b"open('again', 'w')"), spawn)
             finally:
                 spawn.close()
             lines = finished.stdout.decode().splitlines()
@@ -76,6 +86,7 @@ async def run(case: dict[str, Any]) -> dict[str, Any]:
                 "said": json.loads(lines[-1]) if lines else None,
                 "code": finished.exit_code,
                 "reason": finished.reason,
+                "again": again.exit_code,
                 "stderr": finished.stderr.decode()[-2000:],
                 "held": spawn.enforcement.held,
                 "left": {name: read(os.path.join(project, name)) for name in tree(project)},
@@ -83,6 +94,17 @@ async def run(case: dict[str, Any]) -> dict[str, Any]:
             }
     finally:
         guard.close()
+
+
+async def kill_broker(spawn: Any, ready: str) -> None:
+    """Kill the broker of a spawner once a file is there."""
+    while not os.path.exists(ready):
+        await anyio.sleep(0.01)
+    spawner = spawn._process.pid
+    threads = os.listdir(f"/proc/{spawner}/task")
+    children = [pid for thread in threads for pid in looking.read(f"/proc/{spawner}/task/{thread}/children").split()]
+    (broker,) = [int(pid) for pid in children if b"nurse" in looking.read(f"/proc/{int(pid)}/cmdline")]
+    os.kill(broker, signal.SIGKILL)
 
 
 def tree(folder: str) -> list[str]:
@@ -101,11 +123,9 @@ def read(path: str) -> str | None:
         return file.read(200)
 
 
-def outcome(
-    user: str, code: str, *granted: str, without: tuple[str, ...] = (), files: dict[str, str] | None = None
-) -> dict[str, Any]:
+def outcome(user: str, code: str, *granted: str, **more: Any) -> dict[str, Any]:
     """Run code as a plugin of that user's."""
-    case = {"code": code, "granted": granted or ("filesystem:write:.",), "without": without, "files": files or {}}
+    case = {"code": code, "granted": granted or ("filesystem:write:.",), **more}
     return json.loads(confining.run(user, "", json.dumps(case), script=__file__))
 
 

@@ -286,13 +286,42 @@ def test_no_race_is_won(user, group):
 
 @pytest.mark.claim("protected-paths-fail-closed")
 @pytest.mark.parametrize("user", USERS)
-def test_nothing_can_be_changed_once_the_broker_is_gone_and_the_end_says_so(user):
+def test_a_plugin_cannot_end_its_broker(user):
     code = """
     import signal
     write("before")
     others = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) not in {1, os.getpid()}]
-    tried(killing=lambda: os.kill(min(others), signal.SIGKILL))
+    tried(**{str(pid): lambda pid=pid: os.kill(pid, signal.SIGKILL) for pid in others})
     """
     found = brokering.outcome(user, dedent(code))
-    assert found["said"] == {"killing": "EPERM"}  # not even that
+    assert found["said"]
+    assert set(found["said"].values()) == {"EPERM"}
     assert "before" in found["left"]
+
+
+@pytest.mark.claim("protected-paths-fail-closed")
+@pytest.mark.parametrize("without", [(), NAMESPACES], ids=["namespaces", "no namespaces"])
+@pytest.mark.parametrize("user", USERS)
+def test_without_its_broker_a_program_ends_with_the_reason_and_the_next_has_another(user, without):
+    code = """
+    write("ready")
+    for n in range(10_000):
+        write(".envrc" if n % 2 else "plain") if n % 2 == 0 else tried(x=lambda: write(".envrc"))
+    """
+    found = brokering.outcome(user, dedent(code), kill=True, without=without)
+    assert found["code"] != 0
+    assert "was killed" in found["reason"] or "Function not implemented" in found["stderr"], found
+    assert found["again"] == 0
+    assert ".envrc" not in found["left"]
+    assert "again" in found["left"]
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_a_plugin_writes_beside_itself_below_a_protected_root(user):
+    code = """
+    own = PROJECT + "/.zot/extensions/p"
+    tried(own=lambda: write(own + "/state.json"), neighbour=lambda: write(PROJECT + "/.zot/extensions/q"),
+          root=lambda: os.mkdir(PROJECT + "/.zot/extensions/r"), moved=lambda: os.rename(own, PROJECT + "/moved"))
+    """
+    found = brokering.outcome(user, dedent(code), beside=True, files={".zot/extensions/p/": ""})
+    assert opened(found) == {"own"}, found

@@ -51,7 +51,7 @@ CALM_S = 30.0  # after the last start
 REAPED_AT_ONCE = 256  # orphans, until somebody else gets a word in: a plugin can make them as fast as we take them
 FIRST_TO_GO = 500  # what a machine without memory is told: rather a plugin than what the person works with
 COLLECT = 256  # starts between two collections of garbage, which must not happen in a confined thread
-BROKER_GONE = "the process that makes changes in granted folders for it was killed, and its writes failed"
+BROKER_GONE = "the process that makes changes in granted folders for it was killed"
 SWEEPS, SWEEP_PAUSE_S = 200, 0.001  # how often, and how soon again, we look whether what was killed is gone
 
 
@@ -298,13 +298,15 @@ class Spawner:
                 say(started.pipe, f"exit {os.waitstatus_to_exitcode(status)} {reason}".rstrip())
 
     def lose(self, broker: int, status: int) -> None:
-        """Take note that a broker has ended; one that was killed leaves programs behind that can change nothing."""
+        """Take note that a broker has ended; if it was killed, end its programs, which could change nothing more."""
         self._brokers.discard(broker)
         self._confinement.let_go(broker)
-        if status:
-            for pid, started in self._running.items():
-                if started.broker == broker:
-                    self._reasons.setdefault(pid, BROKER_GONE)
+        left = {pid: started for pid, started in self._running.items() if started.broker == broker} if status else {}
+        for pid in left:
+            self._reasons.setdefault(pid, BROKER_GONE)
+            kill_group(pid, signal.SIGKILL)
+        if left and self._marks:
+            self.sweep({started.mark for started in left.values()})
 
     def look(self) -> None:
         """Kill everything if it uses more than it may."""
