@@ -275,6 +275,12 @@ def apply_and_listen(program: bytes, *, killable: bool = False) -> int:
 
 def judge(program: bytes, data: bytes) -> int:
     """Run a filter as the kernel does, on what it saw of a call; give the errno with which it refuses, else 0."""
+    value = judged(program, data)
+    return value & ERROR_BITS if value & ~ERROR_BITS == REFUSAL else 0
+
+
+def judged(program: bytes, data: bytes) -> int:
+    """Do the same; give what it answers."""
     steps = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
     at = loaded = 0
     while True:
@@ -287,7 +293,7 @@ def judge(program: bytes, data: bytes) -> int:
         elif code == JUMP:
             at += value
         elif code == RETURN:
-            return value & ERROR_BITS if value & ~ERROR_BITS == REFUSAL else 0
+            return int(value)
         else:
             holds = {EQUAL: loaded == value, AT_LEAST: loaded >= value, ANY_BIT: bool(loaded & value)}[code]
             at += if_true if holds else if_false
