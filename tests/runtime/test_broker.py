@@ -224,9 +224,10 @@ RACES = """
 import random
 from itertools import count
 stop = time.monotonic() + SECONDS
+counts = []
 def swap(make):
     for n in count():
-        if time.monotonic() > stop: return
+        if time.monotonic() > stop: counts.append(n); return
         try: make(n)
         except OSError: pass
 os.makedirs("a/b"); os.makedirs("d"); os.mkdir("s"); write("plain")
@@ -259,7 +260,7 @@ def mflip(n): mtext.raw = b".git/config\\0" if n % 2 else b"plain\\0......"
 threads = [threading.Thread(target=swap, args=(f,)) for f in GROUP]
 [t.start() for t in threads]; [t.join() for t in threads]
 os.chdir(PROJECT)
-print(json.dumps("done"))
+print(json.dumps(sum(counts)))
 """
 GROUPS = {
     "path": "(flip, opened, flip, opened)",
@@ -278,7 +279,9 @@ def test_no_race_is_won(user, group):
     seconds = os.environ.get("ANYPLUG_RACE_S", "1")
     code = RACES.replace("SECONDS", seconds, 1).replace("GROUP", GROUPS[group], 1)
     found = brokering.outcome(user, code)
-    assert (found["said"], found["code"]) == ("done", 0), found["stderr"]
+    assert found["code"] == 0, found["stderr"]
+    assert found["said"] > len(GROUPS)  # attempts
+    print(f"{user}, {group}: {found['said']} attempts")
     bad = [name for name in found["left"] if ".envrc" in name or "hooks/" in name or ".vscode" in name]
     assert bad == [".git/hooks/"]
     assert found["left"][".git/config"] == "[core]\n"
