@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from anyplug import permissions
+from anyplug import permissions, protected_paths
 from anyplug.approval import Standing
 from anyplug.model import Plugin
 from anyplug.runtime.confine.profile import Profile
@@ -132,6 +132,8 @@ def _beyond(events: Iterable[Event], around: Around) -> tuple[list[Event], list[
     """Leave out what every plugin may do; say what none ever may."""
     base = around.base
     readable = (*base.readable, *base.writable, *base.executable)
+    secrets = protected_paths.places(around.user, "").hidden  # a grant that names one opens it
+    ours = tuple(path for path in base.hidden if path not in secrets)
     beyond, never = [], []
     made = set()
     for event in events:
@@ -152,7 +154,7 @@ def _beyond(events: Iterable[Event], around: Around) -> tuple[list[Event], list[
             never.append(f"change what binds it: {event.path}")
         elif _within(place, allowed) or _is_its_own_tmp(event, made, around):
             continue
-        elif _within(event.path, base.hidden):
+        elif _within(event.path, ours):
             never.append(f"{'read' if event.kind == 'read' else 'change'} what is anyplug's own: {event.path}")
         else:
             beyond.append(event)
