@@ -33,6 +33,12 @@ SPIN = (
     f"import os, sys\nfor _ in range({SPINNING}):\n    if not os.fork():\n        while True: pass\n"
     "print('{}', flush=True)\nsys.stdin.read()\n"
 )
+FILES = 200
+CREATE = (
+    "import os, sys\nos.chdir(sys.argv[1])\n"
+    f"for n in range({FILES}): os.close(os.open(str(n), os.O_CREAT | os.O_WRONLY))\n"
+    f"for n in range({FILES}): os.unlink(str(n))\n"
+)
 ECHO = "import sys\nfor line in sys.stdin:\n    sys.stdout.write(line)\n    sys.stdout.flush()\n"
 
 
@@ -62,10 +68,33 @@ async def rows(folder: str, plan: Plan) -> list[Row]:
             await _beside_spinning(what, main, (python, "-c", SPIN), (guard, profile, confined), plan.scripts),
             *await _bubblewraps(what, main, (confined, direct), (profile, place), plan.scripts),
         ]
+        found.append(await _created(python, place, (guard, search_path), plan.scripts))
     finally:
         await anyio.to_thread.run_sync(confined.close)
         await anyio.to_thread.run_sync(guard.close)
     return found
+
+
+async def _created(python: str, place: Place, around: tuple[Guard, str], rounds: int) -> Row:
+    """Create files in a granted folder, where a broker makes them, and in the plugin's own, where it does itself."""
+    guard, search_path = around
+    granted = os.path.join(place.user, "granted")
+    os.mkdir(granted)
+    found = system.survey(search_path, place.home, place.user)
+    profile = draw((f"filesystem:write:{granted}",), place, found, system.program_files)
+    spawn = await anyio.to_thread.run_sync(ConfinedSpawn, guard, profile)
+    try:
+        measured, baseline = await medians(
+            rounds, *(_run((python, "-I", "-S", "-c", CREATE, folder), spawn) for folder in (granted, place.data))
+        )
+    finally:
+        await anyio.to_thread.run_sync(spawn.close)
+    return Row(
+        what=f"a program that creates and removes {FILES} files in a granted folder",
+        against="in its own folder",
+        measured=measured,
+        baseline=baseline,
+    )
 
 
 def _place(folder: str) -> Place:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from anyplug import settings
+from anyplug import protected_paths, settings
 from anyplug.errors import CODES, DONE
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.parsing import DESCRIPTION, command_parser, program_parser
@@ -71,6 +71,52 @@ ABOUT_LIMITS = (
     "What one plugin may use. A program that meets a limit gets an error from the kernel, or is ended with the reason. "
     "[What is held, and how](../explanation/confinement.md)."
 )
+
+ABOUT_PROTECTED = """\
+Some files are run or trusted later by other programs of yours, without your asking: a git hook, `.envrc`, \
+`~/.bashrc`. A plugin that may write to a folder could leave such a file there, and it would run outside the \
+sandbox. So these paths are protected from every plugin, whether they exist or not.
+
+- **Hidden** paths can be neither read nor written, not even with `filesystem:read` or `filesystem:write`.
+- **Read-only** paths can be read where the grants allow it, and not be created, changed, renamed, replaced or \
+removed. A plugin that tries gets "Read-only file system" (EROFS).
+
+A grant that names the path, or a path below it, opens it: `anyplug grant NAME filesystem:write:.vscode`, \
+`filesystem:read:~/.ssh/config`. For paths in a `.git` folder, `filesystem:write:.git` opens all of them; `git \
+init` and `git clone` in a granted folder need that for the folder that they make. A grant of a folder around it, \
+such as `filesystem:write:.`, does not. `anyplug show NAME` says how many patterns are protected from a plugin, and \
+with `--json` which.
+
+Names are compared without regard to case. In a pattern, `*` at an end of a name stands for anything."""
+ABOUT_WHERE = {
+    "anywhere": "In every folder that a plugin may write to, at any depth",
+    "project": "In the folder in which anyplug runs",
+    "user": "In your home folder",
+}
+ALSO_PROTECTED = """\
+Also protected: anyplug's own home (hidden), every folder in which plugins are looked for, the folders of your \
+`PATH` outside the system's, `$XDG_CONFIG_HOME`, `$ZDOTDIR`, `$PYTHONSTARTUP` and `$BASH_ENV`, and whatever a link \
+at one of these paths leads to. A plugin's own folders stay as writable as its format promises, also below a plugin \
+root."""
+NOT_PROTECTED = """\
+## What is not claimed
+
+- What runs only when somebody asks for it: a `Makefile`, the scripts of `package.json`, tests, a virtual \
+environment, the program itself; and what a protected file calls, such as the configuration of `lint-staged`.
+- Text that agents read, such as `AGENTS.md` or `CLAUDE.md`: it may mislead a model, whose tools policies still \
+hold.
+- A link that a plugin lays in a granted folder, and that leads to its own data folder.
+- A second path to the same folder, such as a bind mount of your home folder, or a hard link that you made \
+yourself.
+- The plugin's own folder, where its format lets it write there.
+
+A process of anyplug's, the *broker*, makes the changes in granted folders in place of the plugin's programs, which \
+the kernel lets read there and not write ([how it works](../explanation/confinement.md)). It needs Linux 5.19 and \
+Landlock 3 (Linux 6.2). Where `kernel.yama.ptrace_scope` is not 0 it needs user namespaces, or root. Where it \
+cannot run, plugins that were granted folders to write to are not run (`not_enforceable`), unless they were \
+approved with `--allow-unconfined`. Files without a name (`O_TMPFILE`) are refused in granted folders; programs \
+then take a name. If the broker is killed, the plugin's programs are ended, and the call's error says so. \
+Plugins without such grants have no broker, and pay nothing."""
 
 ABOUT_PROFILES = (
     "A view for `anyplug mcp --profile NAME`: what is not in it is not there. A change is noticed while an agent is "
@@ -183,6 +229,7 @@ def pages() -> dict[str, str]:
     return {
         "reference/cli.md": cli(),
         "reference/errors.md": errors(),
+        "reference/protected-paths.md": protected(),
         "reference/settings.md": settings_page(),
         "explanation/security.md": with_section("explanation/security.md", "claims", claims_table()),
     }
@@ -290,6 +337,19 @@ def errors() -> str:
         ),
     ]
     return page(parts)
+
+
+def protected() -> str:
+    """List the protected paths."""
+    parts = ["# Protected paths", NOTE, ABOUT_PROTECTED]
+    for where, heading in ABOUT_WHERE.items():
+        rows = [
+            (" ".join(f"`{pattern.removeprefix('=')}`" for pattern in entry.patterns), entry.effect, entry.why)
+            for entry in protected_paths.TABLE
+            if entry.where == where
+        ]
+        parts += [f"## {heading}", table(("paths", "effect", "why"), rows)]
+    return page([*parts, ALSO_PROTECTED, NOT_PROTECTED])
 
 
 def settings_page() -> str:

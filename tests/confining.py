@@ -18,7 +18,14 @@ import pytest
 NOBODY = 65534
 USERS = ("root", "ordinary")
 FILES = {"read a key", "symlink to a key"}
-CHANGES = {*FILES, "write to .bashrc", "change a mode", "change a time", "cut a file off"}
+CHANGES = {"write to .bashrc", "change a mode", "change a time", "cut a file off"}  # of a start-up file
+DOCUMENT = {"write a document"}
+PROTECTED = {
+    "create a policy", "create a git hook", "create a git hook by a link", "create .envrc", "create .ENVRC",
+    "rename a folder to .vscode", "link a file as .mcp.json", "name an unnamed file .npmrc", "write to git's settings",
+    "write to git's settings by another name", "cut git's settings off", "replace git's settings",
+    "remove git's settings", "change the mode of git's settings", "make another folder git's", "rename git's folder",
+}  # fmt: skip
 INTERNET = {
     "TCP", "TCP to another port", "TCP over IPv6", "listen on TCP", "listen on any port", "UDP", "netlink",
 }  # fmt: skip
@@ -28,12 +35,22 @@ GIT = {"run git", "run git by the loader", "run git's own folder by the loader"}
 # What each grant opens; everything else stays shut.
 OPENED = {
     (): set(),
-    ("filesystem:read",): FILES | WATCHING,
+    ("filesystem:read",): WATCHING,
     ("filesystem:read:{key}",): FILES,
     ("filesystem:read:~/.ssh",): FILES,
     ("filesystem:read:/etc/shadow",): {"read /etc/shadow"},
-    ("filesystem:write",): CHANGES | WATCHING,
-    ("filesystem:write:{bashrc}",): CHANGES - FILES,
+    ("filesystem:write",): DOCUMENT | WATCHING,
+    ("filesystem:write:.",): DOCUMENT,
+    ("filesystem:write:{bashrc}",): CHANGES,
+    ("filesystem:write:~/.ssh",): FILES,
+    ("filesystem:write:.git",): {
+        "create a git hook",
+        "write to git's settings",
+        "cut git's settings off",
+        "replace git's settings",
+        "remove git's settings",
+        "change the mode of git's settings",
+    },
     ("network",): INTERNET,
     ("network:*:{port}",): {"TCP", "TCP over IPv6", "netlink"},
     ("network:127.0.0.1:{port}",): {"TCP over IPv6", "netlink"},  # sockets that lead nowhere but to the proxy
@@ -45,7 +62,13 @@ OPENED = {
     ("clipboard", "notifications"): set(),
 }
 # Without a mount namespace there are these two gaps, and without a pid namespace one: `Enforcement.gaps` says so.
-WITHOUT_MOUNTS = {"change a mode", "change a time", "see the host's command line", "see others' shared memory"}
+WITHOUT_MOUNTS = {
+    "change a mode",
+    "change a time",
+    "change the mode of git's settings",
+    "see the host's command line",
+    "see others' shared memory",
+}
 NEEDS_ROOT = {
     "read /etc/shadow",
     "write into /usr",
@@ -57,6 +80,7 @@ NEEDS_ROOT = {
     "run in real time",
 }
 NOT_EVERYWHERE = {
+    "name an unnamed file .npmrc",
     "load a module",
     "vsock",
     "bpf",

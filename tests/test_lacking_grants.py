@@ -2,11 +2,12 @@
 
 import os
 
+import msgspec
 import pytest
 
 import making
 import using
-from anyplug import refusals
+from anyplug import protected_paths, refusals
 from anyplug.gate import Attachment
 from anyplug.model import Plugin
 from anyplug.refusals import Lack, Scene
@@ -41,6 +42,23 @@ def scene(tmp_path):
         project=str(project),
         find=lambda name: found.get(name, ()),
     )
+
+
+PROTECTED = {
+    "{0}/mine/sub/.git/hooks/: Read-only file system": "filesystem:write:~/mine/sub/.git",
+    "/bin/sh: 1: cannot create {0}/mine/.envrc: Read-only file system": "filesystem:write:~/mine/.envrc",
+    "mkdir: cannot create directory \u2018{0}/mine/.idea\u2019: Read-only file system": "filesystem:write:~/mine/.idea",
+}
+
+
+@pytest.mark.parametrize("said", PROTECTED)
+def test_a_protected_path_in_a_granted_folder_is_named(scene, said):
+    mine = scene.profile.writable
+    profile = msgspec.structs.replace(
+        scene.profile, brokered=mine, protected=protected_paths.places(scene.user, scene.project).read_only, named=mine
+    )
+    found = refusals.read(said.format(scene.user), msgspec.structs.replace(scene, profile=profile))
+    assert found == [Lack(PROTECTED[said])]
 
 
 # What programs of many languages write, and the grant that they lacked. {0} is the user's folder.

@@ -15,7 +15,8 @@ PACKAGE = "anyplug"
 LAYERS = {
     "ground": (
         "model errors settings schema store names permissions environment liveness journal mark logs digest config "
-        "mask vault secrecy home_folder untrusted_files untrusted_text secret_names values slips audit_head"
+        "mask vault secrecy home_folder untrusted_files untrusted_text secret_names values slips audit_head "
+        "protected_paths"
     ),
     "runtime": "runtime",
     "formats": "formats policy",

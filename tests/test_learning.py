@@ -188,6 +188,11 @@ def test_what_is_ours_and_its_own_code_can_never_be_granted(learn):
     )
 
 
+def test_a_hidden_key_needs_a_grant_that_names_it(learn):
+    lesson = learn(read("/home/ada/.ssh/config"))
+    assert lesson.add == ("filesystem:read:~/.ssh/config",)
+
+
 def test_its_own_tmp_is_no_need_but_what_lies_in_everybodys_is(learn):
     lesson = learn(Event(kind="write", path="/tmp/mine"), read("/tmp/mine"), read("/tmp"), read("/tmp/others"))
     assert lesson.add == ("filesystem:read:/tmp/others",)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from anyplug import digest, permissions
+from anyplug import digest, permissions, protected_paths
 from anyplug.approval import Standing
 from anyplug.formats import table
 from anyplug.formats.mcp import configuration
@@ -17,7 +17,7 @@ from anyplug.runtime.confine import profile as profiles
 from anyplug.runtime.confine import system
 from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.program import Purpose
-from anyplug.settings import Home, Settings, binding_places, cyclop_plugins, zot_home
+from anyplug.settings import Home, Settings, binding_places, cyclop_plugins, standard_roots, zot_home
 
 MOST_CODE = 200  # files that are bound read-only one by one; of more, the folders in which they lie
 MODULE_FOLDERS = frozenset({"node_modules", ".venv", "venv", "vendor"})
@@ -52,6 +52,7 @@ class Allowances:
             project=self._project if self._project != "/" else "",  # services run there: it is nobody's project
             writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
             code=() if purpose == "init" else _code(plugin, standing.files),
+            protected=self._also_protected(standing),
         )
         granted = ("network",) if purpose == "resolve" else standing.granted
         if not place.project:
@@ -84,6 +85,27 @@ class Allowances:
             exact=exact,
             misled=misled,
         )
+
+    def _also_protected(self, standing: Standing) -> tuple[str, ...]:
+        """Give what is to be protected besides the table, where anything was granted that could hold it.
+
+        Plugin roots, places that variables name, and what links at protected paths lead to: dotfiles are often links.
+        """
+        if not any(permissions.kind(grant) == "filesystem:write" for grant in standing.granted):
+            return ()
+        user = os.path.expanduser("~")
+        named = [self._variables.get(name, "") for name in ("XDG_CONFIG_HOME", "ZDOTDIR", "PYTHONSTARTUP", "BASH_ENV")]
+        paths = [
+            *standard_roots(self._home, self._project),
+            *binding_places(self._project),
+            *filter(os.path.isabs, named),
+        ]
+        known = protected_paths.places(user, self._project, paths)
+        beside = [os.path.join(self._project, name) for name in known.read_only if not name.startswith("/")]
+        absolute = [path for path in (*known.hidden, *known.read_only) if path.startswith("/")]
+        led_to = [os.path.realpath(path) for path in absolute]
+        led_to += [os.path.realpath(path) for path in beside if os.path.islink(path)]
+        return (*paths, *(path for path in led_to if path not in absolute and path not in {"/", user, self._project}))
 
     def program_files(self, program: str) -> tuple[str, ...]:
         """Give the files of a program of the user's PATH."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from anyplug import permissions
+from anyplug import permissions, protected_paths
 from anyplug.allowances import Allowances
 from anyplug.approval import Standing
 from anyplug.errors import NotEnforceable, Unavailable
@@ -243,6 +243,10 @@ class Confinement:
             found.append(_identity(folder))
         scopes = (permissions.scope_of(grant) for grant in standing.granted if grant.startswith("filesystem:"))
         found += [_identity(os.path.join(self._project, os.path.expanduser(scope))) for scope in scopes if scope]
+        if any(
+            grant.startswith("filesystem:") for grant in standing.granted
+        ):  # what appears later is to be hidden, too
+            found += map(_identity, protected_paths.places(os.path.expanduser("~"), "").hidden)
         return tuple(found)
 
     def _current(self, key: tuple[str, Purpose], basis: object) -> Room | None:

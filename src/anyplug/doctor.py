@@ -20,6 +20,7 @@ from anyplug.registry import Entry
 from anyplug.runtime import toolchain
 from anyplug.runtime.confine import cpu_share, escapes, landlock
 from anyplug.runtime.confine.enforcement import (
+    BROKER,
     CURES,
     LAYERS,
     MEANINGS,
@@ -42,6 +43,7 @@ GAPS = {
     "see others' shared memory": "ipc",
     "change a mode": "read-only",
     "change a time": "read-only",
+    "change the mode of git's settings": "read-only",
 }
 CPU_SHARED = {
     cpu_share.SESSIONS: f"{MEANINGS['cpu']}: the kernel groups them by session",
@@ -186,7 +188,7 @@ def _way_out(attempt: escapes.Attempt, enforcement: Enforcement) -> WayOut:
 
 def _layers(enforcement: Enforcement, *, namespaces: bool) -> tuple[Layer, ...]:
     found = []
-    for name in LAYERS:
+    for name in (*LAYERS, BROKER):
         held = name in enforcement.held
         why, cure = "", ""
         if not held:

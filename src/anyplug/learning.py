@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from anyplug import permissions
+from anyplug import permissions, protected_paths
 from anyplug.approval import Standing
 from anyplug.model import Plugin
 from anyplug.runtime.confine.profile import Profile
+from anyplug.runtime.confine.protected import Protected
 from anyplug.runtime.confine.record import Event, Recorder
 from anyplug.runtime.program import Purpose
 
@@ -133,6 +134,8 @@ def _beyond(events: Iterable[Event], around: Around) -> tuple[list[Event], list[
     """Leave out what every plugin may do; say what none ever may."""
     base = around.base
     readable = (*base.readable, *base.writable, *base.executable)
+    secrets = protected_paths.places(around.user, "").hidden  # a grant that names one opens it
+    ours = tuple(path for path in base.hidden if path not in secrets)
     beyond, never = [], []
     made = set()
     for event in events:
@@ -153,7 +156,7 @@ def _beyond(events: Iterable[Event], around: Around) -> tuple[list[Event], list[
             never.append(f"change what binds it: {event.path}")
         elif _within(place, allowed) or _is_its_own_tmp(event, made, around):
             continue
-        elif _within(event.path, base.hidden):
+        elif _within(event.path, ours):
             never.append(f"{'read' if event.kind == 'read' else 'change'} what is anyplug's own: {event.path}")
         else:
             beyond.append(event)
@@ -191,8 +194,10 @@ def _files(events: list[Event], around: Around) -> tuple[Need, ...]:
         for file in (event.path, *around.find(os.path.basename(event.path)))
     )
     used = around.used
+    protected = Protected(used.protected, ())
     changed = {
-        os.path.dirname(event.path) if event.kind == "make" else event.path: event.path
+        protected.opener(event.path)
+        or (os.path.dirname(event.path) if event.kind == "make" else event.path): event.path
         for event in events
         if event.kind in {"write", "make"}
     }

@@ -10,7 +10,7 @@ from anyplug.allowances import Allowances
 from anyplug.approval import Standing
 from anyplug.catalog import Catalog
 from anyplug.model import Plugin
-from anyplug.runtime.confine.enforcement import Enforcement, NotEnforceable, Shortfall, wanted_layers
+from anyplug.runtime.confine.enforcement import BROKER, Enforcement, NotEnforceable, Shortfall, wanted_layers
 from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.confine.spawn import ConfinedSpawn
 from anyplug.runtime.guard import Guard
@@ -36,6 +36,7 @@ class Protection(msgspec.Struct, frozen=True, kw_only=True):
     gaps: tuple[str, ...] = ()  # what stays open for every plugin here
     notes: tuple[str, ...] = ()  # what a grant opens, where its name does not say so
     limits: dict[str, int] = {}
+    protected: tuple[str, ...] = ()  # patterns of what it cannot change, though it lies in a folder that it may
 
 
 def switched_off(settings: Settings) -> str:
@@ -73,7 +74,15 @@ def assess(catalog: Catalog, plugin: Plugin, standing: Standing) -> Protection:
         gaps=enforcement.gaps,
         notes=profile.notes,
         limits=profile.limits.in_force if "limits" in enforcement.held else {},
+        protected=_shown(profile) if BROKER in enforcement.held else (),
     )
+
+
+def _shown(profile: Profile) -> tuple[str, ...]:
+    """Give the protected patterns as people write them, without those that a grant names."""
+    user = os.path.expanduser("~")
+    names = (pattern.removeprefix("=") for pattern in profile.protected if pattern not in profile.named)
+    return tuple(dict.fromkeys(name.replace(user, "~", 1) if name.startswith(f"{user}/") else name for name in names))
 
 
 def tried(profile: Profile, layers: tuple[str, ...]) -> tuple[Enforcement, tuple[Shortfall, ...]]:

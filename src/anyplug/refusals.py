@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from anyplug import protected_paths
 from anyplug.model import Plugin
 from anyplug.runtime.confine.profile import SHARED_TMP, Profile
+from anyplug.runtime.confine.protected import Protected
 
 LONGEST = 32 << 10  # characters of what it said that are looked at, from the end
 MOST = 4  # grants that a hint names
@@ -145,7 +147,9 @@ def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:
     readable = _readable(profile)
     if _within(path, profile.code):
         return [OWN_FOLDER] if is_change else []
-    if _within(path, profile.hidden) and not _within(path, readable):
+    secrets = protected_paths.places(scene.user, "").hidden
+    ours = tuple(folder for folder in profile.hidden if folder not in secrets)
+    if _within(path, ours) and not _within(path, readable):
         return []  # what is ours, or another plugin's
     if os.path.isfile(path) and os.access(path, os.X_OK) and not is_change:
         program = os.path.basename(path)
@@ -166,6 +170,8 @@ def _lacks_sight(path: str, scene: Scene) -> list[Lack]:
 def _lacks_writing(path: str, scene: Scene) -> list[Lack]:
     """Give the permission to change or make something: what is not there yet needs the folder above it."""
     profile = scene.profile
+    if profile.brokered and (named := Protected(profile.protected, profile.named).opener(path)):
+        return [Lack(f"filesystem:write:{_written(named, scene)}")] if _within(path, profile.writable) else []
     is_own_tmp = profile.private_tmp and _within(path, SHARED_TMP) and not _within(path, _readable(profile))
     if is_own_tmp or _within(path, profile.writable):
         return []

@@ -123,7 +123,7 @@ def test_a_grant_says_what_it_means_where_its_words_do_not():
     os.mkdir(os.path.expanduser("~/notes"))
     assert using.ok("grant", "hello", "filesystem:read:~/notes", "network").err == ""
     for whole in ("filesystem:write", "filesystem:write:~"):
-        assert "run later as you" in using.ok("grant", "hello", whole).err
+        assert "other programs run later" in using.ok("grant", "hello", whole).err
 
 
 @pytest.mark.parametrize(

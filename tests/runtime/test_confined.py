@@ -384,12 +384,15 @@ async def test_who_may_write_everywhere_still_turns_no_switch_of_the_kernel_and_
 async def test_a_path_whose_links_were_followed_is_left_out_if_it_leads_elsewhere_by_now(confined, layers):
     one = confined()
     path = os.path.join(one.place.user, "meant")
-    os.symlink(".ssh", path)
+    os.symlink("notes", path)
+    os.mkdir(os.path.join(one.place.user, "notes"))
+    with open(os.path.join(path, "one"), "w", encoding="ascii") as file:
+        file.write("secret\n")
     profile = one.scene.profile(f"filesystem:read:{path}")
     for exact, said in (((path,), b""), ((), b"secret\n")):
         one.spawn.close()
         one.spawn = ConfinedSpawn(one.guard, msgspec.structs.replace(profile, exact=exact), layers=layers)
-        assert (await one.sh(f"cat {path}/id_ed25519")).stdout == said
+        assert (await one.sh(f"cat {path}/one")).stdout == said
 
 
 @pytest.mark.parametrize("layers", [LAYERS, WITHOUT_NAMESPACES], ids=["namespaces", "without"])
@@ -409,7 +412,7 @@ async def test_the_root_folder_is_files_and_neither_devices_nor_the_kernels_own_
     assert tried.pop("/dev")
     assert set(tried.values()) <= {"Permission denied", "Read-only file system"}, tried
     assert tried["/dev/tty"] == "Permission denied"  # else that there is none
-    assert (await one.sh(f"echo x >> {one.scene.facts['bashrc']}")).exit_code == 0
+    assert (await one.sh(f"echo x >> {one.scene.facts['plain']}")).exit_code == 0
 
 
 async def test_a_plugin_whose_processes_are_all_used_up_says_so_and_comes_back(confined):

@@ -6,6 +6,7 @@ import re
 import pytest
 
 import making
+from anyplug import protected_paths
 from anyplug.runtime.confine import macos, system
 from anyplug.runtime.confine.enforcement import LAYERS, Enforcement
 from anyplug.runtime.confine.profile import Limits, Place, System, draw
@@ -32,7 +33,9 @@ def test_without_grants_there_is_the_system_and_the_plugins_own_places():
     assert drawn.writable == (PLACE.data, PLACE.cache)
     assert drawn.executable == (PLACE.plugin, PLACE.cache, "/bin/sh")
     assert (drawn.network, drawn.ports, drawn.unix) == ("none", (), False)
-    assert drawn.hidden == (PLACE.home,)
+    assert drawn.hidden[0] == PLACE.home
+    assert set(drawn.hidden[1:]) == set(protected_paths.places(PLACE.user, "").hidden)
+    assert (drawn.brokered, drawn.protected) == ((), ())
     assert drawn.code == (PLACE.plugin,)
     assert drawn.private_tmp
     assert drawn.limits == Limits()
@@ -146,7 +149,7 @@ def test_who_writes_beside_itself_keeps_its_code():
 
 def test_other_places_of_plugins_are_hidden_too():
     place = Place(plugin="/p", data="/d", cache="/c", home="/h", user="/u", others=("/u/.cyclopone",))
-    assert profile(place=place).hidden == ("/h", "/u/.cyclopone")
+    assert profile(place=place).hidden[:2] == ("/h", "/u/.cyclopone")
 
 
 def test_what_is_missing_is_named_with_its_reason_and_its_cure():

@@ -182,3 +182,19 @@ def test_a_filter_that_asks_asks_about_all_that_is_noted_and_decides_the_rest_as
             assert seccomp.judge(asking, seen) == seccomp.judge(plain, seen)
     refused = struct.pack("=iIQ6Q", 41, seccomp.AUDIT_ARCH["x86_64"], 0, socket.AF_PACKET, 3, 0, 0, 0, 0)
     assert seccomp.judge(plain, refused) == seccomp.EPERM
+
+
+@pytest.mark.parametrize("tmp", [False, True])
+@pytest.mark.parametrize("user", USERS)
+def test_who_is_recorded_has_a_broker_all_the_same(user, tmp):
+    script = (
+        "cd {project}; echo one > new && mkdir made && mv new made/moved && chmod 600 made/moved && cat made/moved; "
+        "echo x > .envrc; mkdir .vscode; ls -A"
+    )
+    came, events = recorded(user, ["filesystem:write:.", "shell:exec"], script, tmp=tmp)
+    code, said, complaint = came
+    assert code == 0, complaint
+    assert said.split() == ["one", ".git", "made", "other", "plain", "sub"]
+    assert complaint.count("Read-only file system") == 2
+    made = {os.path.basename(event["path"]) for event in events if event["kind"] == "make"}
+    assert {"new", "made", "moved", ".envrc", ".vscode"} <= made

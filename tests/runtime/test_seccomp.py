@@ -375,3 +375,27 @@ def test_a_filter_has_a_name_that_depends_on_what_it_lets_through():
         seccomp.digest(seccomp.build(network, unix=unix)) for network in ("none", "ports", "all") for unix in (0, 1)
     }
     assert len(names) == 6
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_broker_is_asked_about_changes_and_about_nothing_else(machine):
+    column = MACHINES.index(machine)
+    program = seccomp.build(machine=machine, brokered=True)
+
+    def answer(name, *arguments):
+        number = (seccomp.BROKERED | seccomp.EXAMINED)[name][column]
+        words = [*arguments, *[0] * 6][:6]
+        return seccomp.judged(program, struct.pack("=iIQ6Q", number, seccomp.AUDIT_ARCH[machine], 0, *words))
+
+    asked = seccomp.ASK[3]
+    assert answer("openat", 0, 0, os.O_RDONLY | os.O_CLOEXEC) == seccomp.ALLOW[3]
+    for flags in (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC, os.O_TMPFILE):
+        assert answer("openat", 0, 0, flags) == asked
+    assert answer("openat", 0, 0, os.O_CREAT, 0o4755) == seccomp.REFUSE[3]  # what is refused is not asked about
+    assert answer("bind") == seccomp.REFUSE[3]
+    for name, numbers in seccomp.BROKERED.items():
+        if numbers[column] is not None and name not in {"open", "openat", "bind"}:
+            assert answer(name) == asked, name
+    for request in seccomp.SUBVOLUMES:
+        assert answer("ioctl", 0, request) == seccomp.REFUSE[3]
+    assert answer("ioctl", 0, 0x40049409) == seccomp.ALLOW[3]  # FICLONE

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from anyplug import config, permissions
+from anyplug import config, permissions, protected_paths
 from anyplug.errors import ConfigError
 from anyplug.formats import table
 from anyplug.frontends.cli import render
@@ -125,6 +125,7 @@ def _confinement_fields(held_by: "Protection") -> list[tuple[str, str | Sequence
     return [
         ("opens", held_by.notes),
         ("confined", [said[held_by.state], *falls]),
+        ("protected", protected_paths.summary(held_by.protected)),
         ("left open", held_by.gaps),
         ("limits", ", ".join(_limit(name, value) for name, value in held_by.limits.items())),
     ]

@@ -357,7 +357,9 @@ def _say_what_it_means(session: Session, granted: tuple[str, ...]) -> None:
             if scope[0] not in "/~":
                 session.note(f"note: {permission} is a path in the folder in which anyplug runs: now {path}")
             if not os.path.exists(path):
-                session.warn(f"there is no {path}: {permission} opens nothing until there is")
+                is_write = permissions.kind(permission) == "filesystem:write"
+                around = ", unless a folder around it is granted, too" if is_write else ""
+                session.warn(f"there is no {path}: {permission} opens nothing until there is{around}")
         if permission.startswith("shell:exec:") and shutil.which(os.path.expanduser(scope)) is None:
             session.warn(f"there is no program '{scope}' on your PATH: {permission} opens nothing until there is one")
 

@@ -9,13 +9,15 @@ import _socket  # `socket` takes 4 ms
 import os
 import resource
 
-from anyplug.runtime.confine import cpu_share, kernel, landlock, room, seccomp
+from anyplug.runtime.confine import broker, cpu_share, kernel, landlock, packets, room, seccomp
+from anyplug.runtime.confine.protected import Protected
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+BROKER = "broker"  # held like a layer, for those who were granted folders to write to
 FRESH_RULES = 64  # starts with folders of their own, until the rules of the first ones are forgotten
 BACKLOG = 128  # connections that wait for the proxy
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -40,6 +42,9 @@ class Order:
     unix: bool = False
     watches: bool = False
     measured: tuple[str, ...] = ()
+    brokered: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
     exact: tuple[str, ...] = ()
     limits: Mapping[str, int]
     recorded: bool = False  # the host wants to hear what programs open, execute and connect to
@@ -68,9 +73,11 @@ class Confinement:
         self._outer_tmp = -1
         self._filter = b""
         self._rules: landlock.Ruleset | None = None
+        self._narrow: landlock.Ruleset | None = None  # for programs whose changes a broker makes
         self._added = 0
         self.cpu = ""  # by what its processes are counted as one (`cpu_share`)
         self.proc = "/proc"  # one that the spawner can write to
+        self._channels: dict[int, _socket.socket] = {}  # by the process of a broker
         self.doorway: _socket.socket | None = None  # for the host's proxy, where there is to be one
 
     def leave(self) -> None:
@@ -121,6 +128,23 @@ class Confinement:
                     self.refused[layer] = str(error.strerror or error)
                 else:
                     self.held.append(layer)
+        self._prepare_broker()
+
+    def _prepare_broker(self) -> None:
+        """Hold protected paths where something was granted and the kernel can; else the grants hold as they are."""
+        if not self.order.brokered:
+            return
+        lacking = broker.shortfall()
+        for layer in ("seccomp", "landlock"):
+            lacking = lacking if layer in self.held else f"it needs {layer}"
+        if not lacking and landlock.version() < landlock.SINCE_TRUNCATE:
+            lacking = "Landlock is too old"
+        if lacking:
+            self.refused[BROKER] = lacking
+            return
+        self._make_narrow_rules()
+        self._make_filter()
+        self.held.append(BROKER)
 
     def prepare(self, request: dict[str, Any]) -> list[tuple[int, str]]:
         """Get what a start needs that its thread could not get any more: trees to attach, and rules for them."""
@@ -135,10 +159,14 @@ class Confinement:
             if self._added > FRESH_RULES:
                 self._rules.close()
                 self._make_rules()
-            for tree in own:
-                self._rules.allow_opened(tree, landlock.WRITE)
-            for path in request["writable"]:
-                self._rules.allow(path, landlock.WRITE)
+                if self._narrow is not None:
+                    self._narrow.close()
+                    self._make_narrow_rules()
+            for rules in filter(None, (self._rules, self._narrow)):
+                for tree in own if rules is self._rules or self._tmp_is_direct else ():
+                    rules.allow_opened(tree, landlock.WRITE)
+                for path in request["writable"]:
+                    rules.allow(path, landlock.WRITE)
         return trees
 
     def outer_path(self, path: str) -> str:
@@ -165,30 +193,76 @@ class Confinement:
             os.makedirs(folder)  # it lies in the machine's /tmp, which is covered
             os.chdir(folder)
 
-    def confine(self) -> int:
-        """Confine the thread that calls this, for good; give who is to listen, where that is wanted, else -1."""
+    def confine(self, request: dict[str, Any]) -> tuple[list[int], int]:
+        """Confine the thread that calls this, for good.
+
+        Give what the host needs to listen, where that is wanted: a listener, and a socket to the broker if there is
+        one; and the broker's process, else 0.
+        """
         if self.cpu:
             os.nice(cpu_share.NICE)  # of this thread, and of what it starts: the spawner itself must not be held up
         if self._rules is not None or self._filter:
             kernel.prctl("no_new_privs", kernel.PR_SET_NO_NEW_PRIVS, 1)
         if self._rules is not None:
             self._rules.restrict()
+        if self._narrow is not None:
+            return self._confine_with_broker(request)
         if self._filter and self.order.recorded:
-            return seccomp.apply_and_listen(self._filter)
+            return [seccomp.apply_and_listen(self._filter)], 0
         if self._filter:
             seccomp.apply(self._filter)
-        return -1
+        return [], 0
+
+    def _confine_with_broker(self, request: dict[str, Any]) -> tuple[list[int], int]:
+        """Fork the broker in the wider domain, and go on in the narrower one."""
+        assert self._narrow is not None
+        order = self.order
+        tmp = (room.TMP,) if request["tmp"] or (order.private_tmp and "read-only" in self.held) else ()
+        direct = (*self._own, *NO_FILES, *request["writable"], *(tmp if self._tmp_is_direct else ()))
+        roots = (*order.brokered, *(() if self._tmp_is_direct else tmp))
+        protected = Protected(order.protected, order.named)
+        pid, control = broker.start(roots, direct, protected, relayed=order.recorded)
+        channel = _socket.socket(fileno=control)
+        self._narrow.restrict()
+        listener = seccomp.apply_and_listen(self._filter, killable=True)
+        packets.send(channel, broker.LISTEN, [listener])
+        if order.recorded:
+            return [listener, channel.detach()], pid
+        os.close(listener)
+        self._channels[pid] = channel  # while it is open, the broker knows that we are there
+        return [], pid
+
+    @property
+    def _own(self) -> tuple[str, ...]:
+        """The folders in which programs make changes themselves, though they may lie in a granted one."""
+        return tuple(path for path in self.order.measured if path in self.order.writable)
+
+    @property
+    def _tmp_is_direct(self) -> bool:
+        """Whether programs write to their /tmp themselves: rules there count for granted folders below it, too."""
+        return not any(room.is_below(path, room.TMP) or path == room.TMP for path in self.order.brokered)
+
+    def let_go(self, pid: int) -> None:
+        """Forget a broker that has ended."""
+        channel = self._channels.pop(pid, None)
+        if channel is not None:
+            channel.close()
 
     @staticmethod
     def _real(order: Order) -> Order:
         """Follow links, and leave out what is not there: rules and mounts are about what a path leads to now."""
+        readable, writable, executable = (
+            _existing(paths, order.exact) for paths in (order.readable, order.writable, order.executable)
+        )
+        named = {*readable, *writable, *executable}
         return order.but(
-            readable=_existing(order.readable, order.exact),
-            writable=_existing(order.writable, order.exact),
-            executable=_existing(order.executable, order.exact),
-            hidden=_existing(order.hidden),
+            readable=readable,
+            writable=writable,
+            executable=executable,
+            hidden=tuple(path for path in _existing(order.hidden) if path not in named),
             code=_existing(order.code),
             measured=_existing(order.measured),
+            brokered=tuple(filter(os.path.isdir, _existing(order.brokered, order.exact))),
         )
 
     def _outer(self, path: str) -> int:
@@ -287,9 +361,32 @@ class Confinement:
                 rules.allow(os.path.realpath(path), landlock.WRITE)
         self._rules, self._added = rules, 0
 
+    def _make_narrow_rules(self) -> None:
+        """Allow changes in the plugin's own folders only; in those that were granted, the broker makes them."""
+        order = self.order
+        scopes = 0
+        if landlock.version() >= landlock.SINCE_SCOPES:  # so that the broker cannot be ended either
+            scopes = landlock.SCOPE_SIGNALS | (0 if order.unix else landlock.SCOPE_ABSTRACT_SOCKETS)
+        rules = landlock.Ruleset(ports=None, scopes=scopes, about=landlock.CHANGE)
+        files = (path for path in order.writable if not os.path.isdir(path))  # each of them named by a grant
+        for path in (*self._own, *files):
+            rules.allow(path, landlock.WRITE)
+        for name in DEVICES:
+            rules.allow(os.path.realpath(f"/dev/{name}"), landlock.DEVICE)
+        if "read-only" in self.held:
+            for path in (room.SHM, *((room.TMP,) if order.private_tmp and self._tmp_is_direct else ())):
+                rules.allow(os.path.realpath(path), landlock.WRITE)
+        self._narrow = rules
+
     def _make_filter(self) -> None:
         order = self.order
-        self._filter = seccomp.build(order.network, unix=order.unix, watches=order.watches, asks=order.recorded)
+        self._filter = seccomp.build(
+            order.network,
+            unix=order.unix,
+            watches=order.watches,
+            asks=order.recorded,
+            brokered=self._narrow is not None,
+        )
 
 
 def around(path: str, rights: int, hidden: tuple[str, ...]) -> list[tuple[str, int]]:

@@ -10,6 +10,7 @@ from anyplug.runtime.program import Receipt
 # In the order in which they are taken. Tests leave some out.
 LAYERS = ("mounts", "pids", "network", "ipc", "cpu", "read-only", "limits", "capabilities", "landlock", "seccomp")
 NAMESPACES = ("mounts", "pids", "network", "ipc", "read-only")  # the layers that need them
+BROKER = "broker"  # held for those who were granted folders to write to
 PROXY = "proxy"  # held by the host itself, for those who were granted hosts
 MEANINGS = {
     "mounts": "a mount namespace of its own: what it shall not see is covered, and /tmp is private",
@@ -22,6 +23,7 @@ MEANINGS = {
     "capabilities": "no capability, also for root",
     "landlock": "files and TCP ports by name; signals and abstract sockets",
     "seccomp": "no sockets but granted ones, and no system calls but known ones",
+    BROKER: "files that other programs run later stay as they are, in folders that it may write to",
 }
 _USER_NAMESPACES = (
     "allow user namespaces (`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, "
@@ -36,6 +38,8 @@ CURES = {
     "capabilities": "do not run as root, or let root have CAP_SETPCAP",
     "limits": "let the host set its own limits",
     "cpu": "set `sysctl kernel.sched_autogroup_enabled=1`, or run the host in a systemd unit with `Delegate=cpu`",
+    BROKER: f"Linux 5.19 or newer on x86-64 or 64-bit ARM, and {_USER_NAMESPACES}, or "
+    "`sysctl kernel.yama.ptrace_scope=0`",
 }
 MISLED = (
     "there is a link on its way, in a folder that the plugin may write to, and so it would decide where that leads",
@@ -95,6 +99,8 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
             found.append(self._missing("whom it sends signals to", "pids"))
         if self.is_root and "capabilities" not in self.held:
             found.append(self._missing("what it does as root", "capabilities"))
+        if BROKER in self.refused:
+            found.append(self._missing("protected paths in the folders that it may write to", BROKER))
         if "limits" not in self.held:
             found.append(self._missing("how much it uses", "limits"))
         return tuple(found)

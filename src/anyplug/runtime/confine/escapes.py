@@ -16,7 +16,7 @@ import msgspec
 
 from anyplug.runtime import process
 from anyplug.runtime.confine import kernel, syscall_table, system
-from anyplug.runtime.confine.enforcement import LAYERS, Enforcement
+from anyplug.runtime.confine.enforcement import BROKER, LAYERS, Enforcement
 from anyplug.runtime.confine.profile import Place, Profile, draw
 from anyplug.runtime.confine.spawn import ConfinedSpawn
 from anyplug.runtime.guard import Guard
@@ -25,6 +25,7 @@ from anyplug.runtime.program import Program, Spawn
 PROBE = os.path.join(os.path.dirname(__file__), "probe.py")
 OUTSIDE_TMP = "/var/tmp"  # a private /tmp would hide the scene, and nothing else be tried
 TIME_S = 60.0
+GRANTED = ("filesystem:write:.", "filesystem:write")  # what protected paths are tried with
 MOST_OUTPUT = 1 << 20
 IPC_PRIVATE, IPC_RMID = 0, 0
 
@@ -62,13 +63,18 @@ def scene(folder: str = OUTSIDE_TMP) -> Iterator[Scene]:
             cache=os.path.join(home, "cache", "p"),
             home=home,
             user=user,
+            project=os.path.join(top, "project"),
         )
+        for name in (".git/hooks", "sub", "other"):
+            os.makedirs(os.path.join(place.project, name))
         files = {
             "key": os.path.join(user, ".ssh", "id_ed25519"),
             "bashrc": os.path.join(user, ".bashrc"),
             "store": os.path.join(home, "anyplug.db"),
             "other": os.path.join(home, "data", "other", "config.json"),
             "code": os.path.join(place.plugin, "main.py"),
+            "git": os.path.join(place.project, ".git", "config"),
+            "plain": os.path.join(place.project, "plain"),
         }
         for path in files.values():
             _write(path)
@@ -91,6 +97,7 @@ def scene(folder: str = OUTSIDE_TMP) -> Iterator[Scene]:
             "host_word": _own_command_line(),
             "home": home,
             "data": place.data,
+            "project": place.project,
             "store_name": os.path.basename(files["store"]),
             "abstract": abstract,
             "queue": _make_queue(abstract),
@@ -125,13 +132,31 @@ async def attempt_all(spawn: Spawn, facts: dict[str, str | int], data: str) -> t
 
 
 async def report(guard: Guard, layers: tuple[str, ...] = LAYERS) -> tuple[Enforcement, tuple[Attempt, ...]]:
-    """Say what this machine holds for a plugin that was granted nothing. Blocks for a moment at its start."""
+    """Say what this machine holds for a plugin that was granted nothing, or folders to write to.
+
+    Blocks for a moment at its start.
+    """
     with scene() as made:
-        spawn = ConfinedSpawn(guard, made.profile(), layers=layers, tolerant=True)
-        try:
-            return spawn.enforcement, await attempt_all(spawn, made.facts, made.place.data)
-        finally:
-            spawn.close()
+        enforcement, attempts = await _report(guard, layers, made, ())
+        for granted in GRANTED:
+            narrowed, more = await _report(guard, layers, made, (granted,))
+            attempts += tuple(Attempt(f"{one.name}, granted {granted}", one.blocked, one.how) for one in more)
+            if BROKER in narrowed.held and BROKER not in enforcement.held:
+                enforcement = msgspec.structs.replace(enforcement, held=(*enforcement.held, BROKER))
+            refused = {name: why for name, why in narrowed.refused.items() if name == BROKER}
+            enforcement = msgspec.structs.replace(enforcement, refused=enforcement.refused | refused)
+        return enforcement, attempts
+
+
+async def _report(
+    guard: Guard, layers: tuple[str, ...], made: Scene, granted: tuple[str, ...]
+) -> tuple[Enforcement, tuple[Attempt, ...]]:
+    spawn = ConfinedSpawn(guard, made.profile(*granted), layers=layers, tolerant=True)
+    facts = {**made.facts, "only": "protected"} if granted else made.facts
+    try:
+        return spawn.enforcement, await attempt_all(spawn, facts, made.place.data)
+    finally:
+        spawn.close()
 
 
 def _share_memory(stack: ExitStack) -> int:

@@ -23,6 +23,7 @@ READ = READ_FILE | READ_DIR
 RUN = READ | EXECUTE
 WRITE = EVERYTHING & ~EXECUTE & ~MAKE_CHAR & ~MAKE_BLOCK
 DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE
+CHANGE = EVERYTHING & ~(EXECUTE | READ | IOCTL_DEVICE)
 ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE  # what can be said of one file
 RIGHTS_OF_VERSION = {1: 13, 2: 14, 3: 15, 4: 15}  # how many rights each version knows; later ones know 16
 
@@ -40,10 +41,13 @@ def version() -> int:
 class Ruleset:
     """What will be allowed. Everything else that this kernel's Landlock knows is refused."""
 
-    def __init__(self, *, ports: tuple[int, ...] | None = (), scopes: int = 0) -> None:
-        """`ports` are those that may be connected to, None for all; raises OSError where there is no Landlock."""
+    def __init__(self, *, ports: tuple[int, ...] | None = (), scopes: int = 0, about: int = EVERYTHING) -> None:
+        """`ports` are those that may be connected to, None for all; raises OSError where there is no Landlock.
+
+        `about` are the rights on files that are refused where they are not allowed; others are left alone.
+        """
         known = version()
-        self._rights = (1 << RIGHTS_OF_VERSION.get(known, 16)) - 1
+        self._rights = (1 << RIGHTS_OF_VERSION.get(known, 16)) - 1 & about
         holds_ports = ports is not None and known >= SINCE_PORTS
         words = [self._rights, (BIND_TCP | CONNECT_TCP) if holds_ports else 0, scopes]
         size = 8 if known < SINCE_PORTS else 16 if known < SINCE_SCOPES else 24

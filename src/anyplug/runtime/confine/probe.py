@@ -244,8 +244,17 @@ def become_root() -> None:
 
 
 def attempts() -> dict[str, Callable[[], object]]:
-    """Give all attempts, by name."""
-    return {**on_files(), **on_the_network(), **on_programs(), **on_the_host(FACTS["host"]), **on_the_kernel()}
+    """Give all attempts, by name; or only those that are left where a folder may be written to."""
+    if FACTS.get("only") == "protected":
+        return on_protected_paths()
+    return {
+        **on_files(),
+        **on_protected_paths(),
+        **on_the_network(),
+        **on_programs(),
+        **on_the_host(FACTS["host"]),
+        **on_the_kernel(),
+    }
 
 
 def on_files() -> dict[str, Callable[[], object]]:
@@ -262,6 +271,7 @@ def on_files() -> dict[str, Callable[[], object]]:
         "write to .bashrc": lambda: append(FACTS["bashrc"]),
         "write to another plugin": lambda: append(FACTS["other"]),
         "write to its own code": lambda: append(FACTS["code"]),
+        "write a document": lambda: create(in_project("notes.txt")),
         "write into /usr": lambda: create("/usr/anyplug-escape"),
         "change a mode": lambda: os.chmod(FACTS["bashrc"], 0o600),
         "change a time": lambda: os.utime(FACTS["bashrc"]),
@@ -274,6 +284,86 @@ def on_files() -> dict[str, Callable[[], object]]:
         "set attributes by ioctl": set_attributes,
         "rename its folder": lambda: rename(FACTS["data"], FACTS["data"] + "-moved"),
     }
+
+
+def on_protected_paths() -> dict[str, Callable[[], object]]:
+    """Give attempts to leave something for other programs to run, in a folder that it may write to."""
+    git = os.path.join(FACTS["project"], ".git")
+    config, plain = os.path.join(git, "config"), os.path.join(FACTS["project"], "plain")
+    return {
+        "create a policy": lambda: make_folder(in_project(".cupcake")),
+        "create a git hook": lambda: create(os.path.join(git, "hooks", "post-commit")),
+        "create a git hook by a link": lambda: create_through(git),
+        "create .envrc": lambda: create(in_project("sub", ".envrc")),
+        "create .ENVRC": lambda: create(in_project(".ENVRC")),
+        "rename a folder to .vscode": lambda: rename(in_project("sub"), in_project(".vscode")),
+        "link a file as .mcp.json": lambda: link_as(plain, in_project(".mcp.json")),
+        "name an unnamed file .npmrc": lambda: name_unnamed(in_project(".npmrc")),
+        "write to git's settings": lambda: append(config),
+        "write to git's settings by another name": lambda: append_linked(config),
+        "cut git's settings off": lambda: os.truncate(config, os.stat(config).st_size),
+        "replace git's settings": lambda: os.rename(copy_of(config), config),
+        "remove git's settings": lambda: remove(config),
+        "change the mode of git's settings": lambda: os.chmod(config, 0o600),
+        "make another folder git's": lambda: rename(in_project("sub"), in_project("other", ".git")),
+        "rename git's folder": lambda: rename(git, in_project("git")),
+    }
+
+
+def in_project(*names: str) -> str:
+    """Give a path in the project."""
+    return os.path.join(FACTS["project"], *names)
+
+
+def make_folder(path: str) -> None:
+    """Make a folder, and take it away again."""
+    os.mkdir(path)
+    os.rmdir(path)
+
+
+def create_through(folder: str) -> None:
+    """Make a file in a folder below another, by a link to that."""
+    link = in_project("way")
+    os.symlink(folder, link)
+    try:
+        create(os.path.join(link, "hooks", "post-merge"))
+    finally:
+        os.unlink(link)
+
+
+def link_as(path: str, name: str) -> None:
+    """Give a file another name, and take it away again."""
+    os.link(path, name)
+    os.unlink(name)
+
+
+def append_linked(path: str) -> None:
+    """Open a file to write, by another name that it gets in its own folder."""
+    name = os.path.join(FACTS["data"], "linked")
+    os.link(path, name)
+    append(name)
+    os.unlink(name)
+
+
+def name_unnamed(path: str) -> None:
+    """Give a name to a file that has none."""
+    fd = os.open(os.path.dirname(path), os.O_TMPFILE | os.O_WRONLY)
+    os.link(f"/proc/self/fd/{fd}", path, follow_symlinks=True)
+    os.unlink(path)
+
+
+def copy_of(path: str) -> str:
+    """Copy a file beside itself."""
+    with open(path, "rb") as file, open(path + ".copy", "wb") as copy:
+        copy.write(file.read())
+    return path + ".copy"
+
+
+def remove(path: str) -> None:
+    """Remove a file, and put a copy in its place."""
+    copy = copy_of(path)
+    os.unlink(path)
+    os.rename(copy, path)
 
 
 def on_the_network() -> dict[str, Callable[[], object]]:

@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from anyplug import permissions
+from anyplug import permissions, protected_paths
 
 Network = Literal["none", "ports", "hosts", "all"]
 FindProgram = Callable[[str], tuple[str, ...]]
@@ -67,6 +67,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     code: tuple[str, ...] = ()  # what stays as it is, though it lies in a writable folder
     binding: tuple[str, ...] = ()  # what binds plugins themselves and stays as it is for that reason, as policies do
     measured: tuple[str, ...] = ()  # the folders that `limits.disk` is about
+    brokered: tuple[str, ...] = ()  # of `writable`, what was granted: protected paths in there stay as they are
+    protected: tuple[str, ...] = ()  # patterns of these (`protected_paths`)
+    named: tuple[str, ...] = ()  # paths that grants name, and so open
     private_tmp: bool = True
     network: Network = "none"
     ports: tuple[int, ...] = ()
@@ -103,6 +106,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     project: str = ""  # where the person works
     writes_beside_itself: bool = False  # its format lets it write into its own folder
     code: tuple[str, ...] = ()  # then: the files and folders in it that were approved
+    protected: tuple[str, ...] = ()  # paths to protect besides those of the table: where links of theirs lead, say
 
 
 def draw(
@@ -117,18 +121,25 @@ def draw(
     programs = scopes.get("shell:exec", ())
     everything = (*SYSTEM_PROGRAMS, *system.search_path, *system.linked) if "" in programs else ()
     network, ports, hosts, unheld = _network(scopes.get("network", ()))
+    brokered = _unique(writes, (*users, *SHARED_TMP) if writes_all else ())
+    searched = tuple(path for path in system.search_path if not path.startswith(SYSTEM_PROGRAMS))
+    guarded = protected_paths.places(place.user, place.project, (*place.others, *searched, *place.protected))
+    secret = tuple(path for path in guarded.hidden if path not in (*reads, *writes))
     return Profile(
         readable=_unique(system.readable, reads, users if reads_all else (), system.settings if everything else ()),
-        writable=_unique(own, writes, (*users, *SHARED_TMP) if writes_all else ()),
+        writable=_unique(own, brokered),
         executable=_unique(
             (place.plugin, place.cache),
             system.executable,
             tuple(file for name in programs if name for file in find(name)),
             everything,
         ),
-        hidden=_unique((place.home,), place.others),
+        hidden=_unique((place.home,), place.others, secret),
         code=place.code if place.writes_beside_itself else (place.plugin,),
         measured=own,
+        brokered=brokered,
+        protected=_unique(guarded.read_only, guarded.hidden, (place.home,)) if brokered else (),
+        named=writes if brokered else (),
         private_tmp=not writes_all,
         network=network,
         ports=ports,

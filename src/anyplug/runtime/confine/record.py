@@ -6,9 +6,13 @@ goes on to the kernel, whose Landlock and mounts hold as ever. Paths lie in the 
 them behind our back: so they are written down, and nothing depends on them.
 
 It has to be done by a process of its own, here the host: the spawner waits for the program that waits for us.
+
+Where a broker makes changes for the programs (`broker`), a call has one listener all the same: we hear of it first, and
+pass on what the broker is to do. It answers the program itself.
 """
 
 import ctypes
+import errno
 import fcntl
 import os
 import select
@@ -63,6 +67,7 @@ class Recorder:
         self._poll = select.poll()
         self._requests: socket.socket | None = None
         self._listeners: set[int] = set()
+        self._brokers: dict[int, int] = {}  # for each listener that has one, a socket to it
         self._woken = self._wake = -1
         self._thread: threading.Thread | None = None
 
@@ -96,9 +101,10 @@ class Recorder:
         os.write(self._wake, b"x")
         self._thread.join(GOODBYE_S)
         self._thread = None
-        for fd in (self._woken, self._wake, *self._listeners):
+        for fd in (self._woken, self._wake, *self._listeners, *self._brokers.values()):
             os.close(fd)
         self._listeners.clear()
+        self._brokers.clear()
         if self._requests is not None:
             self._requests.close()
 
@@ -113,15 +119,29 @@ class Recorder:
                         self._poll.unregister(fd)
                 elif happened & select.POLLIN:
                     self._answer(fd)
-                else:  # all that it was about have ended
-                    self._poll.unregister(fd)
+                else:  # all that it was about have ended, or the broker
+                    self._part_with(fd)
+
+    def _part_with(self, fd: int) -> None:
+        """Stop listening; what still waits for an answer of a broker that is gone gets an error."""
+        self._poll.unregister(fd)
+        listener = next((listener for listener, broker in self._brokers.items() if broker == fd), None)
+        if listener is not None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+                self._poll.unregister(listener)
+                os.close(listener)
+            os.close(self._brokers.pop(listener))
 
     def _welcome(self) -> bool:
         assert self._requests is not None
-        packet, listeners = packets.receive(self._requests, LONGEST_PATH, 1)
-        for fd in listeners:
+        packet, given = packets.receive(self._requests, LONGEST_PATH, 2)
+        for fd in given[:1]:
             self._listeners.add(fd)
             self._poll.register(fd, select.POLLIN)
+        for fd in given[1:]:
+            self._brokers[given[0]] = fd
+            self._poll.register(fd, 0)
         return bool(packet)
 
     def _answer(self, listener: int) -> None:
@@ -137,6 +157,13 @@ class Recorder:
             self._record(Call(pid, data, listener, number), refused=error != 0)
         except (OSError, ValueError, struct.error):
             pass  # it is gone, or its memory cannot be read: then there is nothing to write down
+        if not error and listener in self._brokers and is_brokered(data):
+            try:
+                os.write(self._brokers[listener], _as_seen_inside(bytes(notice), pid))
+            except OSError:  # the broker is gone, or the program
+                error = errno.ENOSYS
+            else:
+                return
         try:
             fcntl.ioctl(listener, SEND, ANSWER.pack(number, 0, -error, 0 if error else GO_ON))
         except OSError:  # as above
@@ -198,9 +225,28 @@ class Call:
             return found.type == socket.SOCK_STREAM
 
 
+def is_brokered(data: bytes) -> bool:
+    """Whether a call is one that a broker makes: files that are only read concern nobody."""
+    (number,) = struct.unpack_from("=i", data)
+    name = BROKERED.get(number, "")
+    if name in {"open", "openat"}:
+        return bool(struct.unpack_from("=6Q", data, 16)[OPENING[name][2]] & seccomp.CHANGES_FILE)
+    return bool(name)
+
+
+def _as_seen_inside(notice: bytes, pid: int) -> bytes:
+    """Write a notice as the broker would have got it: threads have other numbers in its namespace. Raises OSError."""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
+        inner = next((line.split()[-1] for line in status if line.startswith("NSpid:")), str(pid))
+    number, _, flags = NOTICE.unpack_from(notice)
+    return NOTICE.pack(number, int(inner), flags) + notice[NOTICE.size :]
+
+
 def events_of(call: Call, *, refused: bool) -> list[Event]:
     """Say what a call means. Raises OSError and ValueError where it cannot be read."""
     name = NAMES.get(call.number, "")
+    if not name:  # only the broker wants to know
+        return []
     if name == "socket":
         kind = call.integer(1) & seccomp.SOCK_TYPE
         family = _family(call.integer(0))
@@ -344,3 +390,4 @@ CHANGING: dict[str, tuple[Kind, *tuple[Place, ...]]] = {
 }
 _COLUMN = seccomp.ARCHITECTURES.index(os.uname().machine) if os.uname().machine in seccomp.ARCHITECTURES else 0
 NAMES = {numbers[_COLUMN]: name for name, numbers in seccomp.NOTED.items() if numbers[_COLUMN] is not None}
+BROKERED = {numbers[_COLUMN]: name for name, numbers in seccomp.BROKERED.items() if numbers[_COLUMN] is not None}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
-SET_MODE_FILTER, NEW_LISTENER = 1, 8
+SET_MODE_FILTER, NEW_LISTENER, WAIT_KILLABLE = 1, 8, 32
 EPERM, ENOSYS, ENOPROTOOPT = 1, 38, 92
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ARCHITECTURES = tuple(AUDIT_ARCH)  # the order of the numbers below
@@ -36,6 +36,16 @@ NOTED = {
         "chmod", "fchmodat", "utimensat", "socket", "connect", "bind",
     )
 }  # fmt: skip
+# Asked about where a broker makes changes in place of the programs (`broker`).
+BROKERED = {
+    name: syscall_table.NUMBERS[name]
+    for name in (
+        "open", "creat", "openat", "mkdir", "mkdirat", "rmdir", "unlink", "unlinkat", "rename", "renameat", "renameat2",
+        "link", "linkat", "symlink", "symlinkat", "mknod", "mknodat", "truncate", "bind", "chmod", "fchmod", "fchmodat",
+        "fchmodat2", "chown", "lchown", "fchown", "fchownat", "utime", "utimes", "futimesat", "utimensat", "setxattr",
+        "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr",
+    )
+}  # fmt: skip
 LISTENING = ("listen", "accept", "accept4")
 SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}  # and where their flags stand
 CALLS_ON_SOCKETS = ("connect", "bind", *LISTENING)
@@ -48,6 +58,7 @@ SET_USER, SET_GROUP = 0o4000, 0o2000  # in the mode of a file: whoever executes 
 IS_DEVICE = 0o20000  # in the mode of `mknod`: of both kinds of devices, and of nothing else that it makes
 MAKES_FILE = 0o100 | 0o20000000  # O_CREAT, and the bit that only O_TMPFILE has: else `open` looks at no mode
 RENAME_WHITEOUT = 4
+CHANGES_FILE = 0o3 | MAKES_FILE | 0o1000  # or it is opened to be written to, or cut off
 MSG_FASTOPEN = 0x20000000  # connects without `connect`, and so past Landlock's ports
 PR_SCHED_CORE = 62
 SCHED_OTHER, SCHED_BATCH, SCHED_IDLE = 0, 3, 5
@@ -94,12 +105,18 @@ def none_of(*values: int) -> list[Instruction]:
 
 
 def build(
-    network: Network = "none", *, unix: bool = False, watches: bool = False, machine: str = "", asks: bool = False
+    network: Network = "none",
+    *,
+    unix: bool = False,
+    watches: bool = False,
+    machine: str = "",
+    asks: bool = False,
+    brokered: bool = False,
 ) -> bytes:
     """Make the filter; raises OSError on an architecture that we have no numbers for.
 
     With `watches` it lets programs watch files for changes. With `asks`, it asks its listener about what is `NOTED`,
-    also where it would refuse by itself.
+    also where it would refuse by itself. With `brokered`, it asks about what is `BROKERED`, where it would allow it.
     """
     machine = machine or os.uname().machine
     if machine not in AUDIT_ARCH:
@@ -122,10 +139,21 @@ def build(
         for name, numbers in calls.items():
             if (number := numbers[column]) is not None:
                 bodies[number] = examined[name] if body is None else body
+    if brokered:
+        for name, numbers in BROKERED.items():
+            if (number := numbers[column]) is not None:
+                bodies[number] = _asking(name, bodies[number])
     if asks:
         bodies |= {number: [ASK] for numbers in NOTED.values() if (number := numbers[column]) is not None}
     steps += _search(_ranges(bodies))
     return b"".join([PACKED.pack(*step) for step in steps])
+
+
+def _asking(name: str, body: list[Instruction]) -> list[Instruction]:
+    """Ask where a body would allow; files that are opened only to be read concern nobody."""
+    asking = [ASK if step == ALLOW else step for step in body]
+    flags = {"open": 1, "openat": 2}.get(name)
+    return asking if flags is None else [argument(flags), (ANY_BIT, 1, 0, CHANGES_FILE), ALLOW, *asking]
 
 
 def _ranges(bodies: dict[int, list[Instruction]]) -> list[tuple[int, list[Instruction]]]:
@@ -285,16 +313,26 @@ def apply(program: bytes) -> None:
     kernel.prctl("seccomp", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(described))
 
 
-def apply_and_listen(program: bytes) -> int:
-    """Do the same with a filter that asks; give the descriptor of who is asked."""
+def apply_and_listen(program: bytes, *, killable: bool = False) -> int:
+    """Do the same with a filter that asks; give the descriptor of who is asked.
+
+    `killable`: once somebody is at it, only a signal that kills ends a call, since what is done must not be repeated.
+    """
     steps = ctypes.create_string_buffer(program, len(program))
     described = _Program(len(program) // 8, ctypes.addressof(steps))
     number = SYS_SECCOMP[os.uname().machine]
-    return kernel.syscall("seccomp", number, SET_MODE_FILTER, NEW_LISTENER, ctypes.byref(described))
+    flags = NEW_LISTENER | (WAIT_KILLABLE if killable else 0)
+    return kernel.syscall("seccomp", number, SET_MODE_FILTER, flags, ctypes.byref(described))
 
 
 def judge(program: bytes, data: bytes) -> int:
     """Run a filter as the kernel does, on what it saw of a call; give the errno with which it refuses, else 0."""
+    value = judged(program, data)
+    return value & ERROR_BITS if value & ~ERROR_BITS == REFUSAL else 0
+
+
+def judged(program: bytes, data: bytes) -> int:
+    """Do the same; give what it answers."""
     steps = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
     at = loaded = 0
     while True:
@@ -307,7 +345,7 @@ def judge(program: bytes, data: bytes) -> int:
         elif code == JUMP:
             at += value
         elif code == RETURN:
-            return value & ERROR_BITS if value & ~ERROR_BITS == REFUSAL else 0
+            return int(value)
         else:
             holds = {EQUAL: loaded == value, AT_LEAST: loaded >= value, ANY_BIT: bool(loaded & value)}[code]
             at += if_true if holds else if_false

@@ -51,15 +51,16 @@ CALM_S = 30.0  # after the last start
 REAPED_AT_ONCE = 256  # orphans, until somebody else gets a word in: a plugin can make them as fast as we take them
 FIRST_TO_GO = 500  # what a machine without memory is told: rather a plugin than what the person works with
 COLLECT = 256  # starts between two collections of garbage, which must not happen in a confined thread
+BROKER_GONE = "the process that makes changes in granted folders for it was killed"
 SWEEPS, SWEEP_PAUSE_S = 200, 0.001  # how often, and how soon again, we look whether what was killed is gone
 
 
 class Started:
     """A program that runs."""
 
-    def __init__(self, number: int, pipe: int, mark: int, folders: tuple[str, ...]) -> None:
-        """`folders` are those that it has to itself."""
-        self.number, self.pipe, self.mark, self.folders = number, pipe, mark, folders
+    def __init__(self, number: int, pipe: int, mark: int, folders: tuple[str, ...], broker: int) -> None:
+        """`folders` are those that it has to itself; `broker` is the process that makes changes for it, if any."""
+        self.number, self.pipe, self.mark, self.folders, self.broker = number, pipe, mark, folders, broker
 
 
 class ConfinedThread:
@@ -78,6 +79,7 @@ class ConfinedThread:
         self._trees = trees
         self._is_for_one = is_for_one
         self._is_confined = False
+        self.broker = 0  # the process that makes changes for its programs, if there is one
         self._asked, self._answered = _thread.allocate_lock(), _thread.allocate_lock()
         self._asked.acquire()
         self._answered.acquire()
@@ -104,6 +106,8 @@ class ConfinedThread:
     def _serve(self) -> None:
         while True:
             self._asked.acquire()
+            if not self._request:  # it is retired
+                return
             try:
                 self._outcome.append(self._spawn())
             except OSError as error:
@@ -115,17 +119,23 @@ class ConfinedThread:
             if self._is_for_one:
                 return
 
+    def retire(self) -> None:
+        """End it; it has started what it was to start."""
+        self._request = {}
+        self._asked.release()
+
     def _spawn(self) -> int:
         request = self._request
         if not self._is_confined:
             self._confinement.arrange(self._trees)
         self._confinement.go_to(request["cwd"])
         if not self._is_confined:
-            listener = self._confinement.confine()
+            listeners, self.broker = self._confinement.confine(request)
             self._is_confined = True
-            if listener >= 0:
-                packets.send(self._requests, b"listen", [listener])
-                os.close(listener)
+            if listeners:
+                packets.send(self._requests, b"listen", listeners)
+                for fd in listeners:
+                    os.close(fd)
         return os.posix_spawn(
             request["argv"][0],
             request["argv"],
@@ -144,6 +154,7 @@ class Spawner:
         self._requests = requests
         self._confinement = confinement
         self._running: dict[int, Started] = {}
+        self._brokers: set[int] = set()
         self._reasons: dict[int, str] = {}  # by process, why it was killed
         self._marks = "limits" in confinement.held
         self._is_init = "pids" in confinement.held
@@ -191,8 +202,8 @@ class Spawner:
             return True
         *stdio, pipe = fds
         try:
-            pid, mark = self.start(request, stdio)
-            self._running[pid] = Started(request["start"], pipe, mark, self.mind(request))
+            pid, mark, broker = self.start(request, stdio)
+            self._running[pid] = Started(request["start"], pipe, mark, self.mind(request), broker)
         except OSError as error:
             say(pipe, f"error {error.errno or 0} {self.explain(error, request['argv'][0])}")
         finally:
@@ -200,8 +211,11 @@ class Spawner:
                 os.close(fd)
         return True
 
-    def start(self, request: dict[str, Any], stdio: list[int]) -> tuple[int, int]:
-        """Start one program; give its process and its mark, which we wear only meanwhile. Raises OSError."""
+    def start(self, request: dict[str, Any], stdio: list[int]) -> tuple[int, int, int]:
+        """Start one program; give its process, its mark, which we wear only meanwhile, and its broker's process.
+
+        Raises OSError.
+        """
         self._started = time.monotonic()
         self._starts += 1
         if self._starts % COLLECT == 0:
@@ -210,13 +224,18 @@ class Spawner:
         if self._marks:
             wear(mark)
         try:
-            pid = self.thread_for(request).start(request, stdio)
+            thread = self.thread_for(request)
+            try:
+                pid = thread.start(request, stdio)
+            finally:
+                if thread.broker:
+                    self._brokers.add(thread.broker)
         finally:
             if self._marks:
                 wear(None)
         if request["cpu_s"]:
             limit_cpu(pid, request["cpu_s"])
-        return pid, mark
+        return pid, mark, thread.broker
 
     def thread_for(self, request: dict[str, Any]) -> ConfinedThread:
         """Give the thread that starts what wants nothing for itself alone, else one for this start."""
@@ -224,6 +243,9 @@ class Spawner:
             return ConfinedThread(
                 self._requests, self._confinement, self._confinement.prepare(request), is_for_one=True
             )
+        if self._thread is not None and self._thread.broker and not is_running(self._thread.broker):
+            self._thread.retire()
+            self._thread = None
         if self._thread is None:
             self._thread = ConfinedThread(self._requests, self._confinement, [])
         return self._thread
@@ -264,6 +286,8 @@ class Spawner:
             reaped += 1
             kill_group(ended, signal.SIGKILL)
             _, status = os.waitpid(ended, 0)
+            if ended in self._brokers:
+                self.lose(ended, status)
             started = self._running.pop(ended, None)
             if started is not None:
                 if self._marks and has_children():
@@ -274,12 +298,24 @@ class Spawner:
                 reason = self._reasons.pop(ended, "")
                 say(started.pipe, f"exit {os.waitstatus_to_exitcode(status)} {reason}".rstrip())
 
+    def lose(self, broker: int, status: int) -> None:
+        """Take note that a broker has ended; if it was killed, end its programs, which could change nothing more."""
+        self._brokers.discard(broker)
+        self._confinement.let_go(broker)
+        left = {pid: started for pid, started in self._running.items() if started.broker == broker} if status else {}
+        for pid in left:
+            self._reasons.setdefault(pid, BROKER_GONE)
+            kill_group(pid, signal.SIGKILL)
+        if left and self._marks:
+            self.sweep({started.mark for started in left.values()})
+
     def look(self) -> None:
         """Kill everything if it uses more than it may."""
         assert self._watch is not None
         self._looked = time.monotonic()
         marks = {started.mark for started in self._running.values()}
-        mine = other_processes() if self._is_init else [pid for pid in other_processes() if wears(pid, marks)]
+        others = [pid for pid in other_processes() if pid not in self._brokers]
+        mine = others if self._is_init else [pid for pid in others if wears(pid, marks)]
         if reason := self._watch.excess(mine):
             self._reasons = dict.fromkeys(self._running, reason)
             self.sweep(marks)
@@ -290,7 +326,8 @@ class Spawner:
         """Kill what wears these marks, wherever it has gone, and wait until it is gone."""
         is_all = self._is_init and marks >= {started.mark for started in self._running.values()}
         for _ in range(SWEEPS):
-            found = [pid for pid in other_processes() if (is_all or wears(pid, marks)) and is_running(pid)]
+            others = (pid for pid in other_processes() if pid not in self._brokers)
+            found = [pid for pid in others if (is_all or wears(pid, marks)) and is_running(pid)]
             if not found:
                 return
             for pid in [-1] if is_all else reversed(found):  # all in one go, or the newest first: forking must not win

@@ -1,0 +1,163 @@
+"""Protected paths: files that other programs of the user run or trust later, without being asked. Data, and pure.
+
+`hidden` paths are neither read nor written; `read-only` ones cannot be created, changed, replaced or removed. Both hold
+whether the path exists or not, for every grant that does not name the path itself.
+
+A pattern is one or more names joined by `/`; a `*` at either end of a name stands for anything. Names are compared
+without regard to case, but after a `=`. `anywhere` patterns hold in every folder below a grant, `project` patterns in
+the folder in which the host runs, and `user` patterns in the user's home folder.
+"""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+Effect = Literal["hidden", "read-only"]
+Where = Literal["anywhere", "project", "user"]
+
+
+class Entry(NamedTuple):
+    """Patterns that are protected for the same reason."""
+
+    effect: Effect
+    where: Where
+    patterns: tuple[str, ...]
+    why: str
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+TABLE: tuple[Entry, ...] = (
+    Entry("hidden", "user", _words(".ssh"), "keys, and commands that SSH runs (`ProxyCommand`, `authorized_keys`)"),
+    Entry(
+        "hidden",
+        "user",
+        _words(".gnupg .password-store .local/share/keyrings .local/share/kwalletd .local/share/kwalletd6 .pki"),
+        "keyrings and password stores",
+    ),
+    Entry(
+        "hidden",
+        "user",
+        _words(
+            ".mozilla .thunderbird .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge "
+            ".config/vivaldi .config/opera .librewolf"
+        ),
+        "browsers' and mail programs' passwords and sessions",
+    ),
+    Entry("read-only", "anywhere", _words(".cupcake"), "policies, whose signals run commands"),
+    Entry(
+        "read-only",
+        "anywhere",
+        _words(".git/hooks .git/config .git/config.worktree .git/commondir .git/modules .git/worktrees"),
+        "commands that git runs. A `.git` that is no folder is refused, too: it leads git elsewhere",
+    ),
+    Entry("read-only", "anywhere", _words("=HEAD"), "outside of `.git`: it makes a folder a bare repository"),
+    Entry("read-only", "anywhere", _words(".hg/hgrc .hg/hgrc-not-shared .hg/sharedpath"), "commands of Mercurial"),
+    Entry("read-only", "anywhere", _words(".jj/repo/config.toml .jj/config.toml"), "commands of Jujutsu"),
+    Entry(
+        "read-only",
+        "anywhere",
+        _words(".githooks .husky .pre-commit-config.y* lefthook.* .lefthook.* lefthook-local.* .lefthook-local.* "
+               ".overcommit.yml .github/hooks"),
+        "commands that run with the next commit, where git hooks are installed",
+    ),
+    Entry(
+        "read-only",
+        "anywhere",
+        _words(".envrc .direnv .devenv .autoenv* .rvmrc .tool-versions mise.* .mise.* .mise .rtx.toml "
+               ".config/mise .config/mise.toml"),
+        "commands and programs that a shell takes over when it enters the folder (direnv, mise, asdf)",
+    ),
+    Entry(
+        "read-only",
+        "anywhere",
+        _words(".vscode .vscode-* .idea .fleet .zed .helix .theia .cursor .windsurf .devcontainer .devcontainer.json "
+               "*.code-workspace .exrc .vimrc .nvimrc .nvim.lua .lvimrc .dir-locals.el .dir-locals-2.el"),
+        "tasks, tools and scripts that editors start",
+    ),
+    Entry(
+        "read-only",
+        "anywhere",
+        _words(".claude .claude.json .mcp.json mcp.json .codex .gemini .opencode opencode.json* .aider.conf.yml "
+               ".continue .roo .cline .kilocode .kiro .amazonq .qwen .factory .goose .crush .crush.json crush.json "
+               ".junie .augment .trae .agents .copilot .zot .anyplug .cyclopone"),
+        "hooks, MCP servers and plugins that agents start",
+    ),
+    Entry(
+        "read-only",
+        "anywhere",
+        _words(".npmrc .yarnrc .yarnrc.yml .yarn/releases .yarn/plugins .pnpmfile.* bunfig.toml .cargo/config "
+               ".cargo/config.toml .bundle/config"),
+        "settings by which package managers run another program (`script-shell`, `yarnPath`, `rustc-wrapper`)",
+    ),
+    Entry(
+        "read-only",
+        "anywhere",
+        _words(".gdbinit .lldbinit .pdbrc .ghci .ocamlinit .irbrc .pryrc .Rprofile .octaverc"),
+        "scripts that debuggers and interpreters run at their start, in every folder",
+    ),
+    Entry("read-only", "project", _words("plugins data/tools"), "plugins of the project, where hosts search them"),
+    Entry(
+        "read-only",
+        "user",
+        _words(".config"),
+        "settings: policies, autostart, systemd units, shells, editors, agents, git, desktops",
+    ),
+    Entry(
+        "read-only",
+        "user",
+        _words(".bashrc .bashrc.d .bash_* .profile .zshrc .zshrc.d .zshenv .zprofile .zlogin .zlogout .zsh .zfunc "
+               ".zinit .zplug .antigen .oh-my-* .kshrc .mkshrc .cshrc .tcshrc .login .logout .inputrc .xonshrc .shrc "
+               ".fzf* .pam_environment .local/share/bash-completion .local/share/zsh .local/share/fish"),
+        "shells' start-up files",
+    ),
+    Entry(
+        "read-only",
+        "user",
+        _words(".xprofile .xinitrc .xsession .xsessionrc .xserverrc .xmonad .i3 .fluxbox .local/share/systemd "
+               ".local/share/dbus-1 .local/share/applications .local/share/gnome-shell .local/share/plasma "
+               ".local/share/kservices5 .local/share/kio .local/share/nautilus .local/share/flatpak"),
+        "what starts with the desktop, or by a click",
+    ),
+    Entry(
+        "read-only",
+        "user",
+        _words(".local/bin bin .local/lib .local/share/uv .local/share/pipx .local/pipx .cargo/bin .cargo/env* .rustup "
+               "go/bin .nvm .volta .bun .deno .pyenv .rbenv .rvm .asdf .sdkman .local/share/mise .local/share/pnpm "
+               ".npm-global .nix-profile .local/share/nvim .vim .gvimrc .emacs .emacs.d .ipython .jupyter .pythonrc*"),
+        "programs, and code that programs load at their start",
+    ),
+    Entry(
+        "read-only",
+        "user",
+        _words(".gitconfig .hgrc .tmux.conf .tmux .screenrc .wezterm.lua .psqlrc .sqliterc .curlrc .wgetrc .gemrc "
+               ".mailcap .lessfilter .forward .procmailrc .muttrc .rhosts .shosts .k5login .crontab"),
+        "settings that run commands, or let others in",
+    ),
+)  # fmt: skip
+
+
+class Places(NamedTuple):
+    """What the table means for one user and project. Patterns that begin with `/` are paths."""
+
+    hidden: tuple[str, ...]
+    read_only: tuple[str, ...]
+
+
+def places(user: str, project: str, also: Iterable[str] = ()) -> Places:
+    """Resolve the table; `also` are further paths to protect, such as plugin roots and the folders of PATH."""
+    bases = {"user": user.rstrip("/"), "project": project.rstrip("/")}
+    found: dict[Effect, list[str]] = {"hidden": [], "read-only": [*also]}
+    for entry in TABLE:
+        if entry.where == "anywhere":
+            found[entry.effect] += entry.patterns
+        elif bases[entry.where]:
+            found[entry.effect] += [f"{bases[entry.where]}/{pattern}" for pattern in entry.patterns]
+    return Places(*(tuple(dict.fromkeys(found[effect])) for effect in ("hidden", "read-only")))
+
+
+def summary(protected: Iterable[str]) -> str:
+    """Say in a line what is protected from a plugin; empty if nothing is."""
+    count = len(tuple(protected))
+    return f"{count} paths that other programs run later, such as .git/hooks, .envrc and ~/.bashrc" if count else ""

@@ -1,0 +1,160 @@
+"""Decides whether a path is protected: names at any depth, and paths. Pure; part of the spawner: standard library only.
+
+Patterns are those of `protected_paths`: relative ones hold at any depth, those that begin with `/` where they say.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+GIT, SETTINGS = ".git", ".config"
+EXACT = "="  # before a pattern whose case counts
+MOST_KNOWN = 4096  # folders whose verdict is kept
+
+Parts = tuple[str, ...]
+FREE, INNER, CLOSED = 0, 1, 2  # INNER: a folder on the way to a protected path, and only ever a folder
+
+
+def fold(name: str) -> str:
+    """Write a name as folders compare names that ignore case: composed, folded, without what is not seen."""
+    if name.isascii():
+        return name.lower()
+    import unicodedata  # a megabyte, and hardly any name needs it
+
+    seen = "".join(letter for letter in name if unicodedata.category(letter) != "Cf" and not _is_variation(letter))
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", seen).casefold())
+
+
+def _is_variation(letter: str) -> bool:
+    return "\ufe00" <= letter <= "\ufe0f" or letter in "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
+
+
+def fold_part(name: str) -> str:
+    """Fold a name as it is compared with patterns: `repository.git`, as bare ones are called, is a `.git`, too."""
+    folded = fold(name)
+    return GIT if folded.endswith(GIT) else folded
+
+
+def split(path: str) -> Parts:
+    """Give the names of an absolute path."""
+    return tuple(part for part in path.split("/") if part)
+
+
+def _fits(name: str, pattern: str) -> bool:
+    if pattern.endswith("*"):
+        return name.startswith(pattern[:-1])
+    return name.endswith(pattern[1:]) if pattern.startswith("*") else name == pattern
+
+
+class Protected:
+    """The protected paths of one profile, and the grants that open some of them."""
+
+    def __init__(self, patterns: Iterable[str], named: Iterable[str]) -> None:
+        """`named` are the absolute paths that grants name."""
+        self._named = [split(path) for path in named]
+        self._names: set[str] = set()  # protected at any depth
+        self._loose: list[str] = []  # the same, with a `*`
+        self._exact: set[str] = set()
+        self._longer: dict[str, list[Parts]] = {}  # by their first name
+        self._paths: dict[Parts, None] = {}
+        self._loose_paths: dict[Parts, list[str]] = {}  # the last names, by folder
+        self._above: set[Parts] = set()
+        self._known: dict[str, tuple[Parts, int, int]] = {}
+        for pattern in patterns:
+            self._add(pattern)
+
+    def _add(self, pattern: str) -> None:
+        if pattern.startswith(EXACT):
+            self._exact.add(pattern[1:])
+            return
+        parts = tuple(map(fold_part, split(pattern)))
+        if not parts:
+            return
+        if pattern.startswith("/"):
+            if "*" in parts[-1]:
+                self._loose_paths.setdefault(parts[:-1], []).append(parts[-1])
+            else:
+                self._paths[parts] = None
+            self._above.update(parts[:end] for end in range(1, len(parts)))
+        elif len(parts) > 1:
+            self._longer.setdefault(parts[0], []).append(parts)
+        elif "*" in parts[0]:
+            self._loose.append(parts[0])
+        else:
+            self._names.add(parts[0])
+
+    def state(self, folder: str, name: str) -> int:
+        """Say whether a name in a folder (a real, absolute path) is free, protected, or on the way to what is."""
+        known = self._known.get(folder)
+        if known is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            known = self._known[folder] = self._look(folder)
+        parts, opened, anchor = known
+        if anchor > opened:
+            return CLOSED
+        whole = (*split(folder), name)
+        for grant in self._named:
+            if len(grant) == len(whole) and grant == whole:
+                opened = len(whole)
+        return self._at(parts, name, opened)
+
+    def opener(self, path: str) -> str:
+        """Give the path that a grant has to name to open another; empty if that is not protected."""
+        real = split(path)
+        for depth in range(1, len(real) + 1):
+            state = self.state("/" + "/".join(real[: depth - 1]), real[depth - 1])
+            if state == CLOSED or (state == INNER and depth == len(real)):
+                return "/" + "/".join(real[: self._named_depth(tuple(map(fold_part, real[:depth])))])
+        return ""
+
+    def _named_depth(self, parts: Parts) -> int:
+        if parts in self._paths or self._is_loose(parts):
+            return len(parts) + (parts[-1] == SETTINGS)  # many programs have theirs in there
+        # Such as .git/hooks: what is named is the outermost folder.
+        return next((at + 1 for at, part in enumerate(parts) if part in self._longer), len(parts))
+
+    def _look(self, folder: str) -> tuple[Parts, int, int]:
+        """Give a folder's names, how deep a grant opens it, and how deep the deepest pattern that holds it begins."""
+        real = split(folder)
+        opened = max((len(grant) for grant in self._named if real[: len(grant)] == grant), default=0)
+        parts = tuple(map(fold_part, real))
+        anchor = 0
+        for at, part in enumerate(parts):
+            here = parts[: at + 1]
+            is_one = self._is_name(part) or here in self._paths or self._is_loose(here)
+            is_exact = real[at] in self._exact and GIT not in parts[:at]
+            if is_one or is_exact or any(self._begins(parts[at:], longer) for longer in self._longer.get(part, ())):
+                anchor = at + 1
+        return parts, opened, anchor
+
+    @staticmethod
+    def _begins(parts: Parts, pattern: Parts) -> bool:
+        return len(parts) >= len(pattern) and all(map(_fits, parts, pattern))
+
+    def _is_name(self, part: str) -> bool:
+        return part in self._names or any(_fits(part, loose) for loose in self._loose)
+
+    def _is_loose(self, parts: Parts) -> bool:
+        return any(_fits(parts[-1], loose) for loose in self._loose_paths.get(parts[:-1], ()))
+
+    def _at(self, folder: Parts, name: str, opened: int) -> int:
+        part = fold_part(name)
+        parts = (*folder, part)
+        depth = len(parts)
+        if opened < depth:
+            if self._is_name(part) or parts in self._paths or self._is_loose(parts):
+                return CLOSED
+            if name in self._exact and GIT not in folder:
+                return CLOSED
+        inner = parts in self._above  # also where a grant names it: what lies in it is not opened by that
+        for at in range(opened, depth):
+            for pattern in self._longer.get(parts[at], ()):
+                rest = parts[at:]
+                if all(map(_fits, rest, pattern)):
+                    if len(rest) == len(pattern):
+                        return CLOSED
+                    inner = inner or len(rest) < len(pattern)
+        return INNER if inner else FREE

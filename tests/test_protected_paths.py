@@ -1,0 +1,89 @@
+"""Protected paths as data: what is a protected name, in which spelling, and which grant opens it."""
+
+import pytest
+
+from anyplug import protected_paths
+from anyplug.runtime.confine.protected import CLOSED, FREE, INNER, Protected
+
+USER, PROJECT = "/home/ada", "/home/ada/work"
+PLACES = protected_paths.places(USER, PROJECT, ("/home/ada/tools/bin",))
+
+
+def state(path, *named):
+    folder, _, name = path.rpartition("/")
+    return Protected((*PLACES.read_only, *PLACES.hidden), named).state(folder or "/", name)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/home/ada/work/.git/hooks", "/home/ada/work/.git/hooks/post-commit", "/srv/x/.git/config", "/srv/.GIT/Config",
+        "/home/ada/work/deep/er/.envrc", "/home/ada/work/.Envrc", "/home/ada/work/.en\u200bvrc",
+        "/mnt/x/.vscode/tasks.json", "/home/ada/work/.cupcake/policies/x.rego", "/home/ada/.bashrc",
+        "/home/ada/.bash_profile", "/home/ada/.ssh",
+        "/home/ada/.config/autostart/x.desktop", "/home/ada/.local/bin/ls", "/home/ada/work/plugins/x/run",
+        "/home/ada/work/data/tools/x", "/home/ada/tools/bin/ls", "/home/ada/repository.git/hooks", "/srv/bare/HEAD",
+        "/home/ada/work/opencode.jsonc", "/home/ada/work/x.code-workspace", "/home/ada/.gnupg/x",
+    ],
+)  # fmt: skip
+def test_a_protected_path_is_protected_in_every_spelling(path):
+    assert state(path) == CLOSED
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/home/ada/work/main.py", "/home/ada/work/.git/index", "/home/ada/work/.git/objects/aa", "/srv/plugins/x",
+        "/home/ada/work/hooks", "/home/ada/work/config", "/home/ada/.cache/x", "/home/ada/work/Makefile",
+        "/home/ada/work/.git/HEAD", "/home/ada/work/head", "/home/ada/work/AGENTS.md",
+        "/home/ada/work/.github/workflows", "/srv/.bashrc", "/home/ada/work/.gitignore",
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_one_is_free(path):
+    assert state(path) == FREE
+
+
+@pytest.mark.parametrize(
+    "path", ["/srv/x/.git", "/home", "/home/ada", PROJECT, "/home/ada/.local", "/home/ada/work/data"]
+)
+def test_what_leads_to_one_stays_a_folder_in_its_place(path):
+    assert state(path) == INNER
+
+
+@pytest.mark.parametrize(
+    ("named", "path", "expected"),
+    [
+        ("/home/ada/work", "/home/ada/work/.envrc", CLOSED),
+        ("/home/ada/work/.envrc", "/home/ada/work/.envrc", FREE),
+        ("/home/ada/work/.envrc", "/home/ada/work/sub/.envrc", CLOSED),
+        ("/home/ada/work/.git", "/home/ada/work/.git/hooks/post-commit", FREE),
+        ("/home/ada/work/.git", "/home/ada/work/.git", FREE),
+        ("/home/ada/work/.git/hooks", "/home/ada/work/.git/hooks/post-commit", FREE),
+        ("/home/ada/work/.git/hooks", "/home/ada/work/.git/config", CLOSED),
+        ("/home/ada/work/.vscode", "/home/ada/work/.vscode/.envrc", CLOSED),
+        ("/home/ada/.config/gh", "/home/ada/.config/gh/hosts.yml", FREE),
+        ("/home/ada/.config/gh", "/home/ada/.config/autostart", CLOSED),
+        ("/home/ada/work", "/home/ada/work", INNER),
+    ],
+)  # fmt: skip
+def test_only_a_grant_that_names_a_path_opens_it(named, path, expected):
+    assert state(path, named) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "grant"),
+    [
+        ("/home/ada/work/sub/.git/hooks/", "/home/ada/work/sub/.git"),
+        ("/home/ada/work/.vscode/tasks.json", "/home/ada/work/.vscode"),
+        ("/home/ada/.config/gh/hosts.yml", "/home/ada/.config/gh"),
+        ("/home/ada/.local/bin/x", "/home/ada/.local/bin"),
+        ("/home/ada/work/main.py", ""),
+    ],
+)  # fmt: skip
+def test_it_is_known_which_grant_would_open_a_path(path, grant):
+    assert Protected((*PLACES.read_only, *PLACES.hidden), ()).opener(path) == grant
+
+
+def test_no_pattern_stands_in_the_table_twice():
+    seen = [(entry.where, pattern) for entry in protected_paths.TABLE for pattern in entry.patterns]
+    assert len(seen) == len(set(seen))
