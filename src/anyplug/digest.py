@@ -189,12 +189,16 @@ def _hash(folder: str, stamp: Stamp, *, every_file: bool) -> str:
         chunk = file.read(CHUNK)
         if not every_file and not _counts(relative, mode, chunk):
             return ""
-        if relative == SWITCHED:
-            chunk = _without_switch(chunk)
+        chunk = as_hashed(relative, chunk)
         while chunk:
             total.update(chunk)
             chunk = file.read(CHUNK)
     return total.hexdigest()
+
+
+def as_hashed(relative: str, first: bytes) -> bytes:
+    """Return what is hashed of the first chunk of a file: all of it but the switch in a manifest."""
+    return _without_switch(first) if relative == SWITCHED else first
 
 
 def _without_switch(manifest: bytes) -> bytes:

@@ -175,6 +175,10 @@ class Home:
         """Give the folder in which a plugin keeps its data."""
         return os.path.join(self.path, "data", plugin)
 
+    def beside(self, plugin: str) -> str:
+        """Return the folder for what a plugin writes into its own folder, where that stays as it was approved."""
+        return os.path.join(self.data(plugin), "beside")
+
     def cache(self, plugin: "Plugin") -> str:
         """Give the folder for what can be made again: of this plugin alone, however others are called.
 

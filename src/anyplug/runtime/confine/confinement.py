@@ -6,10 +6,12 @@ Part of the spawner, and of nothing else: the standard library only.
 from __future__ import annotations
 
 import _socket  # `socket` takes 4 ms
+import errno
 import os
 import resource
 
 from anyplug.runtime.confine import kernel, landlock, room, seccomp
+from anyplug.runtime.confine.shelf import UNSAFE, Shelf
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Order:
     measured: tuple[str, ...] = ()
     exact: tuple[str, ...] = ()
     limits: Mapping[str, int]
+    shown: Mapping[str, Any] | None = None  # how the plugin's own folder is, if from a snapshot (`shelf`)
     recorded: bool = False  # the host wants to hear what programs open, execute and connect to
 
     def __init__(self, layers: tuple[str, ...], **given: Any) -> None:
@@ -66,6 +69,7 @@ class Confinement:
         self._below_tmp: list[str] = []
         self._outer_tmp = -1
         self._filter = b""
+        self.shelf: Shelf | None = None
         self._rules: landlock.Ruleset | None = None
         self._added = 0
         self.doorway: _socket.socket | None = None  # for the host's proxy, where there is to be one
@@ -125,6 +129,11 @@ class Confinement:
             below = room.outermost([path for path in visible if room.is_below(path, room.TMP) and os.path.exists(path)])
             trees += [(kernel.clone_tree(path), path) for path in below]
         own = [tree for tree, _ in trees[:1]]
+        if self.lays_code:
+            assert self.shelf is not None
+            shown = self.shelf.lay(request["start"])
+            trees.append((shown, self.shelf.own))
+            own.append(shown)
         if self._rules is not None and (own or request["writable"]):
             self._added += 1
             if self._added > FRESH_RULES:
@@ -132,6 +141,8 @@ class Confinement:
                 self._make_rules()
             for tree in own:
                 self._rules.allow_opened(tree, landlock.WRITE)
+            if self.lays_code:
+                self._rules.allow_opened(own[-1], landlock.RUN)
             for path in request["writable"]:
                 self._rules.allow(path, landlock.WRITE)
         return trees
@@ -149,9 +160,19 @@ class Confinement:
             if path != room.TMP:
                 room.make_mount_point(path, is_folder=os.path.isdir(f"/proc/self/fd/{tree}"))
             kernel.attach(tree, path)
+        if self.lays_code:
+            assert self.shelf is not None
+            self.shelf.clear()
+
+    @property
+    def lays_code(self) -> bool:
+        """Whether each start gets a view of its own of the plugin's folder."""
+        return self.shelf is not None and self.shelf.is_laid
 
     def go_to(self, folder: str) -> None:
         """Enter the working folder, which the program need not be allowed to look into."""
+        if self.shelf is not None and not self.shelf.is_in_place():
+            raise OSError(errno.ESTALE, UNSAFE)
         try:
             os.chdir(folder)
         except FileNotFoundError:
@@ -231,6 +252,8 @@ class Confinement:
 
     def _furnish(self) -> None:
         order = self.order
+        if order.shown is not None:
+            self.shelf = Shelf(**order.shown)
         if order.private_tmp:
             self._outer_tmp = os.open(room.TMP, os.O_PATH | os.O_CLOEXEC)
         self._below_tmp = room.furnish(
@@ -240,8 +263,13 @@ class Confinement:
             order.code,
             private_tmp=order.private_tmp,
             tmp_bytes=order.limits["tmp"],
+            shelf=self.shelf,
         )
         self.held.append("read-only")
+        if self.shelf is not None:
+            self.held.append("snapshot")
+            if self.shelf.refused:
+                self.refused["overlay"] = self.shelf.refused
 
     def _make_rules(self) -> None:
         order = self.order

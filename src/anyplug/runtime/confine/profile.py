@@ -57,6 +57,21 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         return {name: most for name, most in msgspec.structs.asdict(self).items() if most}
 
 
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """How a plugin's own folder is shown to it, from a snapshot (`runtime.confine.shelf`)."""
+
+    own: str  # its path
+    snapshot: str
+    work: str  # a folder for overlays
+    shelved: bool = True  # on a shelf: else a rename outside takes the snapshot off
+    beside: str = ""  # laid over the snapshot: what the plugin writes into its folder
+    live: tuple[str, ...] = ()  # files of the real folder that are shown in the snapshot, read-only
+    laid: tuple[str, ...] = ()  # what of the snapshot is laid over the real folder
+    ignored: tuple[str, ...] = ()  # names that are never code
+    code_names: tuple[str, ...] = ()  # of files that are, wherever they lie
+    code_suffixes: tuple[str, ...] = ()
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What one plugin may do. Everything that is not named here is refused."""
 
@@ -67,6 +82,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     code: tuple[str, ...] = ()  # what stays as it is, though it lies in a writable folder
     binding: tuple[str, ...] = ()  # what binds plugins themselves and stays as it is for that reason, as policies do
     measured: tuple[str, ...] = ()  # the folders that `limits.disk` is about
+    shown: Shown | None = None  # how its own folder is, if from a snapshot
     private_tmp: bool = True
     network: Network = "none"
     ports: tuple[int, ...] = ()

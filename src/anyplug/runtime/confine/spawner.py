@@ -219,7 +219,7 @@ class Spawner:
 
     def thread_for(self, request: dict[str, Any]) -> ConfinedThread:
         """Give the thread that starts what wants nothing for itself alone, else one for this start."""
-        if request["tmp"] or request["writable"]:
+        if request["tmp"] or request["writable"] or self._confinement.lays_code:
             return ConfinedThread(
                 self._requests, self._confinement, self._confinement.prepare(request), is_for_one=True
             )
@@ -270,6 +270,8 @@ class Spawner:
                 for folder in started.folders:
                     assert self._watch is not None
                     self._watch.end(folder)
+                if self._confinement.shelf is not None:
+                    self._confinement.shelf.ended(started.number)
                 reason = self._reasons.pop(ended, "")
                 say(started.pipe, f"exit {os.waitstatus_to_exitcode(status)} {reason}".rstrip())
 
