@@ -126,7 +126,9 @@ class Confinement:
         something, or the host has ended.
         """
         key = (plugin.path, purpose)
-        rights = (standing.digest, standing.granted, standing.unconfined)
+        # What is being set up has no digest yet: its scripts may be others each time that they are resolved.
+        code = standing.digest or (object() if purpose == "resolve" else "")
+        rights = (code, standing.granted, standing.unconfined)
         basis = (rights, self._settings.of_room(plugin.name), self._folders(plugin, standing))
         if self.is_on and purpose == "run":
             await self._tidy(plugin, standing)
@@ -253,9 +255,9 @@ class Confinement:
 
     async def _view(self, plugin: Plugin, standing: Standing, purpose: Purpose) -> View | None:
         """Return the view of a plugin's own folder, if it runs from a snapshot; raises NotApproved, or Unavailable."""
-        if purpose != "run" or not self._runs_from_snapshot(plugin):
+        if purpose == "init" or not self._runs_from_snapshot(plugin):
             return None
-        return await self._copied(plugin, functools.partial(self._own_folders.view, plugin, standing))
+        return await self._copied(plugin, functools.partial(self._own_folders.view, plugin, standing, purpose))
 
     async def _copied(self, plugin: Plugin, copy: Callable[[], T]) -> T:
         """Copy in a thread what a plugin runs from; raises NotApproved, or Unavailable."""

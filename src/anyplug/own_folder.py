@@ -23,6 +23,7 @@ from anyplug.formats.oneshot import make_folder
 from anyplug.formats.workbench import format as workbench
 from anyplug.model import Plugin
 from anyplug.runtime.confine.profile import Profile, Shown
+from anyplug.runtime.program import Purpose
 from anyplug.runtime.stir import Arrivals
 from anyplug.snapshots import Changed, Snapshot, Snapshots
 
@@ -65,10 +66,7 @@ class View:
         name, relative = os.path.basename(path), path[len(self._shown.own) + 1 :]
         if relative in self._shown.laid or name in self._shown.ignored:
             return ""
-        if is_folder:
-            is_code = self._may_hold_code(path)
-        else:
-            is_code = self._is_code(name)
+        is_code = self._may_hold_code(path) if is_folder else self._is_code(name)
         return f"{digest.printable(relative)} was added while it ran" if is_code else ""
 
     def _may_hold_code(self, folder: str) -> bool:
@@ -146,16 +144,21 @@ class OwnFolders:
         self.snapshots.collect(self._catalog.approvals.digests())
         return snapshot, reading
 
-    def view(self, plugin: Plugin, standing: Standing) -> View:
-        """Return how a plugin sees its folder as it was approved; raises Changed and OSError."""
-        snapshot, reading = self._kept(plugin, standing.digest)
+    def view(self, plugin: Plugin, standing: Standing, purpose: Purpose = "run") -> View:
+        """Return how a plugin sees its folder as it was approved, or as it is now if nobody did yet.
+
+        Who resolves dependencies sees the code alone. Raises Changed and OSError.
+        """
+        snapshot, reading = self._kept(plugin, standing.digest or self._catalog.digest(plugin).value)
         shown = Shown(
             own=plugin.path,
             snapshot=snapshot.files,
             work=self.snapshots.work(),
             shelved=not plugin.explicit,  # what the person named for this run is approved whatever becomes of it
-            live=_config(plugin),
+            live=_config(plugin) if purpose == "run" else (),
         )
+        if purpose != "run":
+            return View(snapshot, shown)
         if writes_aside(plugin, standing):
             shown = msgspec.structs.replace(shown, beside=self._home.beside(plugin.name))
             make_folder(shown.beside)

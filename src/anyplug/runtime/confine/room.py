@@ -116,11 +116,9 @@ def furnish(
     """
     own = {TMP: tmp_bytes} if private_tmp else {}
     own |= {SHM: SHM_BYTES} if os.path.isdir(SHM) else {}
-    neighbours: Paths = ()
-    if shelf is not None and _holds(seen, shelf.parent) and not _holds(hidden, shelf.parent):
-        neighbours = tuple(shelf.neighbours())
-        writable = (*writable, *neighbours) if _holds(writable, shelf.parent) else writable
-    mounted = _cover((*seen, *neighbours), dict.fromkeys(hidden, COVER_BYTES) | own, shelf)
+    if shelf is not None:
+        seen, writable = _around(shelf, seen, writable, hidden)
+    mounted = _cover(seen, dict.fromkeys(hidden, COVER_BYTES) | own, shelf)
     if shelf is not None:
         shelf.fill(hidden[0])
         mounted |= dict.fromkeys(shelf.mounted, False)
@@ -143,6 +141,16 @@ def furnish(
     if shelf is not None:
         shelf.settle()
     return [path for path in mounted if is_below(path, TMP)] if private_tmp else []
+
+
+def _around(shelf: Shelf, seen: Paths, writable: Paths, hidden: Paths) -> tuple[Paths, Paths]:
+    """Leave out what lies in the plugin's folder, which the shelf shows; add what lies beside that and is seen."""
+    seen = tuple(path for path in seen if not is_below(path, shelf.own))
+    writable = tuple(path for path in writable if not is_below(path, shelf.own))
+    if not _holds(seen, shelf.parent) or _holds(hidden, shelf.parent):
+        return seen, writable
+    neighbours = tuple(shelf.neighbours())
+    return (*seen, *neighbours), (*writable, *neighbours) if _holds(writable, shelf.parent) else writable
 
 
 def _cover(seen: Paths, covers: dict[str, int], shelf: Shelf | None) -> dict[str, bool]:

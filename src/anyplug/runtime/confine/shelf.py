@@ -79,6 +79,7 @@ class Shelf:
 
     def fill(self, home: str) -> None:
         """Mount what the plugin sees, on a shelf that is there now. `home` is ours, and covered."""
+        os.makedirs(self.own, exist_ok=True)
         for path, target in self._links.items():
             if not os.path.lexists(path):
                 os.symlink(target, path)
@@ -132,6 +133,10 @@ class Shelf:
             return kernel.clone_tree(self.own)
         finally:
             kernel.unmount(self.own)
+
+    def outer(self, path: str) -> str:
+        """Return where we find a file of the plugin's folder, which is empty here between two starts."""
+        return self._inside(path) if self._scratch and path.startswith(f"{self.own}/") else path
 
     def clear(self) -> None:
         """Take the way to the real folder away, in the namespace of a program that is about to start."""

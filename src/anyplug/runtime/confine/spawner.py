@@ -238,8 +238,11 @@ class Spawner:
 
     def explain(self, error: OSError, program: str) -> str:
         """Say why a program was not started, where the kernel's word alone would lead people astray."""
+        named = program
+        if self._confinement.shelf is not None:
+            program = self._confinement.shelf.outer(program)
         if error.errno == errno.EACCES and "landlock" in self._confinement.held and os.access(program, os.X_OK):
-            return f"its permissions do not let it execute {program}, or the interpreter that this names"
+            return f"its permissions do not let it execute {named}, or the interpreter that this names"
         return str(error.strerror or error)
 
     def signal(self, wanted: int, number: int) -> None:
