@@ -237,13 +237,18 @@ def _scripts(plugin: Plugin) -> tuple[str, ...]:
 
 def _code(plugin: Plugin, files: tuple[str, ...]) -> tuple[str, ...]:
     """Give the files of a plugin that make up its code and must stay as they are; folders of modules as a whole."""
+    return tuple(os.path.join(plugin.path, name) for name in code_names(files))
+
+
+def code_names(files: tuple[str, ...]) -> list[str]:
+    """List the same relative to the plugin's folder."""
     names = set()
     for name in files:
         head = next((at for at, part in enumerate(name.split("/")) if part in MODULE_FOLDERS), None)
         names.add(name if head is None else "/".join(name.split("/")[: head + 1]))
     if len(names) > MOST_CODE:
         names = {name.partition("/")[0] for name in names}
-    return tuple(os.path.join(plugin.path, name) for name in sorted(names))
+    return sorted(names)
 
 
 def _on_the_way(commands: list[str], search_path: str) -> list[str]:

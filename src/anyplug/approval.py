@@ -111,6 +111,10 @@ class Approvals:
             if decision.approved and decision.name == plugin.name and path != plugin.path and os.path.exists(path)
         )
 
+    def digests(self) -> frozenset[str]:
+        """Return the digests that people approved, as of the last look at decisions."""
+        return frozenset(decision.digest for decision in self._decisions.values() if decision.approved)
+
     def is_disabled(self, plugin: Plugin) -> bool:
         """Whether a person switched it off, as of the last look at decisions."""
         return plugin.path in self._disabled

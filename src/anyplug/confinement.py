@@ -10,7 +10,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -18,20 +18,24 @@ import anyio.to_thread
 from anyplug import permissions, protected_paths
 from anyplug.allowances import Allowances
 from anyplug.approval import Standing
-from anyplug.errors import NotEnforceable, Unavailable
+from anyplug.errors import NotApproved, NotEnforceable, Unavailable
 from anyplug.formats import oneshot, table
 from anyplug.formats.workbench import format as workbench
 from anyplug.model import Plugin
+from anyplug.own_folder import OwnFolders, View, stamp
 from anyplug.runtime import lanes
 from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.guard import Guard
 from anyplug.runtime.program import Purpose, Receipt, Spawn
 from anyplug.settings import Home, Settings
+from anyplug.snapshots import Changed
 
 if TYPE_CHECKING:
     from anyplug.learning import Learning
     from anyplug.runtime.confine.record import Recorder
     from anyplug.runtime.confine.spawn import ConfinedSpawn
+
+T = TypeVar("T")
 
 MOST_IDLE = 16  # rooms that are kept although nothing runs in them: each is a process of 10 MB
 OFF = Receipt(layers=(), landlock=0, filter="", limits={})
@@ -45,6 +49,7 @@ class Room:
         self.basis = basis  # what it was made from
         self.confined = confined  # None where nothing is held
         self.receipt = confined.receipt if confined is not None else OFF
+        self.view: View | None = None  # of the plugin's own folder, which goes with the room
         self.users = 0
         self.is_stale = False
         # An environment that was given, and what became of it in here: nearly every call brings the same one.
@@ -54,7 +59,15 @@ class Room:
     @property
     def is_usable(self) -> bool:
         """Whether programs can be started in it."""
-        return self.confined is None or self.confined.is_alive
+        is_tainted = self.view is not None and bool(self.view.intruder)
+        return (self.confined is None or self.confined.is_alive) and not is_tainted
+
+    def close(self) -> None:
+        """End what runs in it. Blocks."""
+        if self.confined is not None:
+            self.confined.close()
+        if self.view is not None:
+            self.view.close()
 
     @property
     def has_own_tmp(self) -> bool:
@@ -72,20 +85,23 @@ class Confinement:
         guard: Guard,
         direct: Spawn,
         project: str,
+        own_folders: OwnFolders,
         learning: "Learning | None" = None,
         variables: Mapping[str, str] = os.environ,
         tell: Callable[[Plugin, str], None] = lambda *_: None,
     ) -> None:
         """Make no room yet.
 
-        `direct` starts programs where confinement is switched off. `learning` watches a plugin. `variables` are the
-        user's: programs are looked for on that PATH. `tell` hears which hosts a plugin was refused.
+        `direct` starts programs where confinement is switched off. `own_folders` shows plugins theirs. `learning`
+        watches a plugin. `variables` are the user's: programs are looked for on that PATH. `tell` hears which hosts a
+        plugin was refused.
         """
         self._home = home
         self._settings = settings
         self._guard = guard
         self._direct = direct
         self._project = project
+        self._own_folders = own_folders
         self._learning = learning
         self._allowances = Allowances(home, settings, project, variables)
         self._tell = tell
@@ -111,8 +127,12 @@ class Confinement:
         something, or the host has ended.
         """
         key = (plugin.path, purpose)
-        rights = (standing.digest, standing.granted, standing.unconfined)
+        # What is being set up has no digest yet: its scripts may be others each time that they are resolved.
+        code = standing.digest or (object() if purpose == "resolve" else "")
+        rights = (code, standing.granted, standing.unconfined)
         basis = (rights, self._settings.of_room(plugin.name), self._folders(plugin, standing))
+        if self.is_on and purpose == "run":
+            await self._tidy(plugin, standing)
         room = self._current(key, basis)
         if room is None:
             async with self._making.setdefault(key, anyio.Lock()):
@@ -142,6 +162,12 @@ class Confinement:
         room.users -= 1
         if room.is_stale and not room.users:
             self._close_soon(room)
+
+    def see_that_nothing_came(self, plugin: Plugin) -> None:
+        """See to it that no code came into a plugin's folder while it ran; raises NotApproved."""
+        for room in (self._rooms.get((plugin.path, "run")), *self._stale):
+            if room is not None and room.view is not None and room.view.own == plugin.path and room.view.intruder:
+                raise NotApproved(plugin.name, "changed", (room.view.intruder,))
 
     def receipt(self, plugin: Plugin) -> Receipt | None:
         """Say what a plugin's programs are held by; None if none has run."""
@@ -179,8 +205,7 @@ class Confinement:
         """Close every room, with whatever still runs in it; no more can be entered. Blocks: call it in a thread."""
         self._is_closed = True
         for room in (*self._rooms.values(), *self._stale):
-            if room.confined is not None:
-                room.confined.close()
+            room.close()
         self._rooms.clear()
         self._stale.clear()
 
@@ -195,6 +220,8 @@ class Confinement:
         widened = learning.widened(standing) if learning else standing
         # In a thread: it goes through all of the plugin's files.
         profile = await lanes.run(plugin.path, self._allowances.profile, plugin, widened, purpose)
+        view = await self._view(plugin, standing, purpose)
+        profile = profile if view is None else view.added_to(profile)
         for folder in profile.measured:
             oneshot.make_folder(folder)
         # 15 ms with ctypes, and only a host that starts something needs it.
@@ -207,13 +234,56 @@ class Confinement:
         try:
             confined = await anyio.to_thread.run_sync(make)
         except NotHeld as refusal:
+            if view is not None:
+                await anyio.to_thread.run_sync(view.close)
             if self._is_closed:
                 raise _ended() from refusal
             if isinstance(refusal, Shortage):
                 reason = f"plugin '{plugin.name}' cannot be confined just now, and was not run: {refusal.reason}"
                 raise Unavailable(reason, TRY_AGAIN) from refusal
             raise NotEnforceable(plugin.name, str(refusal), refusal.cure) from refusal
-        return Room(confined, basis, confined)
+        room = Room(confined, basis, confined)
+        room.view = view
+        return room
+
+    async def keep(self, plugin: Plugin, digest: str, tell: Callable[[str], None]) -> None:
+        """Make the snapshot from which a plugin will run, if it will; raises NotApproved, or Unavailable."""
+        if self.is_on and self._runs_from_snapshot(plugin):
+            if self._own_folders.is_large(plugin):
+                tell(f"copying the files of plugin '{plugin.name}': it runs from this copy")
+            await self._copied(plugin, functools.partial(self._own_folders.keep, plugin, digest))
+
+    def _runs_from_snapshot(self, plugin: Plugin) -> bool:
+        return sys.platform == "linux" and self._settings.namespaces and not plugin.is_file
+
+    async def _view(self, plugin: Plugin, standing: Standing, purpose: Purpose) -> View | None:
+        """Return the view of a plugin's own folder, if it runs from a snapshot; raises NotApproved, or Unavailable."""
+        if purpose == "init" or not self._runs_from_snapshot(plugin):
+            return None
+        return await self._copied(plugin, functools.partial(self._own_folders.view, plugin, standing, purpose))
+
+    async def _copied(self, plugin: Plugin, copy: Callable[[], T]) -> T:
+        """Copy in a thread what a plugin runs from; raises NotApproved, or Unavailable."""
+        try:
+            return await anyio.to_thread.run_sync(copy)
+        except Changed as change:
+            if plugin.explicit:
+                raise Unavailable(f"plugin '{plugin.name}' was not started: {change}", "call it again") from change
+            raise NotApproved(plugin.name, "changed", (str(change),)) from change
+        except OSError as error:
+            raise Unavailable(
+                f"plugin '{plugin.name}' was not started, because no copy of its code can be kept: {error}",
+                "check the disk's space and the permissions of anyplug's home folder",
+            ) from error
+
+    async def _tidy(self, plugin: Plugin, standing: Standing) -> None:
+        """Take code away that a plugin wrote over its own, and the room in which it would still be seen."""
+        if not self._own_folders.has_written(plugin, standing):
+            return
+        if await anyio.to_thread.run_sync(self._own_folders.tidy, plugin):
+            room = self._rooms.pop((plugin.path, "run"), None)
+            if room is not None:
+                self._put_away(room)
 
     def _spawner(
         self,
@@ -237,7 +307,7 @@ class Confinement:
         if not self.is_on:
             return ()
         data = table.BY_NAME[plugin.format].data(plugin, self._home)
-        found = [_identity(plugin.path)]
+        found = [_identity(plugin.path), *stamp(plugin)]
         for folder in (data, self._home.cache(plugin)):
             oneshot.make_folder(folder)
             found.append(_identity(folder))
@@ -262,7 +332,7 @@ class Confinement:
     def _close_soon(self, room: Room) -> None:
         self._stale.remove(room)
         if room.confined is not None:
-            asyncio.get_running_loop().run_in_executor(None, room.confined.close)
+            asyncio.get_running_loop().run_in_executor(None, room.close)
 
     def _thin_out(self) -> None:
         """Close those that nobody used for longest, if too many have nothing to do."""

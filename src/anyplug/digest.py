@@ -260,12 +260,16 @@ def _hash(entry: Entry, stamp: Stamp, budget: Budget, *, every_file: bool) -> tu
         stamp = _stamp(relative, found)
         if not every_file and not _counts(relative, found.st_mode, os.pread(fd, HEAD, 0)):
             return stamp, ""
-        switched = relative == SWITCHED and found.st_size <= LARGEST_SWITCHED
-        for chunk in untrusted_files.chunks(fd, path, budget):
-            total.update(_without_switch(chunk) if switched else chunk)
+        for at, chunk in enumerate(untrusted_files.chunks(fd, path, budget)):
+            total.update(chunk if at else as_hashed(relative, chunk))
     finally:
         os.close(fd)
     return stamp, total.hexdigest()
+
+
+def as_hashed(relative: str, first: bytes) -> bytes:
+    """Return what is hashed of the first chunk of a file: all of it but the switch in a manifest."""
+    return _without_switch(first) if relative == SWITCHED else first
 
 
 def _without_switch(manifest: bytes) -> bytes:

@@ -453,6 +453,7 @@ class Host:
                     call.plugin, standing, users
                 )
                 result = await table.BY_NAME[call.plugin.format].invoke(call, around)
+                self._provisions.see_that_nothing_came(call.plugin)
                 if result.structured is not None and is_too_deep(result.structured):
                     raise BadOutput(f"what '{call.tool.name}' gave cannot be passed on: {TOO_DEEP}", "mend the plugin")
             except CallError as refusal:

@@ -47,6 +47,7 @@ class Preparation:
             said = await self.prepare(plugin, granted, unconfined=unconfined)
         given = plugin.permissions if granted is None else granted
         digest = await self._digest(plugin)  # after the set-up, which may have brought code along
+        await self._provisions.keep(plugin, digest.value)
         approvals.approve(
             plugin,
             digest,

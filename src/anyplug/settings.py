@@ -243,6 +243,10 @@ class Home:
     def _claim(self, name: str) -> str:
         return os.path.join(self.path, "owners", name)
 
+    def beside(self, plugin: "Plugin") -> str:
+        """Return the folder for what a plugin writes into its own folder, where that stays as it was approved."""
+        return os.path.join(self.data(plugin), "beside")
+
     def cache(self, plugin: "Plugin") -> str:
         """Give the folder for what can be made again: of this plugin alone, however others are called.
 

@@ -1,5 +1,6 @@
 """What formats may use of the host: a plugin's environment, programs that run confined and with a log, peers."""
 
+import errno
 import functools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -14,11 +15,12 @@ from anyplug import environment, logs, permissions
 from anyplug.approval import Standing
 from anyplug.catalog import Catalog
 from anyplug.confinement import Confinement, Room
-from anyplug.errors import Unavailable
+from anyplug.errors import NotApproved, Unavailable
 from anyplug.formats import table
 from anyplug.formats.contract import Surroundings
 from anyplug.formats.oneshot import make_folder
 from anyplug.model import Plugin
+from anyplug.own_folder import OwnFolders
 from anyplug.runtime.program import Finished, PrivateTmp, Program, Purpose, Receipt, Run, Spawn
 from anyplug.runtime.runner import Runner
 from anyplug.runtime.toolchain import link_programs
@@ -101,6 +103,7 @@ class Provisions:
             runner.guard,
             runner.direct,
             project,
+            OwnFolders(catalog),
             learning,
             users.variables,
             self._log_refused_host,
@@ -121,6 +124,15 @@ class Provisions:
     def receipt(self, plugin: Plugin) -> Receipt | None:
         """Say what a plugin's programs are held by; None if none has run."""
         return self._confinement.receipt(plugin)
+
+    async def keep(self, plugin: Plugin, digest: str) -> None:
+        """Keep a copy of the code of a plugin that is about to be approved; raises NotApproved, or Unavailable."""
+        await self._confinement.keep(plugin, digest, self._tell)
+
+    def see_that_nothing_came(self, plugin: Plugin) -> None:
+        """See to it that no code came into a plugin's folder while it ran; raises NotApproved."""
+        if not plugin.explicit:
+            self._confinement.see_that_nothing_came(plugin)
 
     def close(self) -> None:
         """End all programs. Blocks: call it in a thread."""
@@ -295,6 +307,8 @@ class Provisions:
                 finished = await self._runner(program, room.spawn)
             finally:
                 self._confinement.leave(room)
+            if finished.ending == "not_started" and finished.errno == errno.ESTALE:  # the spawner saw it last
+                raise NotApproved(plugin.name, "changed", (finished.reason,))
             if finished.stderr:
                 is_cut = len(finished.stderr) >= program.max_stderr
                 shown = secrecy.data(finished.stderr, is_cut=is_cut)  # here, because formats quote only a part of it

@@ -8,12 +8,15 @@ folder above.
 import array
 import fcntl
 import os
+import struct
 import sys
 import termios
 import threading
 from collections.abc import Iterable
 
 CHANGES = 0x002 | 0x004 | 0x008 | 0x040 | 0x080 | 0x100 | 0x200 | 0x400 | 0x800  # of content, mode, name, existence
+ARRIVALS = 0x080 | 0x100  # moved to, created
+IS_FOLDER, HEADER = 0x40000000, struct.Struct("iIII")  # watch, what happened, cookie, length of the name
 CLOSED_ON_EXEC_AND_NEVER_BLOCKING = os.O_CLOEXEC | os.O_NONBLOCK
 MOST_WATCHED = 10_000  # paths, then all are let go: the kernel counts them for all programs of the user
 CHUNK = 65_536  # bytes of what happened that are read at once
@@ -75,3 +78,45 @@ class Stir:
             if self._fd >= 0:
                 os.close(self._fd)
             self._fd, self._count, self._is_lost = -1, 0, False
+
+
+class Arrivals:
+    """The names that come into some folders. `close` when done."""
+
+    def __init__(self, folders: Iterable[str]) -> None:
+        """Watch from now on; nothing is seen if the kernel does not let us."""
+        from anyplug.runtime.confine import kernel  # as above
+
+        self._folders: dict[int, str] = {}
+        try:
+            started = kernel.libc.inotify_init1(CLOSED_ON_EXEC_AND_NEVER_BLOCKING)
+            self._fd = kernel.check(started, "inotify_init1")
+            for folder in folders:
+                watch = kernel.libc.inotify_add_watch(self._fd, os.fsencode(folder), ARRIVALS)
+                self._folders[kernel.check(watch, "inotify_add_watch")] = folder
+        except OSError:
+            self.close()
+
+    def names(self) -> list[tuple[str, bool]]:
+        """List what came since this was last asked, each with whether it is a folder; an empty path if too much did."""
+        found = []
+        try:
+            while self._fd >= 0:
+                packet, at = os.read(self._fd, CHUNK), 0
+                while at < len(packet):
+                    watch, what, _, length = HEADER.unpack_from(packet, at)
+                    name = packet[at + HEADER.size : at + HEADER.size + length].rstrip(b"\0")
+                    at += HEADER.size + length
+                    if watch in self._folders and name:
+                        found.append((os.path.join(self._folders[watch], os.fsdecode(name)), bool(what & IS_FOLDER)))
+                    elif watch < 0:
+                        found.append(("", False))
+        except BlockingIOError:
+            pass
+        return found
+
+    def close(self) -> None:
+        """Watch no more."""
+        if getattr(self, "_fd", -1) >= 0:
+            os.close(self._fd)
+        self._fd = -1

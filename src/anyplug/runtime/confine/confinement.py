@@ -6,11 +6,13 @@ Part of the spawner, and of nothing else: the standard library only.
 from __future__ import annotations
 
 import _socket  # `socket` takes 4 ms
+import errno
 import os
 import resource
 
 from anyplug.runtime.confine import broker, cpu_share, kernel, landlock, packets, room, seccomp
 from anyplug.runtime.confine.protected import Protected
+from anyplug.runtime.confine.shelf import UNSAFE, Shelf
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class Order:
     named: tuple[str, ...] = ()
     exact: tuple[str, ...] = ()
     limits: Mapping[str, int]
+    shown: Mapping[str, Any] | None = None  # how the plugin's own folder is, if from a snapshot (`shelf`)
     recorded: bool = False  # the host wants to hear what programs open, execute and connect to
 
     def __init__(self, layers: tuple[str, ...], **given: Any) -> None:
@@ -72,6 +75,7 @@ class Confinement:
         self._below_tmp: list[str] = []
         self._outer_tmp = -1
         self._filter = b""
+        self.shelf: Shelf | None = None
         self._rules: landlock.Ruleset | None = None
         self._narrow: landlock.Ruleset | None = None  # for programs whose changes a broker makes
         self._added = 0
@@ -153,21 +157,34 @@ class Confinement:
             visible = self._below_tmp if self._outer_tmp >= 0 else request["visible"]
             below = room.outermost([path for path in visible if room.is_below(path, room.TMP) and os.path.exists(path)])
             trees += [(kernel.clone_tree(path), path) for path in below]
-        own = [tree for tree, _ in trees[:1]]
-        if self._rules is not None and (own or request["writable"]):
-            self._added += 1
-            if self._added > FRESH_RULES:
-                self._rules.close()
-                self._make_rules()
-                if self._narrow is not None:
-                    self._narrow.close()
-                    self._make_narrow_rules()
-            for rules in filter(None, (self._rules, self._narrow)):
-                for tree in own if rules is self._rules or self._tmp_is_direct else ():
-                    rules.allow_opened(tree, landlock.WRITE)
-                for path in request["writable"]:
-                    rules.allow(path, landlock.WRITE)
+        own_tmp = [tree for tree, _ in trees[:1]]
+        laid: list[int] = []
+        if self.lays_code:
+            assert self.shelf is not None
+            laid.append(self.shelf.lay(request["start"]))
+            trees.append((laid[0], self.shelf.own))
+        if own_tmp or laid or request["writable"]:
+            self._allow_for_one(own_tmp, laid, request["writable"])
         return trees
+
+    def _allow_for_one(self, own_tmp: list[int], laid: list[int], writable: list[str]) -> None:
+        """Add rules for what one start has to itself; those of earlier ones are forgotten now and then."""
+        if self._rules is None:
+            return
+        self._added += 1
+        if self._added > FRESH_RULES:
+            self._rules.close()
+            self._make_rules()
+            if self._narrow is not None:
+                self._narrow.close()
+                self._make_narrow_rules()
+        for rules in filter(None, (self._rules, self._narrow)):
+            for tree in (*(own_tmp if rules is self._rules or self._tmp_is_direct else ()), *laid):
+                rules.allow_opened(tree, landlock.WRITE)
+            for path in writable:
+                rules.allow(path, landlock.WRITE)
+        for tree in laid:
+            self._rules.allow_opened(tree, landlock.RUN)
 
     def outer_path(self, path: str) -> str:
         """Give where we find a folder of the machine's, which may lie in the /tmp that is covered here."""
@@ -182,9 +199,19 @@ class Confinement:
             if path != room.TMP:
                 room.make_mount_point(path, is_folder=os.path.isdir(f"/proc/self/fd/{tree}"))
             kernel.attach(tree, path)
+        if self.lays_code:
+            assert self.shelf is not None
+            self.shelf.clear()
+
+    @property
+    def lays_code(self) -> bool:
+        """Whether each start gets a view of its own of the plugin's folder."""
+        return self.shelf is not None and self.shelf.is_laid
 
     def go_to(self, folder: str) -> None:
         """Enter the working folder, which the program need not be allowed to look into."""
+        if self.shelf is not None and not self.shelf.is_in_place():
+            raise OSError(errno.ESTALE, UNSAFE)
         try:
             os.chdir(folder)
         except FileNotFoundError:
@@ -320,6 +347,8 @@ class Confinement:
 
     def _furnish(self) -> None:
         order = self.order
+        if order.shown is not None:
+            self.shelf = Shelf(**order.shown)
         if order.private_tmp:
             self._outer_tmp = os.open(room.TMP, os.O_PATH | os.O_CLOEXEC)
         self._below_tmp = room.furnish(
@@ -329,8 +358,13 @@ class Confinement:
             order.code,
             private_tmp=order.private_tmp,
             tmp_bytes=order.limits["tmp"],
+            shelf=self.shelf,
         )
         self.held.append("read-only")
+        if self.shelf is not None:
+            self.held.append("snapshot")
+            if self.shelf.refused:
+                self.refused["overlay"] = self.shelf.refused
 
     def _make_rules(self) -> None:
         order = self.order

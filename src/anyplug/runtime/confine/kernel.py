@@ -30,6 +30,7 @@ AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
 OPEN_TREE_CLONE, MOVE_MOUNT_FROM_DESCRIPTOR = 1, 4
 RDONLY, NOSUID = 1, 2  # attributes of a mount
 RESOLVE_NO_SYMLINKS = 4
+MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -79,11 +80,16 @@ def name(path: str, folder: int = AT_FDCWD) -> int:
     return os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=None if folder == AT_FDCWD else folder)
 
 
-def clone_tree(path: str, folder: int = AT_FDCWD) -> int:
+def unmount(path: str) -> None:
+    """Take the topmost mount at a path away, with those below it; what uses it still can."""
+    check(libc.umount2(os.fsencode(path), MNT_DETACH | UMOUNT_NOFOLLOW), f"umount {path}")
+
+
+def clone_tree(path: str, folder: int = AT_FDCWD, *, recursive: bool = True) -> int:
     """Take a copy of what is mounted at and below a path; give a descriptor of it, attached nowhere."""
     named = name(path, folder)
     try:
-        flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH
+        flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
         return syscall(f"open_tree {path}", SYS_OPEN_TREE, named, b"", flags)
     finally:
         os.close(named)

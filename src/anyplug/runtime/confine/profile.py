@@ -57,6 +57,21 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         return {name: most for name, most in msgspec.structs.asdict(self).items() if most}
 
 
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """How a plugin's own folder is shown to it, from a snapshot (`runtime.confine.shelf`)."""
+
+    own: str  # its path
+    snapshot: str
+    work: str  # a folder for overlays
+    shelved: bool = True  # on a shelf: else a rename outside takes the snapshot off
+    beside: str = ""  # laid over the snapshot: what the plugin writes into its folder
+    live: tuple[str, ...] = ()  # files of the real folder that are shown in the snapshot, read-only
+    laid: tuple[str, ...] = ()  # what of the snapshot is laid over the real folder
+    ignored: tuple[str, ...] = ()  # names that are never code
+    code_names: tuple[str, ...] = ()  # of files that are, wherever they lie
+    code_suffixes: tuple[str, ...] = ()
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What one plugin may do. Everything that is not named here is refused."""
 
@@ -70,6 +85,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     brokered: tuple[str, ...] = ()  # of `writable`, what was granted: protected paths in there stay as they are
     protected: tuple[str, ...] = ()  # patterns of these (`protected_paths`)
     named: tuple[str, ...] = ()  # paths that grants name, and so open
+    shown: Shown | None = None  # how its own folder is, if from a snapshot
     private_tmp: bool = True
     network: Network = "none"
     ports: tuple[int, ...] = ()

@@ -18,6 +18,8 @@ TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from anyplug.runtime.confine.shelf import Shelf
+
 Paths = tuple[str, ...]
 
 TMP, SHM = "/tmp", "/dev/shm"
@@ -99,12 +101,28 @@ def outermost(paths: Sequence[str]) -> list[str]:
 
 
 def furnish(
-    seen: Paths, writable: Paths, hidden: Paths, code: Paths, *, private_tmp: bool, tmp_bytes: int
+    seen: Paths,
+    writable: Paths,
+    hidden: Paths,
+    code: Paths,
+    *,
+    private_tmp: bool,
+    tmp_bytes: int,
+    shelf: Shelf | None = None,
 ) -> list[str]:
-    """Arrange the mounts; give those of `seen` that were put back below /tmp. All paths are real and exist."""
+    """Arrange the mounts; give those of `seen` that were put back below /tmp. All paths are real and exist.
+
+    A shelf shows the plugin's own folder; what else lies in the same folder stays as visible and writable as it was.
+    """
     own = {TMP: tmp_bytes} if private_tmp else {}
     own |= {SHM: SHM_BYTES} if os.path.isdir(SHM) else {}
-    mounted = _cover(seen, dict.fromkeys(hidden, COVER_BYTES) | own)
+    if shelf is not None:
+        seen, writable = _around(shelf, seen, writable, hidden)
+    mounted = _cover(seen, dict.fromkeys(hidden, COVER_BYTES) | own, shelf)
+    if shelf is not None:
+        shelf.fill(hidden[0])
+        mounted |= dict.fromkeys(shelf.mounted, False)
+        code = tuple(path for path in code if path != shelf.own and not is_below(path, shelf.own))
     read_only = {"/": True} | dict.fromkeys(mounted, True)
     read_only |= dict.fromkeys(writable, False) | dict.fromkeys(own, False)
     if "/" in writable:  # the kernel's own switches are no files of anybody's
@@ -112,38 +130,70 @@ def furnish(
     for path in code:  # a folder between could be renamed, and another put in its place: mount points cannot
         read_only |= {folder: False for folder in between(path, writable) if folder not in read_only}
         read_only[path] = True
+    if shelf is not None:
+        read_only |= dict.fromkeys(shelf.read_only, True)
     in_order = sorted((path for path in read_only if os.path.lexists(path)), key=_depth)
     for path in in_order:
         if path != "/" and path not in mounted:
             kernel.attach(kernel.clone_tree(path), path)
     for path in in_order:
         (kernel.set_read_only if read_only[path] else kernel.set_writable)(path)
+    if shelf is not None:
+        shelf.settle()
     return [path for path in mounted if is_below(path, TMP)] if private_tmp else []
 
 
-def _cover(seen: Paths, covers: dict[str, int]) -> dict[str, bool]:
+def _around(shelf: Shelf, seen: Paths, writable: Paths, hidden: Paths) -> tuple[Paths, Paths]:
+    """Leave out what lies in the plugin's folder, which the shelf shows; add what lies beside that and is seen."""
+    seen = tuple(path for path in seen if not is_below(path, shelf.own))
+    writable = tuple(path for path in writable if not is_below(path, shelf.own))
+    if not _holds(seen, shelf.parent) or _holds(hidden, shelf.parent):
+        return seen, writable
+    neighbours = tuple(shelf.neighbours())
+    return (*seen, *neighbours), (*writable, *neighbours) if _holds(writable, shelf.parent) else writable
+
+
+def _cover(seen: Paths, covers: dict[str, int], shelf: Shelf | None) -> dict[str, bool]:
     """Cover folders with empty ones, and put back what shall be seen in them; give all mount points, True for covers.
 
-    From the outside in: what was put back may hold the next folder to cover.
+    From the outside in: what was put back may hold the next folder to cover. What a shelf shows, it puts back itself.
     """
+    parent = shelf.parent if shelf is not None and shelf.parent not in covers else ""
+    if parent:
+        covers = {**covers, parent: COVER_BYTES}
     below = [path for path in seen if path not in covers and any(is_below(path, cover) for cover in covers)]
     trees = {path: (kernel.clone_tree(path), os.path.isdir(path)) for path in below}
     mounted: dict[str, bool] = {}
     for path in sorted({*covers, *below}, key=_depth):
         if path in covers:
-            if os.path.isdir(path):
+            if path == parent and mounted.get(_nearest(path, mounted)):
+                os.makedirs(path, exist_ok=True)  # nobody else can rename anything here as it is
+            elif os.path.isdir(path):
                 mode = "1777" if path in {TMP, SHM} else "755"
                 kernel.mount("tmpfs", path, kernel.MS_NOSUID | kernel.MS_NODEV, f"mode={mode},size={covers[path]}")
                 mounted[path] = True
             continue
         tree, is_folder = trees[path]
-        if mounted[max((place for place in mounted if is_below(path, place)), key=_depth)]:
+        if shelf is not None and path == shelf.own:
+            os.makedirs(path, exist_ok=True)
+            os.close(tree)
+        elif mounted[_nearest(path, mounted)]:
             make_mount_point(path, is_folder=is_folder)
             kernel.attach(tree, path)
             mounted[path] = False
         else:  # it is seen already
             os.close(tree)
     return mounted
+
+
+def _holds(folders: Paths, path: str) -> bool:
+    """Whether a path is one of these folders, or lies in one."""
+    return any(path == folder or is_below(path, folder) for folder in folders)
+
+
+def _nearest(path: str, mounted: dict[str, bool]) -> str:
+    """Return the innermost mount point above a path; empty if there is none."""
+    return max((place for place in mounted if is_below(path, place)), key=_depth, default="")
 
 
 def _depth(path: str) -> int:

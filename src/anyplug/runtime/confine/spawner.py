@@ -239,7 +239,7 @@ class Spawner:
 
     def thread_for(self, request: dict[str, Any]) -> ConfinedThread:
         """Give the thread that starts what wants nothing for itself alone, else one for this start."""
-        if request["tmp"] or request["writable"]:
+        if request["tmp"] or request["writable"] or self._confinement.lays_code:
             return ConfinedThread(
                 self._requests, self._confinement, self._confinement.prepare(request), is_for_one=True
             )
@@ -261,8 +261,11 @@ class Spawner:
 
     def explain(self, error: OSError, program: str) -> str:
         """Say why a program was not started, where the kernel's word alone would lead people astray."""
+        named = program
+        if self._confinement.shelf is not None:
+            program = self._confinement.shelf.outer(program)
         if error.errno == errno.EACCES and "landlock" in self._confinement.held and os.access(program, os.X_OK):
-            return f"its permissions do not let it execute {program}, or the interpreter that this names"
+            return f"its permissions do not let it execute {named}, or the interpreter that this names"
         return str(error.strerror or error)
 
     def signal(self, wanted: int, number: int) -> None:
@@ -295,6 +298,8 @@ class Spawner:
                 for folder in started.folders:
                     assert self._watch is not None
                     self._watch.end(folder)
+                if self._confinement.shelf is not None:
+                    self._confinement.shelf.ended(started.number)
                 reason = self._reasons.pop(ended, "")
                 say(started.pipe, f"exit {os.waitstatus_to_exitcode(status)} {reason}".rstrip())
 
