@@ -19,6 +19,7 @@ from bench import (
     report,
     resident,
     sessions,
+    snapshots,
     startup,
     workbench,
 )
@@ -28,6 +29,7 @@ PARTS = {
     "calls": calls,
     "confinement": confinement,
     "confined": confined_calls,
+    "snapshots": snapshots,
     "sessions": sessions,
     "workbench": workbench,
     "mcp": mcp_server,

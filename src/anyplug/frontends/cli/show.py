@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from anyplug.protection import Protection
 
 MIB, GIB = 1 << 20, 1 << 30
+LARGE = 100 << 20  # bytes of a snapshot that are worth a word
+SNAPSHOT_LATER = "a read-only snapshot, which is made when it is approved or first started"
 SIZES = frozenset({"memory", "file_size", "disk", "tmp"})  # the limits that are bytes
 
 
@@ -79,6 +81,7 @@ def show(session: Session) -> int:
             *(_confinement_fields(held_by) if held_by is not None else ()),
             ("withheld", _withheld(shape["environment_withheld"])),
             ("digest", digest[:16]),
+            *(_own_folder_fields(session, entry, held_by, digest) if held_by is not None else ()),
             ("servers", describe_servers(plugin)),
             ("tools", [named(tool.name, first_sentence(tool.description)) for tool in entry.tools]),
             ("commands", [named(f"/{command.name}", render.line(command.description)) for command in entry.commands]),
@@ -129,6 +132,23 @@ def _confinement_fields(held_by: "Protection") -> list[tuple[str, str | Sequence
         ("left open", held_by.gaps),
         ("limits", ", ".join(_limit(name, value) for name, value in held_by.limits.items())),
     ]
+
+
+def _own_folder_fields(session: Session, entry: Entry, held_by: "Protection", digest: str) -> list[tuple[str, str]]:
+    """Say what runs, and where that keeps what it writes into its folder."""
+    from anyplug.own_folder import writes_aside  # here already, with the protection
+    from anyplug.snapshots import Snapshots
+
+    plugin, store = entry.plugin, Snapshots(session.catalog.home.path)
+    if plugin.is_file:
+        return [("runs", "the commands of its servers, which lie outside of any folder, as they are when they start")]
+    if "read-only" not in held_by.layers:
+        return [("runs", "its folder as it is: without mount namespaces nothing is shown from a snapshot")]
+    size = store.size(digest)
+    large = f", {size >> 20} MiB" if size >= LARGE else ""
+    runs = f"{store.path(digest)} (a read-only snapshot of what was approved{large})" if size else SNAPSHOT_LATER
+    aside = session.catalog.home.beside(plugin.name) if writes_aside(plugin, entry.standing) else ""
+    return [("runs", runs), ("writes", f"{aside} (laid over its folder)" if aside else "")]
 
 
 def _limit(name: str, value: int) -> str:

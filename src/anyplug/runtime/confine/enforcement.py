@@ -48,7 +48,8 @@ MISLED = (
 # What nothing else holds where a layer is missing. `docs/explanation/confinement.md` says more.
 GAPS = {
     "read-only": "it can change modes, times and attributes of the user's files, and replace its own code in a folder "
-    "that it may write to (which is noticed before the next call)",
+    "that it may write to (which is noticed before the next call); it runs from its folder and not from a snapshot, so "
+    "that code which somebody swaps between the check and the start runs",
     "mounts": "/tmp is not its own: it has none, unless its format promises one",
     "pids": "it sees the command lines of other processes",
     "ipc": "it sees which System V objects there are, though it cannot use them",
