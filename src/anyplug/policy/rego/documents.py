@@ -56,12 +56,14 @@ def from_json(document: Any, depth: int = MAX_DEPTH) -> Any:
         if depth <= 0:
             raise _too_deep()
         depth -= 1
-        made = Object()
-        for key, value in document.items():
-            made[key if key.__class__ is str and key.isascii() else from_json(key, depth)] = (
-                value if value.__class__ is str and value.isascii() else from_json(value, depth)
-            )
-        return made
+        return Object(
+            {
+                key if key.__class__ is str and key.isascii() else from_json(key, depth): value
+                if value.__class__ is str and value.isascii()
+                else from_json(value, depth)
+                for key, value in document.items()
+            }
+        )
     if kind is bool or document is None:
         return ATOMS[document]
     if kind is list:

@@ -181,7 +181,7 @@ class View:
         self.base = base
         self.dynamic = dynamic
 
-    def known(self) -> list[Any]:
+    def known(self) -> tuple[Any, ...]:
         """Give the keys that something may be found under."""
         found = dict.fromkeys(self.node.children)
         for more in (self.base, self.dynamic):
@@ -209,7 +209,7 @@ class View:
 
     def extent(self) -> Object:
         """Give everything below as one object; documents win over rules."""
-        made = Object()
+        made: dict[Any, Any] = {}
         for key in self.node.children:
             value = self.step(key)
             if value is not None:
@@ -217,7 +217,8 @@ class View:
         if self.dynamic.__class__ is Object:
             for key, value in self.dynamic.items():
                 made.setdefault(key, value)
-        return overlay(made, self.base) if self.base.__class__ is Object else made
+        found = Object(made)
+        return overlay(found, self.base) if self.base.__class__ is Object else found
 
 
 def force(value: Any) -> Any:

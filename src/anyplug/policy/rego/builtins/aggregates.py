@@ -15,10 +15,10 @@ def count(value: Any) -> Any:
     return len(value)
 
 
-def _numbers(value: Any) -> list[Any]:
+def _numbers(value: Any) -> tuple[Any, ...]:
     if value.__class__ not in {tuple, Set}:
         raise wrong(1, "one of {set, array}", value)
-    members = value.ordered() if value.__class__ is Set else list(value)
+    members: tuple[Any, ...] = value.ordered() if isinstance(value, Set) else value
     for item in members:
         if item.__class__ not in NUMERIC:
             kind = "set" if value.__class__ is Set else "array"
@@ -56,7 +56,7 @@ def min_(value: Any) -> Any:
 @builtin("sort", LIST)
 def sort(value: Any) -> Any:
     """Sort all members."""
-    return tuple(ordered(value))
+    return ordered(value)
 
 
 # Sets of sets.

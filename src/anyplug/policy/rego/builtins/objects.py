@@ -50,11 +50,11 @@ def object_filter(value: Any, keys: Any) -> Any:
 @builtin("object.union", OBJECT, OBJECT)
 def object_union(left: Any, right: Any) -> Any:
     """Merge two objects, deeply; the second wins."""
-    made = Object(left)
+    made = dict(left)
     for key, value in right.items():
         ours = made.get(key)
         made[key] = object_union(ours, value) if ours.__class__ is Object and value.__class__ is Object else value
-    return made
+    return Object(made)
 
 
 @builtin("object.union_n", frozenset({tuple}))
@@ -148,13 +148,13 @@ def json_remove(value: Any, paths: Any) -> Any:
 
 def _removed(value: Any, away: dict[Any, Any]) -> Any:
     if value.__class__ is Object:
-        made = Object()
-        for key, item in value.items():
-            if key not in away:
-                made[key] = item
-            elif away[key] is not None:
-                made[key] = _removed(item, away[key])
-        return made
+        return Object(
+            {
+                key: item if key not in away else _removed(item, away[key])
+                for key, item in value.items()
+                if key not in away or away[key] is not None
+            }
+        )
     if value.__class__ is Set:
         return Set(
             _removed(item, away[item]) if item in away else item

@@ -17,11 +17,11 @@ BASES: Final = {2: "b", 8: "o", 10: "d", 16: "x"}
 PER_STEP: Final = 8  # characters that are written for the price of one step
 
 
-def _strings(index: int, value: Any) -> list[str]:
+def _strings(index: int, value: Any) -> tuple[str, ...]:
     """Give the texts of an array or set."""
     if value.__class__ not in TEXTS:
         raise wrong(index, "one of {set, array}", value)
-    members: list[Any] = value.ordered() if isinstance(value, Set) else list(value)
+    members: tuple[str, ...] = value.ordered() if isinstance(value, Set) else value
     for item in members:
         if item.__class__ is not str:
             kind = type_name(value)
@@ -161,12 +161,12 @@ def count(text: Any, part: Any) -> Any:
 def _any_fits(name: str, test: str) -> None:
     @builtin(f"strings.any_{name}_match", ANY, ANY)
     def fits(texts: Any, parts: Any) -> Any:
-        ours = [texts] if texts.__class__ is str else _mixed(1, texts)
-        theirs = tuple([parts] if parts.__class__ is str else _mixed(2, parts))
+        ours = (texts,) if texts.__class__ is str else _mixed(1, texts)
+        theirs = (parts,) if parts.__class__ is str else _mixed(2, parts)
         return boolean(any(getattr(text, test)(theirs) for text in ours))
 
 
-def _mixed(index: int, value: Any) -> list[str]:
+def _mixed(index: int, value: Any) -> tuple[str, ...]:
     if value.__class__ not in TEXTS:
         raise wrong(index, "one of {string, set, array}", value)
     return _strings(index, value)
