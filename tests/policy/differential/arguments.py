@@ -314,10 +314,10 @@ def form(rng: random.Random) -> str:
     out = []
     for _ in range(rng.randrange(1, 4)):
         out.append(rng.choice(("", "a", " ", "é", "%%", "100%")))
-        flags = "".join(rng.choice("-+# 0") for _ in range(rng.choice((0, 0, 0, 1, 2))))
-        width = rng.choice(("", "", "", "5", "12", "*", "1"))
-        precision = rng.choice(("", "", "", ".2", ".0", ".", ".10", ".*"))
-        index = rng.choice(("", "", "", "", "", "[1]", "[2]", "[9]", "[0]", "[x]", "["))
+        flags = "".join(rng.choice("-+ 0-+ 0#") for _ in range(rng.choice((0, 0, 0, 0, 0, 0, 1, 2))))
+        width = rng.choice(("",) * 10 + ("5", "12", "*", "1"))
+        precision = rng.choice(("",) * 12 + (".2", ".0", ".", ".10", ".*"))
+        index = rng.choice(("",) * 20 + ("[1]", "[2]", "[9]", "[0]", "[x]", "["))
         out.append(f"%{flags}{width}{precision}{index}{rng.choice(VERBS)}")
     return "".join(out)
 

@@ -22,6 +22,7 @@ from typing import Any
 from anyplug.policy import rego
 from anyplug.policy.rego import errors, numbers
 from anyplug.policy.rego.builtins import TABLE
+from anyplug.policy.rego.texts import valid
 from anyplug.policy.rego.values import FALSE, NULL, TRUE, Object, Set
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -50,8 +51,11 @@ def tagged(value: Any) -> str:
     kind = value.__class__
     if kind is str:
         return json.dumps(value)
-    if kind is int or kind is Decimal:
-        return numbers.text(value)
+    if kind is int:
+        return str(value)
+    if kind is Decimal:
+        digits = numbers.text(value)
+        return digits if set(digits) & set(".e") else f"{digits}e0"  # OPA tells integers by their text
     if kind is tuple:
         return f"[{','.join(map(tagged, value))}]"
     if kind is Set:
@@ -127,11 +131,23 @@ def theirs(line: bytes) -> tuple[str, Any]:
     return ("value", values) if values else ("undefined", "")
 
 
+def json_like(value: Any) -> Any:
+    """Replace what is no UTF-8, as main.go does where it writes JSON."""
+    if value.__class__ is str:
+        return valid(value)
+    if value.__class__ is tuple:
+        return tuple(map(json_like, value))
+    return (
+        Object({json_like(key): json_like(item) for key, item in value.items()}) if value.__class__ is Object else value
+    )
+
+
 def same(name: str, ours: tuple[str, Any], opa: tuple[str, Any]) -> bool:
     if ours[0] != opa[0]:
         return False
     if ours[0] != "value" or name in CHANGING:
         return True
+    ours = (ours[0], [json_like(value) for value in ours[1]])
     return set(ours[1]) == set(opa[1]) if TABLE[name].many else bool(ours[1] == opa[1])
 
 

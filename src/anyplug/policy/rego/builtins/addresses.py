@@ -10,9 +10,7 @@ _ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})")
 _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 _USERINFO: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*$")
 _PORT: Final = re.compile(r":[0-9]*$")
-_RAW: Final = frozenset("-_.~$&+,/:;=@!'()*[]") | frozenset(
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-)
+_RAW: Final = frozenset("-_.~$&+,/:;=@") | frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 
 
 def _unescape(text: str) -> str:
@@ -22,8 +20,10 @@ def _unescape(text: str) -> str:
         raise BuiltinError(msg)
     if "%" not in text:
         return text
-    raw = re.sub(rb"%([0-9A-Fa-f]{2})", lambda match: bytes((int(match[1], 16),)), text.encode())
-    return raw.decode("utf-8", "replace")
+    raw = re.sub(
+        rb"%([0-9A-Fa-f]{2})", lambda match: bytes((int(match[1], 16),)), text.encode("utf-8", "surrogateescape")
+    )
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -52,8 +52,7 @@ def _parse(text: str) -> dict[str, Any]:  # noqa: C901 - the parts of a URI, in 
         raise BuiltinError(msg)
     rest, mark, query = rest.partition("?")
     if not rest.startswith("/"):
-        if "scheme" in found and rest:
-            found["opaque"] = rest
+        if "scheme" in found:
             rest = ""
         elif ":" in rest.partition("/")[0]:
             msg = "first path segment in URL cannot contain colon"
@@ -65,7 +64,7 @@ def _parse(text: str) -> dict[str, Any]:  # noqa: C901 - the parts of a URI, in 
     if rest:
         path = _unescape(rest)
         found["path"] = path
-        found["raw_path"] = rest if _is_valid_path(rest) and _default(path) != rest and _keeps(rest) else _default(path)
+        found["raw_path"] = path if _default(path) == rest else rest
     if mark and query:
         found["raw_query"] = query
     if hash_ and fragment:
@@ -79,10 +78,7 @@ def _authority(authority: str, found: dict[str, Any]) -> None:  # noqa: C901 - t
         if not _USERINFO.match(user):
             msg = "net/url: invalid userinfo"
             raise BuiltinError(msg)
-        name, colon, password = user.partition(":")
-        found["username"] = _unescape(name)
-        if colon:
-            found["password"] = _unescape(password)
+        _unescape(user)
     if host.startswith("["):
         end = host.rfind("]")
         if end < 0:
@@ -128,15 +124,6 @@ def _host(name: str) -> str:
     return _unescape(name)
 
 
-def _is_valid_path(path: str) -> bool:
-    return all(char in _RAW or char == "%" for char in path)
-
-
-def _keeps(path: str) -> bool:
-    """Whether a path has escapes that writing it anew would change: an escaped slash, or lower case digits."""
-    return "%" in path and _default(_unescape(path)) != path and "%2F" in path.upper()
-
-
 def _default(path: str) -> str:
     """Escape a path as Go does by default."""
     out = []
@@ -144,5 +131,5 @@ def _default(path: str) -> str:
         if char in _RAW and char not in "[]":
             out.append(char)
         else:
-            out.extend(f"%{byte:02X}" for byte in char.encode())
+            out.extend(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogateescape"))
     return "".join(out)

@@ -12,8 +12,8 @@ from anyplug.policy.rego.builtins import addresses, yaml_text
 from anyplug.policy.rego.builtins.registry import ANY, OBJECT, STRING, builtin, can_be_read, wrong
 from anyplug.policy.rego.documents import from_json
 from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
-from anyplug.policy.rego.texts import json_indented, json_text
-from anyplug.policy.rego.values import FALSE, TRUE, Object, Set, type_name
+from anyplug.policy.rego.texts import json_indented, json_text, raw
+from anyplug.policy.rego.values import FALSE, NULL, TRUE, Object, Set, type_name
 
 MAX_TEXT: Final = 16 * 1024 * 1024  # characters of a document that is read
 OPTIONS: Final = frozenset({"pretty", "indent", "prefix"})
@@ -22,8 +22,9 @@ _ESCAPED: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 
 
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
+def _text(bits: bytes) -> str:
+    """Decode; bytes that are no UTF-8 stay what they are, as in OPA."""
+    return bits.decode("utf-8", "surrogateescape")
 
 
 def _illegal(text: str, alphabet: str) -> BuiltinError:
@@ -37,7 +38,7 @@ def _illegal(text: str, alphabet: str) -> BuiltinError:
 @builtin("base64.encode", STRING)
 def base64_encode(text: Any) -> Any:
     """Encode."""
-    return base64.b64encode(text.encode()).decode()
+    return base64.b64encode(raw(text)).decode()
 
 
 def _standard(text: str) -> bytes:
@@ -53,26 +54,22 @@ def base64_decode(text: Any) -> Any:
     return _text(_standard(text))
 
 
-@builtin("base64.is_valid", STRING)
+@builtin("base64.is_valid", ANY)
 def base64_is_valid(text: Any) -> Any:
     """Whether a text can be decoded."""
-    try:
-        _standard(text)
-    except BuiltinError:
-        return FALSE
-    return TRUE
+    return can_be_read(_standard, text)
 
 
 @builtin("base64url.encode", STRING)
 def base64url_encode(text: Any) -> Any:
     """Encode for URLs."""
-    return base64.urlsafe_b64encode(text.encode()).decode()
+    return base64.urlsafe_b64encode(raw(text)).decode()
 
 
 @builtin("base64url.encode_no_pad", STRING)
 def base64url_encode_no_pad(text: Any) -> Any:
     """Encode for URLs, without padding."""
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(raw(text)).decode().rstrip("=")
 
 
 @builtin("base64url.decode", STRING)
@@ -92,7 +89,7 @@ def base64url_decode(text: Any) -> Any:
 @builtin("hex.encode", STRING)
 def hex_encode(text: Any) -> Any:
     """Encode."""
-    return text.encode().hex()
+    return raw(text).hex()
 
 
 @builtin("hex.decode", STRING)
@@ -112,7 +109,7 @@ def hex_decode(text: Any) -> Any:
 @builtin("urlquery.encode", STRING)
 def urlquery_encode(text: Any) -> Any:
     """Encode a text for a query."""
-    return quote_plus(text, safe="~")
+    return quote_plus(raw(text), safe="~")
 
 
 def _unquoted(text: str) -> str:
@@ -120,7 +117,7 @@ def _unquoted(text: str) -> str:
     if broken:
         msg = f'invalid URL escape "{broken[0]}"'
         raise BuiltinError(msg)
-    return _text(_ESCAPED.sub(lambda match: bytes((int(match[1], 16),)), text.replace("+", " ").encode()))
+    return _text(_ESCAPED.sub(lambda match: bytes((int(match[1], 16),)), raw(text.replace("+", " "))))
 
 
 @builtin("urlquery.decode", STRING)
@@ -146,7 +143,7 @@ def urlquery_encode_object(value: Any) -> Any:
             if each.__class__ is not str:
                 raise wrong(1, "object of strings, or arrays and sets of strings", each)
             pairs.append((key, each))
-    return "&".join(f"{quote_plus(key, safe='~')}={quote_plus(item, safe='~')}" for key, item in pairs)
+    return "&".join(f"{quote_plus(raw(key), safe='~')}={quote_plus(raw(item), safe='~')}" for key, item in pairs)
 
 
 @builtin("urlquery.decode_object", STRING)
@@ -172,8 +169,8 @@ def uri_parse(text: Any) -> Any:
 
 @builtin("uri.is_valid", ANY)
 def uri_is_valid(text: Any) -> Any:
-    """Whether a text is a URI."""
-    return can_be_read(addresses.parse, text)
+    """Whether a text is a URI; an empty one is none."""
+    return can_be_read(addresses.parse, text or NULL)
 
 
 def _no_constant(name: str) -> Any:
@@ -190,8 +187,10 @@ def read_json(text: str) -> Any:
         return from_json(
             json.loads(text, parse_float=numbers.parse, parse_int=numbers.parse, parse_constant=_no_constant)
         )
-    except (ValueError, RecursionError, ArithmeticError, NotSupported) as error:
+    except ValueError as error:
         raise BuiltinError(str(error)) from None
+    except (RecursionError, ArithmeticError) as error:
+        raise NotSupported(str(error)) from None
 
 
 @builtin("json.marshal", ANY)
@@ -240,8 +239,10 @@ def yaml_marshal(value: Any) -> Any:
 def _read_yaml(text: str) -> Any:
     try:
         return from_json(yaml.load(text, old_booleans=True))
-    except (yaml.YamlError, NotSupported, ArithmeticError) as error:
+    except yaml.YamlError as error:
         raise BuiltinError(str(error)) from None
+    except ArithmeticError as error:
+        raise NotSupported(str(error)) from None
 
 
 @builtin("yaml.unmarshal", STRING)

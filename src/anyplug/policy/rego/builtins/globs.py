@@ -35,7 +35,8 @@ def pattern(glob: str, separators: str) -> str:  # noqa: C901 - one branch for e
         at += 1
         if char == "\\":
             if at >= len(glob):
-                break
+                msg = f"trailing backslash in glob {glob!r}"
+                raise BuiltinError(msg)
             out.append(re.escape(glob[at]))
             at += 1
         elif char == "*":

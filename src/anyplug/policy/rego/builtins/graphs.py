@@ -70,7 +70,8 @@ def reachable_paths(context: Any, graph: Any, starts: Any) -> Any:
         while waiting:
             path = waiting.pop()
             neighbours = _neighbours(graph[path[-1]])
-            following = [node for node in neighbours if node not in path and node in graph]
+            # A start that leads to itself is followed once more, as in OPA.
+            following = [node for node in neighbours if node in graph and (node not in path or len(path) == 1)]
             context.spend(1 + len(path) + len(following))
             waiting += [(*path, node) for node in following]
             if len(following) < len(neighbours) or not neighbours:

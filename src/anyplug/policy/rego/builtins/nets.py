@@ -7,38 +7,41 @@ from anyplug.policy.rego.builtins.registry import ANY, STRING, builtin, can_be_r
 from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
 from anyplug.policy.rego.values import Object, Set, boolean, type_name
 
+MAPPED: Final = 96  # bits before an IPv4 address that is written as IPv6
 MAX_ADDRESSES: Final = 1 << 20  # of a network that is written out
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def _network(text: str) -> Network:
-    if "/" in text:
+    """Read a CIDR as Go does: IPv4 that is written as IPv6 is IPv4."""
+    address, _, size = text.partition("/")
+    if "%" not in address and size.isdecimal() and size.isascii():
         try:
-            return ipaddress.ip_network(text, strict=False)
+            found = ipaddress.ip_network(text, strict=False)
         except ValueError:
             pass
+        else:
+            if found.version == 6 and found.prefixlen >= MAPPED and found.network_address.ipv4_mapped:  # noqa: PLR2004
+                return ipaddress.IPv4Network((found.network_address.ipv4_mapped, found.prefixlen - MAPPED))
+            return found
     msg = f"invalid CIDR address: {text}"
     raise BuiltinError(msg)
 
 
 def _address(text: str) -> Address | None:
+    """Read an address as Go does: IPv4 that is written as IPv6 is IPv4, and zones are refused."""
     try:
-        return ipaddress.ip_address(text)
+        found = ipaddress.ip_address(text)
     except ValueError:
         return None
-
-
-def _mapped(found: Network | Address) -> Any:
-    """Give an IPv4 address that is written as IPv6 as what it is."""
-    mapped = getattr(found, "ipv4_mapped", None)
-    return mapped or found
+    return None if "%" in text else getattr(found, "ipv4_mapped", None) or found
 
 
 def _holds(network: Network, text: str) -> bool:
     address = _address(text)
     if address is not None:
-        return _mapped(address) in network
+        return address in network
     try:
         other = _network(text)
     except BuiltinError:
@@ -68,7 +71,7 @@ builtin("net.cidr_intersects", STRING, STRING)(_intersects)
 
 
 def _entries(index: int, value: Any) -> list[tuple[Any, str]]:
-    """Give what net.cidr_contains_matches goes through: the key of each, and its text."""
+    """Return what net.cidr_contains_matches goes through, the key and the text of each: of a scalar, nothing."""
     if value.__class__ is str:
         return [(value, value)]
     if value.__class__ is tuple:
@@ -78,8 +81,7 @@ def _entries(index: int, value: Any) -> list[tuple[Any, str]]:
     elif value.__class__ is Set:
         pairs = [(item, item) for item in value.ordered()]
     else:
-        msg = f"operand {index} must be one of {{string, array, object, set}} but got {type_name(value)}"
-        raise OperandError(msg)
+        return []
     found: list[tuple[Any, str]] = []
     for key, item in pairs:
         text = item[0] if item.__class__ is tuple and item else item
@@ -93,10 +95,10 @@ def _entries(index: int, value: Any) -> list[tuple[Any, str]]:
 @builtin("net.cidr_contains_matches", ANY, ANY, context=True)
 def cidr_contains_matches(context: Any, networks: Any, others: Any) -> Any:
     """Give every pair of a network and what it holds."""
-    ours = [(key, _network(text)) for key, text in _entries(1, networks)]
-    theirs = _entries(2, others)
+    ours = _entries(1, networks)
+    theirs = _entries(2, others) if ours else []
     context.spend(len(ours) * len(theirs))
-    return Set((key, other) for key, network in ours for other, text in theirs if _holds(network, text))
+    return Set((key, other) for key, network in ours for other, text in theirs if _holds(_network(network), text))
 
 
 @builtin("net.cidr_expand", STRING, context=True)

@@ -81,7 +81,8 @@ def object_subset(whole: Any, part: Any) -> Any:
         size = len(part)
         return boolean(any(whole[at : at + size] == part for at in range(len(whole) - size + 1)))
     if kinds == (tuple, Set):
-        return boolean(all(item in whole for item in part))
+        # As OPA counts: an item of the array that is there twice stands for two of the set.
+        return boolean(whole and sum(item in part for item in whole) >= len(part))
     msg = "both arguments object.subset must be of the same type or array and set"
     raise OperandError(msg)
 
@@ -164,7 +165,7 @@ def _removed(value: Any, away: dict[Any, Any]) -> Any:
     if value.__class__ is tuple:
         found = []
         for index, item in enumerate(value):
-            key = index if index in away else str(index)
+            key = str(index)  # as OPA has it: an index that is a number removes nothing
             if key not in away:
                 found.append(item)
             elif away[key] is not None:

@@ -87,7 +87,7 @@ def find_all_string_submatch_n(context: Any, pattern: Any, text: Any, most: Any)
 @builtin("regex.split", STRING, STRING, context=True)
 def split(context: Any, pattern: Any, text: Any) -> Any:
     """Cut a text where a pattern fits."""
-    if pattern and not text:
+    if compiled(pattern) and pattern and not text:
         return ("",)
     parts: list[str] = []
     begin = end = 0
@@ -126,7 +126,7 @@ def _expanded(template: str, found: Any) -> str:
         if dollar:
             return "$"
         name = braced or plain
-        if name.isdigit():
+        if name.isdigit() and (name == "0" or name[0] != "0"):
             return (found[int(name)] or "") if int(name) <= len(found.groups()) else ""
         return (found[name] or "") if name in names else ""
 
@@ -137,7 +137,7 @@ def _expanded(template: str, found: Any) -> str:
 def template_match(template: Any, text: Any, opening: Any, closing: Any) -> Any:
     """Whether a text fits a template, which has patterns between delimiters."""
     for delimiter in (opening, closing):
-        if len(delimiter) != 1:
+        if len(delimiter) != 1 or not delimiter.isascii():
             msg = "expected delimiter to be a single character"
             raise BuiltinError(msg)
     out: list[str] = []

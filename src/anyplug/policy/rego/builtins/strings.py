@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from anyplug.policy.rego import numbers
 from anyplug.policy.rego.builtins.registry import ANY, ARRAY, NUMBER, OBJECT, STRING, builtin, need_integer, wrong
-from anyplug.policy.rego.errors import BuiltinError, OperandError, RegoErrors
+from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError, RegoErrors
 from anyplug.policy.rego.values import Set, boolean, type_name
 
 TEXTS: Final[frozenset[Any]] = frozenset({tuple, Set})
@@ -81,12 +81,12 @@ def upper(text: Any) -> Any:
 @builtin("format_int", NUMBER, NUMBER)
 def format_int(number: Any, base: Any) -> Any:
     """Write a number, cut to an integer, in a base."""
-    form = BASES.get(base)
+    form = BASES.get(base) if base.__class__ is int else None
     if form is None:
         msg = "operand 2 must be one of {2, 8, 10, 16}"
         raise OperandError(msg)
-    numbers.fraction(number)
-    return format(int(number), form)
+    cut = number if number.__class__ is int else int(numbers.rounded(numbers.fraction(number)))
+    return format(cut, form)
 
 
 @builtin("indexof", STRING, STRING)
@@ -112,9 +112,15 @@ def indexof_n(text: Any, part: Any) -> Any:
     return tuple(found)
 
 
+def _between_bytes() -> NotSupported:
+    return NotSupported("an empty string replaced in a text beyond ASCII, which OPA cuts into bytes")
+
+
 @builtin("replace", STRING, STRING, STRING, context=True)
 def replace(context: Any, text: Any, old: Any, new: Any) -> Any:
     """Replace a part everywhere."""
+    if not old and not text.isascii():
+        raise _between_bytes()
     times = text.count(old) if old else len(text) + 1
     context.spend((len(text) + times * len(new)) // PER_STEP)
     return text.replace(old, new)
@@ -127,6 +133,8 @@ def replace_n(context: Any, patterns: Any, text: Any) -> Any:
         if old.__class__ is not str or new.__class__ is not str:
             msg = "operand 1 must be object of string keys and values"
             raise OperandError(msg)
+    if "" in patterns and not text.isascii():
+        raise _between_bytes()
     olds = patterns.ordered()
     out: list[str] = []
     at = size = 0
@@ -180,6 +188,14 @@ _any_fits("suffix", "endswith")
 def split(text: Any, by: Any) -> Any:
     """Cut a text; by nothing, into its characters."""
     return tuple(text.split(by)) if by else tuple(text)
+
+
+@builtin("strings.split_n", STRING, STRING, NUMBER)
+def split_n(text: Any, by: Any, count: Any) -> Any:
+    """Cut a text, and return the first parts, or with a negative count the last."""
+    number = need_integer(3, count)
+    parts = split(text, by)
+    return parts[:number] if number >= 0 else parts[max(len(parts) + number, 0) :]
 
 
 @builtin("substring", STRING, NUMBER, NUMBER)
