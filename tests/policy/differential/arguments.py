@@ -40,7 +40,9 @@ def mix(*makes: Make) -> Make:
 
 
 def number_of(text: str) -> Any:
-    return numbers.parse(text)
+    found = numbers.parse(text)
+    # 1e0 has no form of its own here: OPA keeps the digits as they were written.
+    return found if found.__class__ is int or set(str(found)) & set(".E") else int(found)
 
 
 def number(rng: random.Random) -> Any:

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from anyplug.policy.rego import numbers
+from anyplug.policy.rego.errors import NotSupported
 from anyplug.policy.rego.values import Atom, Object, Set
 
 GO_ESCAPES: Final = str.maketrans(
@@ -46,6 +47,9 @@ def json_text(value: Any) -> str:
         return text
     if kind is Object:
         names = sorted((key if key.__class__ is str else json_text(key), item) for key, item in _items(value))
+        if len(names) != len({name for name, _ in names}):
+            msg = "an object with two keys that JSON writes alike"
+            raise NotSupported(msg)
         return "{" + ",".join(f"{json_string(name)}:{text}" for name, text in names) + "}"
     members = value.ordered() if kind is Set else value
     return "[" + ",".join([json_text(item) for item in members]) + "]"

@@ -1,5 +1,6 @@
 """URIs, taken apart as Go's net/url does."""
 
+import ipaddress
 import re
 from typing import Any, Final
 
@@ -92,10 +93,13 @@ def _authority(authority: str, found: dict[str, Any]) -> None:  # noqa: C901 - t
         elif "%" in hostname:
             msg = f'invalid URL escape "{hostname[hostname.find("%") :][:3]}"'
             raise BuiltinError(msg)
+        try:
+            ipaddress.IPv6Address(hostname)
+        except ValueError:
+            msg = f"invalid host: {hostname}"
+            raise BuiltinError(msg) from None
     else:
         name, colon, port = host.partition(":")
-        if colon and ":" in port:
-            name, colon, port = host.rpartition(":")
         port = colon + port
         hostname = _host(name)
     if (port and not _PORT.match(port)) or (port and not port.isascii()):

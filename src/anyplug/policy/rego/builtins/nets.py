@@ -3,7 +3,7 @@
 import ipaddress
 from typing import Any, Final
 
-from anyplug.policy.rego.builtins.registry import ANY, STRING, builtin, can_be_read
+from anyplug.policy.rego.builtins.registry import ANY, STRING, builtin, can_be_read, wrong
 from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
 from anyplug.policy.rego.values import Object, Set, boolean, type_name
 
@@ -13,8 +13,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def _network(text: str) -> Network:
+def _network(text: Any) -> Network:
     """Read a CIDR as Go does: IPv4 that is written as IPv6 is IPv4."""
+    if text.__class__ is not str:
+        raise wrong(1, "string", text)
     address, _, size = text.partition("/")
     if "%" not in address and size.isdecimal() and size.isascii():
         try:
@@ -38,8 +40,8 @@ def _address(text: str) -> Address | None:
     return None if "%" in text else getattr(found, "ipv4_mapped", None) or found
 
 
-def _holds(network: Network, text: str) -> bool:
-    address = _address(text)
+def _holds(network: Network, text: Any) -> bool:
+    address = _address(text) if text.__class__ is str else None
     if address is not None:
         return address in network
     try:
@@ -85,7 +87,7 @@ def _entries(index: int, value: Any) -> list[tuple[Any, str]]:
     found: list[tuple[Any, str]] = []
     for key, item in pairs:
         text = item[0] if item.__class__ is tuple and item else item
-        if text.__class__ is not str:
+        if text.__class__ is not str and item.__class__ is not tuple:
             msg = f"operand {index}: element must be string or non-empty array"
             raise BuiltinError(msg)
         found.append((key, text))
@@ -131,20 +133,14 @@ def cidr_merge(texts: Any) -> Any:
             if address.version == 6:  # noqa: PLR2004 - IPv6
                 msg = "IPv6 invalid: needs prefix length"
                 raise BuiltinError(msg)
-            network: Any = _default(address)
-        else:
-            network = _network(text)
+            msg = "net.cidr_merge of an address without the length of its prefix"
+            raise NotSupported(msg)
+        network = _network(text)
+        if ":" in text and network.version == 4:  # noqa: PLR2004 - IPv4
+            msg = "net.cidr_merge of IPv4 that is written as IPv6"
+            raise NotSupported(msg)
         found[network.version].append(network)
+    if found[4] and any(network.prefixlen < MAPPED for network in found[6]):
+        msg = "net.cidr_merge of IPv4 together with wide networks of IPv6"
+        raise NotSupported(msg)
     return Set(str(network) for group in found.values() for network in ipaddress.collapse_addresses(group))
-
-
-def _default(address: Any) -> Any:
-    """Give the network that an IPv4 address alone means in Go: that of its class."""
-    first = int(address) >> 24
-    if first < 128:  # noqa: PLR2004 - class A
-        size = 8
-    elif first < 192:  # noqa: PLR2004 - class B
-        size = 16
-    else:
-        size = 24
-    return ipaddress.ip_network(f"{address}/{size}", strict=False)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from anyplug.policy.rego.builtins import globs
 from anyplug.policy.rego.builtins.registry import ANY, NUMBER, STRING, TABLE, builtin, can_be_read, need_integer
-from anyplug.policy.rego.errors import BuiltinError
+from anyplug.policy.rego.errors import BuiltinError, NotSupported
 from anyplug.policy.rego.values import FALSE, TRUE, boolean
 
 MAX_PATTERNS: Final = 256  # compiled ones that are kept
@@ -140,6 +140,9 @@ def template_match(template: Any, text: Any, opening: Any, closing: Any) -> Any:
         if len(delimiter) != 1 or not delimiter.isascii():
             msg = "expected delimiter to be a single character"
             raise BuiltinError(msg)
+    if opening == closing:
+        msg = "regex.template_match with one delimiter for both ends"
+        raise NotSupported(msg)
     out: list[str] = []
     level = begin = 0
     for index, char in enumerate(template):
@@ -166,6 +169,9 @@ def template_match(template: Any, text: Any, opening: Any, closing: Any) -> Any:
 def globs_match(context: Any, left: Any, right: Any) -> Any:
     """Whether some text fits both of two simple patterns."""
     first, second = globs.tokens(left), globs.tokens(right)
+    if not first or not second:
+        msg = "regex.globs_match of an empty pattern"
+        raise NotSupported(msg)
     context.spend((len(first) + 1) * (len(second) + 1))
     return boolean(globs.intersect(first, second))
 

@@ -88,7 +88,7 @@ def need_integer(index: int, value: Any) -> int:
         return value
     if value.__class__ is Decimal and value.as_tuple().exponent <= 0:  # type: ignore[operator]
         digits = str(value).lstrip("-")
-        if "E" not in digits and len(digits) <= GO_DIGITS and not digits.partition(".")[2].strip("0"):
+        if "." in digits and "E" not in digits and len(digits) <= GO_DIGITS and not digits.partition(".")[2].strip("0"):
             return int(value)
     if value.__class__ in NUMERIC:
         msg = f"operand {index} must be integer number but got floating-point number"

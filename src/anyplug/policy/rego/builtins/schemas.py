@@ -14,7 +14,7 @@ from anyplug.policy.rego.values import FALSE, NULL, TRUE, Atom, Object, boolean,
 TYPES: Final = ("array", "boolean", "integer", "number", "null", "object", "string")
 ASIDE: Final = frozenset({"$schema", "$id", "id", "title", "description", "default", "examples", "$comment"})
 KNOWN: Final = frozenset({"type", "properties", "required", "items", "enum", "const", "additionalProperties"})
-ROOT: Final = "(root)"
+ROOT: Final = "(Root)"
 
 
 def _document(index: int, value: Any) -> Any:

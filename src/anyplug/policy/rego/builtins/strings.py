@@ -113,7 +113,7 @@ def indexof_n(text: Any, part: Any) -> Any:
 
 
 def _between_bytes() -> NotSupported:
-    return NotSupported("an empty string replaced in a text beyond ASCII, which OPA cuts into bytes")
+    return NotSupported("an empty string that is replaced, between the bytes of a text")
 
 
 @builtin("replace", STRING, STRING, STRING, context=True)
@@ -133,7 +133,7 @@ def replace_n(context: Any, patterns: Any, text: Any) -> Any:
         if old.__class__ is not str or new.__class__ is not str:
             msg = "operand 1 must be object of string keys and values"
             raise OperandError(msg)
-    if "" in patterns and not text.isascii():
+    if "" in patterns:
         raise _between_bytes()
     olds = patterns.ordered()
     out: list[str] = []
@@ -145,8 +145,6 @@ def replace_n(context: Any, patterns: Any, text: Any) -> Any:
                 at += len(old)
                 break
         else:
-            if "" in patterns:
-                out.append(patterns[""])
             out.append(text[at : at + 1])
             at += 1
         size += len(out[-1]) + 1
@@ -262,7 +260,6 @@ def render_template(context: Any, text: Any, values: Any) -> Any:
     from anyplug.policy.rego.builtins import templates
 
     try:
-        return templates.render(context, text, values)
-    except (TypeError, RegoErrors) as error:  # a wrong number of arguments, a wrong escape
-        msg = f"template: {error}"
-        raise BuiltinError(msg) from None
+        return templates.render(context, text, values).replace("<no value>", "<undefined>")
+    except (BuiltinError, TypeError, RegoErrors) as error:  # Go may know what we do not
+        raise NotSupported(str(error)) from None

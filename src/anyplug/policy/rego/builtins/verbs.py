@@ -74,7 +74,7 @@ def sprintf(form: str, args: tuple[Any, ...]) -> str:
 
 def _star(args: tuple[Any, ...], used: int) -> int | None:
     value = args[used] if used < len(args) else None
-    return value if value.__class__ is int and abs(value) <= MAX_WIDTH else None  # type: ignore[arg-type,return-value]
+    return value if value.__class__ is int and abs(value) <= MAX_WIDTH else None
 
 
 def _refused(verb: str) -> NotSupported:
@@ -86,7 +86,7 @@ def _argument(arg: Any) -> str | int | float:
     if arg.__class__ is Decimal:
         found = float(arg)
         return numbers.text(arg) if found in _INFINITE else found
-    return arg if arg.__class__ in {int, str} else rego_text(arg)  # type: ignore[no-any-return]
+    return arg if arg.__class__ in {int, str} else rego_text(arg)
 
 
 _INFINITE: Final = frozenset({float("inf"), float("-inf")})
