@@ -2,6 +2,8 @@
 # ruff: noqa: E501, RUF001 - samples are read by the line, and odd characters are what they are for
 
 import base64
+import functools
+import json
 import random
 from collections.abc import Callable
 from decimal import Decimal
@@ -439,23 +441,81 @@ def token(rng: random.Random) -> str:
 
 
 secret = one(SECRET, SECRET, SECRET, "other", "")
-constraints = objects(
-    one("secret", "alg", "iss", "aud", "time", "cert", "foo"),
-    mix(one(SECRET, "HS256", "HS512", "me", "x", "RS256"), number, scalar), 5,
-)  # fmt: skip
+SIGNED = (*(f"{kind}{size}" for kind in ("rs", "ps", "es") for size in (256, 384, 512)), "eddsa")
 
 
-def asked(rng: random.Random) -> Any:
-    made: dict[Any, Any] = {"secret": rng.choice((SECRET, SECRET, "other"))}
-    if rng.random() < 0.5:
-        made["alg"] = rng.choice(("HS256", "HS384", "HS512", "RS256", "none"))
-    if rng.random() < 0.3:
-        made["iss"] = rng.choice(("me", "you", 1))
-    if rng.random() < 0.3:
-        made["aud"] = rng.choice(("x", "y", 1))
-    if rng.random() < 0.3:
-        made["time"] = rng.choice((0, 500_000_000, 10**18, 2 * 10**18, "x", Decimal("1e9")))
-    return Object(made)
+@functools.cache
+def key_pairs() -> list[tuple[Any, list[str]]]:
+    """Make a key of each kind, with its public part as PEM and as JWK set."""
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+    def unsigned(value: int, size: int) -> str:
+        return base64.urlsafe_b64encode(value.to_bytes(size)).decode().rstrip("=")
+
+    made: list[tuple[Any, list[str]]] = []
+    for key in (
+        rsa.generate_private_key(65537, 2048),
+        ec.generate_private_key(ec.SECP256R1()),
+        ec.generate_private_key(ec.SECP384R1()),
+        ec.generate_private_key(ec.SECP521R1()),
+        ed25519.Ed25519PrivateKey.generate(),
+    ):
+        public: Any = key.public_key()
+        pem = public.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo).decode()
+        jwk: dict[str, Any] = {"kid": "k1"}
+        if isinstance(public, rsa.RSAPublicKey):
+            found = public.public_numbers()
+            jwk |= {"kty": "RSA", "n": unsigned(found.n, 256), "e": "AQAB"}
+        elif isinstance(public, ec.EllipticCurvePublicKey):
+            point = public.public_numbers()
+            size = (public.key_size + 7) // 8
+            jwk |= {
+                "kty": "EC",
+                "crv": f"P-{public.key_size}",
+                "x": unsigned(point.x, size),
+                "y": unsigned(point.y, size),
+            }
+        else:
+            jwk |= {
+                "kty": "OKP",
+                "crv": "Ed25519",
+                "x": base64.urlsafe_b64encode(public.public_bytes(form.Encoding.Raw, form.PublicFormat.Raw))
+                .decode()
+                .rstrip("="),
+            }
+        made.append(
+            (key, [pem, json.dumps({"keys": [jwk]}), json.dumps({"keys": [{**jwk, "kid": "k2"}]}), json.dumps(jwk)])
+        )
+    return made
+
+
+def signed(rng: random.Random) -> tuple[Any, ...]:
+    """Sign a token with some key, and give it with that key or another."""
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+
+    key, public = rng.choice(key_pairs())
+    digest: Any = rng.choice((hashes.SHA256, hashes.SHA384, hashes.SHA512))()
+    name = rng.choice(
+        (f"RS{digest.digest_size * 8}", f"PS{digest.digest_size * 8}", f"ES{digest.digest_size * 8}", "EdDSA")
+    )
+    header = json.dumps({"alg": name, **rng.choice(({}, {"kid": "k1"}, {"kid": "zz"}))})
+    body = ".".join(base64.urlsafe_b64encode(each.encode()).decode().rstrip("=") for each in (header, '{"sub":"a"}'))
+    if isinstance(key, rsa.RSAPrivateKey):
+        pad = padding.PKCS1v15() if rng.random() < 0.5 else padding.PSS(padding.MGF1(digest), digest.digest_size)
+        signature = key.sign(body.encode(), pad, digest)
+    elif isinstance(key, ec.EllipticCurvePrivateKey):
+        r, s = utils.decode_dss_signature(key.sign(body.encode(), ec.ECDSA(digest)))
+        size = (key.key_size + 7) // 8
+        signature = r.to_bytes(size) + s.to_bytes(size)
+    else:
+        signature = key.sign(body.encode())
+    made = f"{body}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"
+    if rng.random() < 0.15:
+        made = mutated("abcXYZ01.-_=", made, rate=0.5)(rng)
+    given = rng.choice(public) if rng.random() < 0.85 else rng.choice((*rng.choice(key_pairs())[1], "nothing", "{}"))
+    return made, given
 
 
 number_text = mutated("0123456789.eE+-_xinfNaN ", "1", "1.50", "-0", "+1", "0x1F", "1e3", "1_000", "inf", "NaN", "Infinity", ".5", "5.", "", " 1", "1 ", "007", "1e400", "1e-400", "0b1", "1E+5", "--1", "0x1p4", "١", rate=0.3)  # fmt: skip
@@ -524,5 +584,5 @@ ARGUMENTS: dict[str, Callable[[random.Random], tuple[Any, ...]]] = {
     "units.parse": each(units), "units.parse_bytes": each(units), "uuid.parse": each(mix(uuid, uuid, uuid, scalar)), "uuid.rfc4122": each(text), **dict.fromkeys(("crypto.md5", "crypto.sha1", "crypto.sha256"), each(text)),
     **dict.fromkeys(("crypto.hmac.md5", "crypto.hmac.sha1", "crypto.hmac.sha256", "crypto.hmac.sha512", "crypto.hmac.equal"), mix(each(text, text), pair(text))), "walk": each(anything), "graph.reachable": each(graph, listed(node)), "graph.reachable_paths": each(graph, listed(node)),
     "json.match_schema": each(checked, schema), "json.verify_schema": each(mix(schema, schema, json_text)), "rand.intn": each(text, small), "opa.runtime": each(), "trace": each(text),
-    "io.jwt.decode": each(token), "io.jwt.decode_verify": each(token, mix(asked, asked, asked, constraints)), **{f"io.jwt.verify_hs{size}": each(token, secret) for size in (256, 384, 512)},
+    "io.jwt.decode": each(token), **{f"io.jwt.verify_{kind}": signed for kind in SIGNED}, **{f"io.jwt.verify_hs{size}": each(token, secret) for size in (256, 384, 512)},
 }  # fmt: skip

@@ -17,14 +17,17 @@ import (
 	"os"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/topdown"
 	"github.com/open-policy-agent/opa/v1/topdown/builtins"
 	"github.com/open-policy-agent/opa/v1/version"
 )
 
 type call struct {
-	F string `json:"f"`
-	A []any  `json:"a"`
+	F string            `json:"f"`
+	A []any             `json:"a"`
+	M map[string]string `json:"m"`
+	I any               `json:"i"`
 }
 
 var (
@@ -106,6 +109,9 @@ func answer(line []byte) (result map[string]any) {
 	if err := reader.Decode(&asked); err != nil {
 		panic(err)
 	}
+	if asked.M != nil {
+		return evaluated(asked)
+	}
 	function := topdown.GetBuiltin(asked.F)
 	if function == nil {
 		return map[string]any{"h": "no such builtin"}
@@ -129,6 +135,23 @@ func answer(line []byte) (result map[string]any) {
 			return map[string]any{"h": err.Error()}
 		}
 		return map[string]any{"e": err.Error()}
+	}
+	return map[string]any{"v": values}
+}
+
+// evaluated answers {"f": QUERY, "m": {FILE: MODULE}, "i": INPUT}: what the query's first expression gives.
+func evaluated(asked call) map[string]any {
+	options := []func(*rego.Rego){rego.Query(asked.F), rego.Input(asked.I)}
+	for name, text := range asked.M {
+		options = append(options, rego.Module(name, text))
+	}
+	found, err := rego.New(options...).Eval(context.Background())
+	if err != nil {
+		return map[string]any{"h": err.Error()}
+	}
+	values := []any{}
+	for _, each := range found {
+		values = append(values, each.Expressions[0].Value)
 	}
 	return map[string]any{"v": values}
 }

@@ -57,7 +57,7 @@ class Terms(Cursor, ABC):
         left = begun or self.factor()
         while True:
             token = self.token
-            if token.kind == "keyword" and token.text == "in" and least <= MEMBERSHIP:
+            if token.kind == "keyword" and token.text == "in" and least <= MEMBERSHIP and not self.dotted():
                 self.advance()
                 left = Call(at, MEMBER_2, [left, self.term(RELATION)])
                 continue

@@ -122,7 +122,7 @@ def _host(name: str) -> str:
             msg = f'invalid URL escape "{match[0]}"'
             raise BuiltinError(msg)
     for char in name:
-        if char in ' "\\^`{|}':
+        if char in '[ "\\^`{|}':
             msg = f'invalid character "{char}" in host name'
             raise BuiltinError(msg)
     return _unescape(name)

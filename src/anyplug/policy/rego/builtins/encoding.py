@@ -22,6 +22,11 @@ _ESCAPED: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 
 
+_ODD_YAML: Final = re.compile(
+    r"[|>]|(?i:null|true|false|~|\A|[\s{,-]|[0-9.])\s*:(?:\s|\Z)"
+)  # what is read otherwise there
+
+
 def _text(bits: bytes) -> str:
     """Decode; bytes that are no UTF-8 stay what they are, as in OPA."""
     return bits.decode("utf-8", "surrogateescape")
@@ -243,8 +248,13 @@ def _read_yaml(text: str) -> Any:
         if not text.isprintable() and not text.replace("\n", "").isprintable():
             msg = "YAML with control characters"
             raise NotSupported(msg)
+        if _ODD_YAML.search(text):
+            msg = "YAML with a block of text or with a key that is no string"
+            raise NotSupported(msg)
         return from_json(yaml.load(text))
     except (yaml.YamlError, ArithmeticError) as error:  # OPA's reader knows more of YAML than ours
+        if str(error).endswith("did not find expected node content"):
+            raise BuiltinError(str(error)) from None
         raise NotSupported(str(error)) from None
 
 

@@ -87,7 +87,7 @@ def _entries(index: int, value: Any) -> list[tuple[Any, str]]:
     found: list[tuple[Any, str]] = []
     for key, item in pairs:
         text = item[0] if item.__class__ is tuple and item else item
-        if text.__class__ is not str and item.__class__ is not tuple:
+        if text.__class__ is not str and (item.__class__ is not tuple or not item):
             msg = f"operand {index}: element must be string or non-empty array"
             raise BuiltinError(msg)
         found.append((key, text))

@@ -43,6 +43,9 @@ def compiled(pattern: str) -> Any:
 
 def _matches(context: Any, pattern: str, text: str, most: int = -1) -> Iterator[Any]:
     """Give matches as Go does: an empty one right behind another is left out."""
+    if "\\B" in pattern and not text.isascii():
+        msg = "\\B in a text beyond ASCII, where Go and RE2 differ"
+        raise NotSupported(msg)
     context.spend(len(text) // PER_STEP)
     behind, found = -1, 0
     for match in compiled(pattern).finditer(text):

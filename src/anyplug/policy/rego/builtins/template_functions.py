@@ -86,7 +86,7 @@ def _print(*values: Any) -> str:
     for index, value in enumerate(values):
         if index and value.__class__ is not str and values[index - 1].__class__ is not str:
             out.append(" ")
-        out.append(shown(value))
+        out.append(_inner(value))
     return "".join(out)
 
 
@@ -105,5 +105,5 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "le": _ordering(lambda order: order <= 0), "gt": _ordering(lambda order: order > 0),
     "ge": _ordering(lambda order: order >= 0), "and": _and, "or": _or, "not": lambda value: boolean(not is_true(value)),
     "len": _length, "index": _index, "print": _print, "printf": _printf,
-    "println": lambda *values: " ".join(map(shown, values)) + "\n",
+    "println": lambda *values: " ".join(map(_inner, values)) + "\n",
 }  # fmt: skip

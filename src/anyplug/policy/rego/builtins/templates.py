@@ -87,6 +87,9 @@ def _given(value: Any) -> Any:
     if value.__class__ is Set:
         msg = "a set among a template's values"
         raise NotSupported(msg)
+    if value.__class__ is str and not value.isprintable() and not value.replace("\n", "").isprintable():
+        msg = "a control character among a template's values"
+        raise NotSupported(msg)
     return numbers.text(value) if value.__class__ in {int, Decimal} else value
 
 

@@ -35,7 +35,7 @@ def _nested(value: Any, level: int) -> str:
     if value.__class__ is Object and value:
         return "\n" + _block(value, level + 1)
     if value.__class__ in {tuple, Set} and value:
-        return "\n" + _block(value, level)
+        return "\n" + _block(value, level + 1)
     return " " + _scalar(value) + "\n"
 
 
