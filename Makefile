@@ -2,13 +2,14 @@
 # make test    set up what is needed and run every check that CI runs
 # make bench   measure, as ratios within one run
 # make clients   install other agents' programs, and see them read what we write for them and call tools
+# make rego-fuzz   compare every Rego builtin with OPA's on N generated calls; needs Go
 # make conformance   run OPA's own cases; REGO_CONFORMANCE says where they are
 
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check format bench clients conformance picture docs lock setup clean vendor
+.PHONY: demo test check format bench clients conformance rego-fuzz picture docs lock setup clean vendor
 
 demo: setup
 	$(BIN)/anyplug demo
@@ -42,6 +43,11 @@ clients: setup
 
 conformance: setup
 	$(BIN)/python tests/policy/conformance.py
+
+# SEED repeats a run. The OPA side is built from the Go module proxy, at the version that go.mod names.
+N ?= 1000000
+rego-fuzz: setup
+	$(BIN)/python tests/policy/differential/fuzz.py -n $(N) $(if $(SEED),--seed $(SEED))
 
 docs: setup
 	$(BIN)/python scripts/generate_docs.py

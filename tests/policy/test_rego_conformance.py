@@ -10,7 +10,7 @@ MAY_BE_REFUSED = (
 TEST_ONLY = "test.sleep"  # a builtin that OPA has in its own tests only
 
 
-@pytest.mark.skipif(not CASES, reason="no cases: set REGO_CONFORMANCE to the folder that has them")
+@pytest.mark.skipif(not CASES, reason=f"no OPA cases at {conformance.PLACE}: set REGO_CONFORMANCE to their folder")
 @pytest.mark.parametrize("category", sorted({case.category for case in CASES}))
 def test_a_case_is_answered_as_opa_answers_it(category):
     wrong, refused = [], []

@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from anyplug.policy.rego import numbers
-from anyplug.policy.rego.errors import BuiltinError, NotSupported
-from anyplug.policy.rego.texts import json_text
+from anyplug.policy.rego.errors import NotSupported
+from anyplug.policy.rego.texts import json_text, valid
 from anyplug.policy.rego.values import FALSE, NULL, TRUE, Atom, Object, Set
 
 MAX_DEPTH: Final = 150  # of a document: deeper ones are refused before Python's own stack ends
@@ -18,7 +18,7 @@ PLAIN: Final = {NULL: None, TRUE: True, FALSE: False}
 
 
 def _number(value: float) -> Decimal:
-    return _decimal(Decimal(repr(value)))
+    return numbers.decimal(Decimal(repr(value)))
 
 
 def _text(value: str) -> str:
@@ -28,20 +28,6 @@ def _text(value: str) -> str:
         except UnicodeEncodeError:  # half of a surrogate pair, as JSON can escape it; Go replaces it, too
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return value
-
-
-def _decimal(value: Decimal) -> Decimal:
-    try:
-        return numbers.decimal(value)
-    except BuiltinError as error:
-        raise NotSupported(str(error)) from None
-
-
-def _integer(value: int) -> int:
-    try:
-        return numbers.bounded(value)
-    except BuiltinError as error:
-        raise NotSupported(str(error)) from None
 
 
 def from_json(document: Any, depth: int = MAX_DEPTH) -> Any:
@@ -56,12 +42,14 @@ def from_json(document: Any, depth: int = MAX_DEPTH) -> Any:
         if depth <= 0:
             raise _too_deep()
         depth -= 1
-        made = Object()
-        for key, value in document.items():
-            made[key if key.__class__ is str and key.isascii() else from_json(key, depth)] = (
-                value if value.__class__ is str and value.isascii() else from_json(value, depth)
-            )
-        return made
+        return Object(
+            {
+                key if key.__class__ is str and key.isascii() else from_json(key, depth): value
+                if value.__class__ is str and value.isascii()
+                else from_json(value, depth)
+                for key, value in document.items()
+            }
+        )
     if kind is bool or document is None:
         return ATOMS[document]
     if kind is list:
@@ -72,7 +60,7 @@ def from_json(document: Any, depth: int = MAX_DEPTH) -> Any:
             [item if item.__class__ is str and item.isascii() else from_json(item, depth) for item in document]
         )
     if kind is int:
-        return document if SMALL <= document <= LARGE else _integer(document)
+        return document if SMALL <= document <= LARGE else numbers.bounded(document)
     return _from_other(document, depth)
 
 
@@ -86,13 +74,13 @@ def _from_other(document: Any, depth: int) -> Any:
     if isinstance(document, float):
         return _number(document)
     if isinstance(document, Decimal):
-        return _decimal(document)
+        return numbers.decimal(document)
     if depth <= 0:
         raise _too_deep()
     if isinstance(document, str):
         return _text(str(document))
     if isinstance(document, int):
-        return _integer(int(document))
+        return numbers.bounded(int(document))
     if isinstance(document, Mapping):
         return from_json(dict(document), depth)
     if isinstance(document, AbstractSet):
@@ -111,14 +99,22 @@ def _plain(value: Decimal) -> int | float:
     return int(value) if math.isinf(found) else found
 
 
+def _name(key: Any) -> str:
+    return valid(key) if key.__class__ is str else json_text(key)
+
+
 def to_json(value: Any) -> Any:
     """Give a value as plain Python: sets become sorted lists, keys that are no strings are written as JSON."""
     kind = value.__class__
+    if kind is str:
+        return value if value.isascii() else valid(value)
     if kind is Atom:
         return PLAIN[value]
     if kind is Object:
         return {
-            name if name.__class__ is str else json_text(name): item if item.__class__ is str else to_json(item)
+            name if name.__class__ is str and name.isascii() else _name(name): item
+            if item.__class__ is str and item.isascii()
+            else to_json(item)
             for name, item in value.items()
         }
     if kind is tuple:

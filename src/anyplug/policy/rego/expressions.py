@@ -69,7 +69,7 @@ class Expressions(Terms):
     def withs(self) -> list[With]:
         """Read `with target as value`, none or more."""
         found: list[With] = []
-        while self.is_("with"):
+        while self.is_("with") and not self.dotted():
             at = self.here()
             self.advance()
             target = self.follow_plain(self.variable())

@@ -10,19 +10,19 @@ def put(document: Any, path: tuple[Any, ...], value: Any) -> Any:
     """Give a document with another value at a path."""
     if not path:
         return value
-    made = Object(document) if document.__class__ is Object else Object()
+    made = dict(document) if document.__class__ is Object else {}
     made[path[0]] = put(made.get(path[0]), path[1:], value)
-    return made
+    return Object(made)
 
 
 def overlay(lower: Any, upper: Any) -> Any:
     """Merge a document over what rules gave."""
     if lower.__class__ is not Object or upper.__class__ is not Object:
         return upper
-    made = Object(lower)
+    made = dict(lower)
     for key, value in upper.items():
         made[key] = overlay(lower[key], value) if key in lower else value
-    return made
+    return Object(made)
 
 
 def merge(one: Any, other: Any) -> Any:
@@ -30,10 +30,10 @@ def merge(one: Any, other: Any) -> Any:
     if one is None or other is None or one == other:
         return other if one is None else one
     if one.__class__ is Object and other.__class__ is Object:
-        made = Object(one)
+        made = dict(one)
         for key, value in other.items():
             made[key] = merge(one.get(key), value)
-        return made
+        return Object(made)
     if one.__class__ is Set and other.__class__ is Set:
         return Set(one | other)
     msg = "object keys must be unique"

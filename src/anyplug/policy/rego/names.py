@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from anyplug.policy.rego.errors import COMPILE_ERROR, PARSE_ERROR, TYPE_ERROR, Fault, Location
 from anyplug.policy.rego.globals import Globals
-from anyplug.policy.rego.scopes import Scope, mentions
+from anyplug.policy.rego.scopes import Scope, declarations, mentions
 from anyplug.policy.rego.syntax import (
     ROOTS,
     Array,
@@ -83,6 +83,7 @@ class Names:
         elif var.name in scope.used and not var.name.startswith("_$"):
             self.fault(var.at, f"var {var.name} referenced above")
         scope.declared.add(var.name)
+        scope.later.discard(var.name)
         made = self.new(scope, var.name)
         scope.mentioned.add(made)
         return Var(var.at, made)
@@ -107,8 +108,9 @@ class Names:
         """Open a body: the variables that it mentions itself, and nobody around it has, are its own."""
         scope = Scope(parent)
         for name in mentions(body, also or [], self.globals.function):
-            if name not in ROOTS and (parent is None or not parent.has(name)) and not self.globals.knows(name):
+            if name not in ROOTS and (parent is None or not parent.shows(name)) and not self.globals.knows(name):
                 self.new(scope, name)
+        scope.later.update(declarations(body))
         return scope
 
     # Rules.

@@ -1,10 +1,10 @@
 """Arithmetic: exact for integers, and for the rest as wide as OPA's (64 bits of mantissa, shortest text)."""
 
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Final
 
-from anyplug.policy.rego.errors import BuiltinError
+from anyplug.policy.rego.errors import BuiltinError, NotSupported
 
 Number = int | Decimal
 
@@ -12,26 +12,28 @@ MANTISSA: Final = 64  # bits, as Go's big.Float has them when it reads a number
 MAX_BITS: Final = 13_000  # of an integer: more is no number that a policy means, and Python writes little more
 MAX_EXPONENT: Final = 3_900  # of a decimal: beyond it, exact arithmetic would fill the memory
 MOST_DIGITS: Final = 22  # of a shortest text for 64 bits
+HALF: Final = Fraction(1, 2)
+WIDE: Final = Context(prec=MAX_EXPONENT * 2)  # rounds nothing that is supported
 
 
 def fraction(number: Number) -> Fraction:
     """Give the exact value, as far as numbers are supported."""
     if number.__class__ is Decimal and abs(number.adjusted()) > MAX_EXPONENT:
         msg = f"number out of range: {number}"
-        raise BuiltinError(msg)
+        raise NotSupported(msg)
     return Fraction(number)
 
 
-def rounded(value: Fraction) -> Fraction:
-    """Round to 64 bits of mantissa, half to even."""
+def rounded(value: Fraction, bits: int = MANTISSA) -> Fraction:
+    """Round to so many bits of mantissa, half to even."""
     top, bottom = abs(value.numerator), value.denominator
-    if not top:
+    if not top or (bottom == 1 and not top >> bits):
         return value
-    shift = MANTISSA - (top.bit_length() - bottom.bit_length())
+    shift = bits - (top.bit_length() - bottom.bit_length())
     for _ in range(2):  # the difference of lengths is the exponent, or one more
         scaled, by = (top << shift, bottom) if shift >= 0 else (top, bottom << -shift)
         whole, rest = divmod(scaled, by)
-        if whole.bit_length() <= MANTISSA:
+        if whole.bit_length() <= bits:
             break
         shift -= 1
     twice = rest * 2
@@ -41,14 +43,19 @@ def rounded(value: Fraction) -> Fraction:
     return -result if value < 0 else result
 
 
-def number(value: Fraction) -> Number:
-    """Give a value of 64 bits as the shortest decimal that means it."""
-    value = rounded(value)
-    if value.denominator == 1:
-        return bounded(value.numerator)
+def number(value: Fraction, bits: int = MANTISSA) -> Number:
+    """Round, and return the shortest decimal that means the same; integers as such."""
+    value = rounded(value, bits)
+    if value.denominator == 1 and not abs(value.numerator) >> bits:
+        return value.numerator
+    short = _shortest(value, bits)
+    return bounded(int(short)) if value.denominator == 1 else short
+
+
+def _shortest(value: Fraction, bits: int) -> Decimal:
     try:
         short = Decimal(repr(float(value)))
-        if short.is_finite() and rounded(Fraction(short)) == value:
+        if short.is_finite() and rounded(Fraction(short), bits) == value:
             return short
     except OverflowError:
         pass
@@ -57,7 +64,7 @@ def number(value: Fraction) -> Number:
         short = Context(prec=digits, rounding=ROUND_HALF_EVEN, Emax=MAX_EXPONENT * 2, Emin=-MAX_EXPONENT * 2).divide(
             top, bottom
         )
-        if rounded(Fraction(short)) == value:
+        if rounded(Fraction(short), bits) == value:
             break
     return short
 
@@ -66,28 +73,31 @@ def bounded(value: int) -> int:
     """Refuse integers of a size that no policy means."""
     if value.bit_length() > MAX_BITS:
         msg = f"integer of more than {MAX_BITS} bits"
-        raise BuiltinError(msg)
+        raise NotSupported(msg)
     return value
 
 
 def add(left: Number, right: Number) -> Number:
     """Left + right."""
-    if left.__class__ is int and right.__class__ is int:
-        return bounded(left + right)
+    one, other = whole(left), whole(right)
+    if one is not None and other is not None:
+        return bounded(one + other)
     return number(rounded(fraction(left)) + rounded(fraction(right)))
 
 
 def subtract(left: Number, right: Number) -> Number:
     """Left - right."""
-    if left.__class__ is int and right.__class__ is int:
-        return bounded(left - right)
+    one, other = whole(left), whole(right)
+    if one is not None and other is not None:
+        return bounded(one - other)
     return number(rounded(fraction(left)) - rounded(fraction(right)))
 
 
 def multiply(left: Number, right: Number) -> Number:
     """Left * right."""
-    if left.__class__ is int and right.__class__ is int:
-        return bounded(left * right)
+    one, other = whole(left), whole(right)
+    if one is not None and other is not None:
+        return bounded(one * other)
     return number(rounded(fraction(left)) * rounded(fraction(right)))
 
 
@@ -96,8 +106,6 @@ def divide(left: Number, right: Number) -> Number:
     if right == 0:
         msg = "divide by zero"
         raise BuiltinError(msg)
-    if left.__class__ is int and right.__class__ is int and not left % right:
-        return left // right
     return number(rounded(fraction(left)) / rounded(fraction(right)))
 
 
@@ -105,12 +113,8 @@ def whole(value: Number) -> int | None:
     """Give the integer that a number is, None if it is none."""
     if value.__class__ is int:
         return value
-    if value != value.to_integral_value():  # type: ignore[union-attr]
-        return None
-    if value.adjusted() > MAX_EXPONENT:  # type: ignore[union-attr]
-        msg = f"number out of range: {value}"
-        raise BuiltinError(msg)
-    return int(value)
+    exact = fraction(value)
+    return exact.numerator if exact.denominator == 1 else None
 
 
 def remainder(left: Number, right: Number) -> int:
@@ -126,26 +130,29 @@ def remainder(left: Number, right: Number) -> int:
     return -rest if a < 0 else rest
 
 
-def _integral(value: Number, rounding: str) -> int:
-    if value.__class__ is int:
-        return value
-    fraction(value)
-    return int(value.to_integral_value(rounding=rounding))  # type: ignore[union-attr]
-
-
 def nearest(value: Number) -> int:
     """Round half away from zero."""
-    return _integral(value, ROUND_HALF_UP)
+    exact = rounded(fraction(value))
+    return bounded(int(rounded(exact - HALF if exact < 0 else exact + HALF)))
 
 
 def ceiling(value: Number) -> int:
-    """Round up."""
-    return _integral(value, ROUND_CEILING)
+    """Round up, as OPA does: everything between -1 and 0 becomes 1."""
+    exact = rounded(fraction(value))
+    cut = int(exact)
+    return bounded(cut if cut < 0 or cut == exact else cut + 1)
 
 
 def floor(value: Number) -> int:
-    """Round down."""
-    return _integral(value, ROUND_FLOOR)
+    """Round down, as OPA does: everything between -1 and 0 becomes 0."""
+    exact = rounded(fraction(value))
+    cut = int(exact)
+    return bounded(cut - 1 if cut < 0 and cut != exact else cut)
+
+
+def absolute(value: Number) -> Number:
+    """Without its sign."""
+    return number(abs(fraction(value)))
 
 
 def text(value: Number) -> str:
@@ -160,18 +167,18 @@ def parse(digits: str) -> Number:
     if digits.lstrip("-").isdigit():
         if len(digits) > MAX_EXPONENT:
             msg = f"number of {len(digits)} digits"
-            raise BuiltinError(msg)
+            raise NotSupported(msg)
         return int(digits)
     try:
         return decimal(Decimal(digits))
     except InvalidOperation:
         msg = f"number out of range: {digits}"
-        raise BuiltinError(msg) from None
+        raise NotSupported(msg) from None
 
 
 def decimal(value: Decimal) -> Decimal:
     """Refuse decimals that are no numbers, or whose exponent nobody means."""
     if not value.is_finite() or abs(value.adjusted()) > MAX_EXPONENT or len(value.as_tuple().digits) > MAX_EXPONENT:
         msg = f"number out of range: {value}"
-        raise BuiltinError(msg)
+        raise NotSupported(msg)
     return value

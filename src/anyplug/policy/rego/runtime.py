@@ -160,7 +160,7 @@ class Context:
         if self.patches and self.patched(node.path):
             return self.base(node.path)
         dynamic = node.dynamic(self) if node.dynamic is not None else None
-        return View(self, node, self.base(node.path), dynamic)
+        return View(self, node, self.base(node.path), dynamic, node.depths)
 
     def extent(self, node: Node) -> Any:
         """Give everything below a node as one object."""
@@ -173,15 +173,16 @@ class Context:
 class View:
     """A node of the data tree where rules and documents meet: nothing is evaluated before it is asked for."""
 
-    __slots__ = ("base", "context", "dynamic", "node")
+    __slots__ = ("base", "context", "depths", "dynamic", "node")
 
-    def __init__(self, context: Context, node: Node, base: Any, dynamic: Any) -> None:
+    def __init__(self, context: Context, node: Node, base: Any, dynamic: Any, depths: frozenset[int]) -> None:
         self.context = context
         self.node = node
         self.base = base
         self.dynamic = dynamic
+        self.depths = depths  # below here, at which what partial rules give is a value and no longer a path
 
-    def known(self) -> list[Any]:
+    def known(self) -> tuple[Any, ...]:
         """Give the keys that something may be found under."""
         found = dict.fromkeys(self.node.children)
         for more in (self.base, self.dynamic):
@@ -203,13 +204,18 @@ class View:
             return value if dynamic is None else merge(value, dynamic)
         if child.function:
             return dynamic
+        depths = frozenset(depth - 1 for depth in self.depths)
+        if dynamic is not None and 0 in depths and child.children:
+            msg = "object keys must be unique"
+            raise ConflictError(msg)
         if child.dynamic is not None:
             dynamic = merge(child.dynamic(context), dynamic)
-        return View(context, child, look(self.base, key), dynamic)
+            depths |= child.depths
+        return View(context, child, look(self.base, key), dynamic, depths)
 
     def extent(self) -> Object:
         """Give everything below as one object; documents win over rules."""
-        made = Object()
+        made: dict[Any, Any] = {}
         for key in self.node.children:
             value = self.step(key)
             if value is not None:
@@ -217,7 +223,8 @@ class View:
         if self.dynamic.__class__ is Object:
             for key, value in self.dynamic.items():
                 made.setdefault(key, value)
-        return overlay(made, self.base) if self.base.__class__ is Object else made
+        found = Object(made)
+        return overlay(found, self.base) if self.base.__class__ is Object else found
 
 
 def force(value: Any) -> Any:

@@ -3,7 +3,20 @@
 from collections.abc import Callable, Iterator
 
 from anyplug.policy.rego import walk
-from anyplug.policy.rego.syntax import Array, Call, Expr, Not, ObjectLiteral, Ref, SetLiteral, Term, Var
+from anyplug.policy.rego.syntax import (
+    Array,
+    Call,
+    Expr,
+    Not,
+    ObjectLiteral,
+    Ref,
+    SetLiteral,
+    SomeIn,
+    SomeVars,
+    Term,
+    Unify,
+    Var,
+)
 
 
 class Scope:
@@ -14,6 +27,7 @@ class Scope:
         self.names: dict[str, str] = {}  # as written → its own name
         self.declared: set[str] = set()  # as written, like the next
         self.used: set[str] = set()
+        self.later: set[str] = set()  # declared further down: closures before that do not see them
         self.own: set[str] = set()  # by their own names, like the next
         self.mentioned: set[str] = set()  # also those of bodies around this one
 
@@ -21,7 +35,7 @@ class Scope:
         """Look a name up, here and around."""
         scope: Scope | None = self
         while scope is not None:
-            if name in scope.names:
+            if name in scope.names and (scope is self or name not in scope.later):
                 scope.used.add(name)
                 return scope.names[name]
             scope = scope.parent
@@ -29,7 +43,11 @@ class Scope:
 
     def has(self, name: str) -> bool:
         """Whether a name is known, here or around."""
-        return name in self.names or (self.parent is not None and self.parent.has(name))
+        return name in self.names or (self.parent is not None and self.parent.shows(name))
+
+    def shows(self, name: str) -> bool:
+        """Whether a closure at this point sees a name."""
+        return (name in self.names and name not in self.later) or (self.parent is not None and self.parent.shows(name))
 
     def leave(self) -> frozenset[str]:
         """Give the variables of bodies around this one that it mentions: the next of these mentions them, too."""
@@ -37,6 +55,19 @@ class Scope:
         if self.parent is not None:
             self.parent.mentioned |= free
         return free
+
+
+def declarations(body: list[Expr]) -> Iterator[str]:
+    """Name the variables that the expressions of a body declare."""
+    for expr in body:
+        if isinstance(expr, Unify) and expr.assign:
+            yield from _vars(expr.left)
+        elif isinstance(expr, SomeVars):
+            yield from (var.name for var in expr.names)
+        elif isinstance(expr, SomeIn):
+            yield from _vars(expr.value)
+            if expr.key is not None:
+                yield from _vars(expr.key)
 
 
 def mentions(body: list[Expr], terms: list[Term], function: Callable[[Term], object]) -> Iterator[str]:

@@ -326,11 +326,11 @@ def constant(term: Term) -> Any:
             return None
         return tuple(items) if isinstance(term, Array) else Set(items)
     if isinstance(term, ObjectLiteral):
-        made = Object()
+        made = {}
         for key, value in term.pairs:
             one, other = constant(key), constant(value)
             if one is None or other is None:
                 return None
             made[one] = other
-        return made
+        return Object(made)
     return None

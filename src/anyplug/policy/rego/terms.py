@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from anyplug.policy.rego import numbers
 from anyplug.policy.rego.cursor import Cursor
-from anyplug.policy.rego.errors import BuiltinError, Location, RegoErrors
+from anyplug.policy.rego.errors import Location, NotSupported, RegoErrors
 from anyplug.policy.rego.lexer import Source, Token, unescape
 from anyplug.policy.rego.syntax import (
     Array,
@@ -57,7 +57,7 @@ class Terms(Cursor, ABC):
         left = begun or self.factor()
         while True:
             token = self.token
-            if token.kind == "keyword" and token.text == "in" and least <= MEMBERSHIP:
+            if token.kind == "keyword" and token.text == "in" and least <= MEMBERSHIP and not self.dotted():
                 self.advance()
                 left = Call(at, MEMBER_2, [left, self.term(RELATION)])
                 continue
@@ -127,7 +127,7 @@ class Terms(Cursor, ABC):
             return unescape(self.source, token.start + 1, text[1:-1])
         try:
             return numbers.parse(text)
-        except BuiltinError as error:
+        except NotSupported as error:
             return self.fail(str(error), token)
 
     def variable(self) -> Var:

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from anyplug.policy.rego import numbers
+from anyplug.policy.rego.errors import NotSupported
 from anyplug.policy.rego.values import Atom, Object, Set
 
 GO_ESCAPES: Final = str.maketrans(
@@ -12,8 +13,25 @@ GO_ESCAPES: Final = str.maketrans(
 )
 
 
+def raw(value: str) -> bytes:
+    """Return the bytes of a string; those that are no UTF-8 are kept as surrogates."""
+    return value.encode("utf-8", "surrogateescape")
+
+
+def valid(value: str) -> str:
+    """Replace what is no UTF-8, as Go does where it writes JSON."""
+    if value.isascii():
+        return value
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in value)
+    return value
+
+
 def json_string(value: str) -> str:
     """Quote a string as Go's encoding/json does."""
+    value = valid(value)
     return json.dumps(value, ensure_ascii=False).translate(GO_ESCAPES)
 
 
@@ -29,6 +47,9 @@ def json_text(value: Any) -> str:
         return text
     if kind is Object:
         names = sorted((key if key.__class__ is str else json_text(key), item) for key, item in _items(value))
+        if len(names) != len({name for name, _ in names}):
+            msg = "an object with two keys that JSON writes alike"
+            raise NotSupported(msg)
         return "{" + ",".join(f"{json_string(name)}:{text}" for name, text in names) + "}"
     members = value.ordered() if kind is Set else value
     return "[" + ",".join([json_text(item) for item in members]) + "]"
@@ -72,6 +93,8 @@ def rego_string(value: str) -> str:
             out.append(_QUOTED[char])
         elif code < 0x20 or code == 0x7F:  # noqa: PLR2004 - the control characters of ASCII
             out.append(f"\\x{code:02x}")
+        elif 0xDC80 <= code <= 0xDCFF:  # noqa: PLR2004 - a byte that is no UTF-8
+            out.append(f"\\x{code - 0xDC00:02x}")
         elif code > 0x7E and not char.isprintable():  # noqa: PLR2004 - beyond ASCII
             out.append(f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")  # noqa: PLR2004 - the basic plane
         else:

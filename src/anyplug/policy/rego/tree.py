@@ -44,6 +44,7 @@ class Node:
         self.evaluate: Callable[[Any], Any] | None = None  # set once it is compiled; not for functions
         self.dynamic: Callable[[Any], Any] | None = None
         self.function = False
+        self.depths: frozenset[int] = frozenset()  # how far below here the values of its partial rules stand
 
     def child(self, key: Any) -> "Node":
         """Give a child, made if need be."""
@@ -107,6 +108,7 @@ class Tree:
             if rule.args is not None:
                 self.faults.append(Fault(rule.at, COMPILE_ERROR, "the name of a function must be constant"))
                 return
+            node.depths |= {len(rule.path) - ground}
             self.into("dynamic", node, rule)
         else:
             self.into("function" if rule.args is not None else "set" if rule.member else "complete", node, rule)

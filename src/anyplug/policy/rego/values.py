@@ -2,12 +2,13 @@
 
 null, true and false are objects of our own, since Python takes True for 1, and since None means undefined here.
 Numbers are int or Decimal, so that no digit is lost; strings are str; arrays are tuples; sets and objects are
-`Set` and `Object`. All are immutable and hashable, so equality, hashing and look-ups run in C.
+`Set` and `Object`. All are immutable and hashable, so equality, hashing and look-ups run in C, and no builtin can
+change an argument that the next evaluation reads again.
 """
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 
 class Atom:
@@ -32,11 +33,18 @@ TRUE: Final = Atom("true", (1, 1))
 
 
 class Object(dict[Any, Any]):
-    """An object: any values as keys. Never changed once it is made."""
+    """An object: any values as keys. Made of a dict; whatever would change it later raises TypeError."""
 
     __slots__ = ("_hash", "_keys")
     _hash: int
-    _keys: list[Any]
+    _keys: tuple[Any, ...]
+
+    def _frozen(self, *_: Any, **__: Any) -> NoReturn:
+        msg = "an object of Rego cannot be changed"
+        raise TypeError(msg)
+
+    __setitem__ = __delitem__ = __ior__ = _frozen
+    update = setdefault = pop = popitem = clear = _frozen
 
     def __hash__(self) -> int:  # type: ignore[override]
         try:
@@ -45,8 +53,8 @@ class Object(dict[Any, Any]):
             self._hash = hash(frozenset(self.items()))
             return self._hash
 
-    def ordered(self) -> list[Any]:
-        """Give the keys in the order of Rego."""
+    def ordered(self) -> tuple[Any, ...]:
+        """Return the keys in the order of Rego."""
         try:
             return self._keys
         except AttributeError:
@@ -62,10 +70,10 @@ class Set(frozenset[Any]):
     """A set of values."""
 
     __slots__ = ("_members",)
-    _members: list[Any]
+    _members: tuple[Any, ...]
 
-    def ordered(self) -> list[Any]:
-        """Give the members in the order of Rego."""
+    def ordered(self) -> tuple[Any, ...]:
+        """Return the members in the order of Rego."""
         try:
             return self._members
         except AttributeError:
@@ -99,17 +107,17 @@ def sort_key(value: Any) -> tuple[Any, ...]:
     return rank
 
 
-def ordered(values: Iterable[Any]) -> list[Any]:
+def ordered(values: Iterable[Any]) -> tuple[Any, ...]:
     """Sort values of any kinds."""
     found = list(values)
     if len(found) < 2:  # noqa: PLR2004 - nothing to sort
-        return found
+        return tuple(found)
     kinds = {value.__class__ for value in found}
     if kinds <= {str} or kinds <= {int, Decimal}:
         found.sort()
     else:
         found.sort(key=sort_key)
-    return found
+    return tuple(found)
 
 
 def compare(left: Any, right: Any) -> int:

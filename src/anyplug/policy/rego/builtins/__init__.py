@@ -14,6 +14,7 @@ from anyplug.policy.rego.builtins import (
     schemas,
     strings,
     times,
+    tokens,
     various,
     versions,
 )  # fmt: skip
@@ -21,7 +22,7 @@ from anyplug.policy.rego.builtins.registry import TABLE
 
 GROUPS = (
     operators, aggregates, casts, strings, regexes, objects, patches, encoding, times, nets, versions, digests, graphs,
-    schemas, various,
+    schemas, tokens, various,
 )  # fmt: skip
 
 __all__ = ["GROUPS", "TABLE"]

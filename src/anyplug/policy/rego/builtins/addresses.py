@@ -1,5 +1,6 @@
 """URIs, taken apart as Go's net/url does."""
 
+import ipaddress
 import re
 from typing import Any, Final
 
@@ -10,9 +11,7 @@ _ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})")
 _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 _USERINFO: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*$")
 _PORT: Final = re.compile(r":[0-9]*$")
-_RAW: Final = frozenset("-_.~$&+,/:;=@!'()*[]") | frozenset(
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-)
+_RAW: Final = frozenset("-_.~$&+,/:;=@") | frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 
 
 def _unescape(text: str) -> str:
@@ -22,8 +21,10 @@ def _unescape(text: str) -> str:
         raise BuiltinError(msg)
     if "%" not in text:
         return text
-    raw = re.sub(rb"%([0-9A-Fa-f]{2})", lambda match: bytes((int(match[1], 16),)), text.encode())
-    return raw.decode("utf-8", "replace")
+    raw = re.sub(
+        rb"%([0-9A-Fa-f]{2})", lambda match: bytes((int(match[1], 16),)), text.encode("utf-8", "surrogateescape")
+    )
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -52,8 +53,7 @@ def _parse(text: str) -> dict[str, Any]:  # noqa: C901 - the parts of a URI, in 
         raise BuiltinError(msg)
     rest, mark, query = rest.partition("?")
     if not rest.startswith("/"):
-        if "scheme" in found and rest:
-            found["opaque"] = rest
+        if "scheme" in found:
             rest = ""
         elif ":" in rest.partition("/")[0]:
             msg = "first path segment in URL cannot contain colon"
@@ -65,7 +65,7 @@ def _parse(text: str) -> dict[str, Any]:  # noqa: C901 - the parts of a URI, in 
     if rest:
         path = _unescape(rest)
         found["path"] = path
-        found["raw_path"] = rest if _is_valid_path(rest) and _default(path) != rest and _keeps(rest) else _default(path)
+        found["raw_path"] = path if _default(path) == rest else rest
     if mark and query:
         found["raw_query"] = query
     if hash_ and fragment:
@@ -79,10 +79,7 @@ def _authority(authority: str, found: dict[str, Any]) -> None:  # noqa: C901 - t
         if not _USERINFO.match(user):
             msg = "net/url: invalid userinfo"
             raise BuiltinError(msg)
-        name, colon, password = user.partition(":")
-        found["username"] = _unescape(name)
-        if colon:
-            found["password"] = _unescape(password)
+        _unescape(user)
     if host.startswith("["):
         end = host.rfind("]")
         if end < 0:
@@ -96,10 +93,13 @@ def _authority(authority: str, found: dict[str, Any]) -> None:  # noqa: C901 - t
         elif "%" in hostname:
             msg = f'invalid URL escape "{hostname[hostname.find("%") :][:3]}"'
             raise BuiltinError(msg)
+        try:
+            ipaddress.IPv6Address(hostname)
+        except ValueError:
+            msg = f"invalid host: {hostname}"
+            raise BuiltinError(msg) from None
     else:
         name, colon, port = host.partition(":")
-        if colon and ":" in port:
-            name, colon, port = host.rpartition(":")
         port = colon + port
         hostname = _host(name)
     if (port and not _PORT.match(port)) or (port and not port.isascii()):
@@ -122,19 +122,10 @@ def _host(name: str) -> str:
             msg = f'invalid URL escape "{match[0]}"'
             raise BuiltinError(msg)
     for char in name:
-        if char in ' "\\^`{|}':
+        if char in '[ "\\^`{|}':
             msg = f'invalid character "{char}" in host name'
             raise BuiltinError(msg)
     return _unescape(name)
-
-
-def _is_valid_path(path: str) -> bool:
-    return all(char in _RAW or char == "%" for char in path)
-
-
-def _keeps(path: str) -> bool:
-    """Whether a path has escapes that writing it anew would change: an escaped slash, or lower case digits."""
-    return "%" in path and _default(_unescape(path)) != path and "%2F" in path.upper()
 
 
 def _default(path: str) -> str:
@@ -144,5 +135,5 @@ def _default(path: str) -> str:
         if char in _RAW and char not in "[]":
             out.append(char)
         else:
-            out.extend(f"%{byte:02X}" for byte in char.encode())
+            out.extend(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogateescape"))
     return "".join(out)

@@ -1,12 +1,15 @@
 """Aggregates, and what else is done with whole sets and arrays."""
 
 import functools
-from typing import Any
+from fractions import Fraction
+from typing import Any, Final
 
 from anyplug.policy.rego import numbers
 from anyplug.policy.rego.builtins.registry import ANY, ARRAY, LIST, NUMBER, NUMERIC, SET, builtin, need_integer, wrong
 from anyplug.policy.rego.errors import OperandError
 from anyplug.policy.rego.values import Object, Set, ordered, type_name
+
+DOUBLE: Final = 53  # bits of mantissa with which OPA multiplies
 
 
 @builtin("count", frozenset({tuple, Object, Set, str}))
@@ -15,10 +18,10 @@ def count(value: Any) -> Any:
     return len(value)
 
 
-def _numbers(value: Any) -> list[Any]:
+def _numbers(value: Any) -> tuple[Any, ...]:
     if value.__class__ not in {tuple, Set}:
         raise wrong(1, "one of {set, array}", value)
-    members = value.ordered() if value.__class__ is Set else list(value)
+    members: tuple[Any, ...] = value.ordered() if isinstance(value, Set) else value
     for item in members:
         if item.__class__ not in NUMERIC:
             kind = "set" if value.__class__ is Set else "array"
@@ -30,13 +33,27 @@ def _numbers(value: Any) -> list[Any]:
 @builtin("sum", ANY)
 def sum_(value: Any) -> Any:
     """Add all numbers."""
-    return functools.reduce(numbers.add, [0, *_numbers(value)])
+    members = _numbers(value)
+    exact = [numbers.whole(item) for item in members]
+    if None not in exact:
+        return numbers.bounded(sum(exact))  # type: ignore[arg-type]
+    found = Fraction(0)
+    for item in members:
+        found = numbers.rounded(found + numbers.rounded(numbers.fraction(item)))
+    return numbers.number(found)
 
 
 @builtin("product", ANY)
 def product(value: Any) -> Any:
     """Multiply all numbers."""
-    return functools.reduce(numbers.multiply, [1, *_numbers(value)])
+    members = _numbers(value)
+    exact = [numbers.whole(item) for item in members]
+    if None not in exact:
+        return functools.reduce(numbers.multiply, exact, 1)  # type: ignore[arg-type]
+    found = Fraction(1)
+    for item in members:
+        found = numbers.rounded(found * numbers.rounded(numbers.fraction(item)), DOUBLE)
+    return numbers.number(found, DOUBLE)
 
 
 @builtin("max", LIST)
@@ -56,7 +73,7 @@ def min_(value: Any) -> Any:
 @builtin("sort", LIST)
 def sort(value: Any) -> Any:
     """Sort all members."""
-    return tuple(ordered(value))
+    return ordered(value)
 
 
 # Sets of sets.

@@ -1,15 +1,17 @@
 """Casts, and questions about types."""
 
+import math
 import re
 from decimal import Decimal
 from typing import Any, Final
 
 from anyplug.policy.rego import numbers
 from anyplug.policy.rego.builtins.registry import ANY, NUMERIC, builtin, wrong
-from anyplug.policy.rego.errors import BuiltinError, OperandError
+from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
 from anyplug.policy.rego.values import FALSE, NULL, TRUE, boolean, type_name
 
 NO_NUMBERS: Final = frozenset({"nan", "inf", "infinity"})
+_PREFIXED: Final = re.compile(r"[-+]?0[xXbBoO]")
 _NUMBER: Final = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$")
 
 
@@ -27,17 +29,23 @@ def to_number(value: Any) -> Any:
     if value.lower().lstrip("+-") in NO_NUMBERS:
         msg = f"operand 1 must be valid number but got {value}"
         raise OperandError(msg)
-    if not _NUMBER.match(value) or "_" in value:
+    if "_" in value or _PREFIXED.match(value):
+        msg = f"to_number of {value!r}"
+        raise NotSupported(msg)
+    if not _NUMBER.match(value) or value.endswith("\n"):
         msg = f"strconv.ParseFloat: parsing {value!r}: invalid syntax"
         raise BuiltinError(msg)
     plain = value.removeprefix("+")
+    if math.isinf(float(plain)):
+        msg = f"strconv.ParseFloat: parsing {value!r}: value out of range"
+        raise BuiltinError(msg)
     try:
         return (
             numbers.parse(plain) if not plain.lstrip("-").startswith("0") else _plain(numbers.decimal(Decimal(plain)))
         )
     except ArithmeticError:
         msg = f"number out of range: {value}"
-        raise BuiltinError(msg) from None
+        raise NotSupported(msg) from None
 
 
 def _plain(value: Decimal) -> Any:

@@ -5,19 +5,20 @@ import hmac
 from typing import Any
 
 from anyplug.policy.rego.builtins.registry import STRING, builtin
+from anyplug.policy.rego.texts import raw
 from anyplug.policy.rego.values import boolean
 
 
 def _digest(name: str) -> None:
     @builtin(f"crypto.{name}", STRING)
     def digest(text: Any) -> Any:
-        return hashlib.new(name, text.encode(), usedforsecurity=False).hexdigest()
+        return hashlib.new(name, raw(text), usedforsecurity=False).hexdigest()
 
 
 def _code(name: str) -> None:
     @builtin(f"crypto.hmac.{name}", STRING, STRING)
     def code(text: Any, key: Any) -> Any:
-        return hmac.new(key.encode(), text.encode(), name).hexdigest()
+        return hmac.new(raw(key), raw(text), name).hexdigest()
 
 
 for _name in ("md5", "sha1", "sha256"):
@@ -29,4 +30,4 @@ for _name in ("md5", "sha1", "sha256", "sha512"):
 @builtin("crypto.hmac.equal", STRING, STRING)
 def hmac_equal(left: Any, right: Any) -> Any:
     """Compare codes, in a time that says nothing of them."""
-    return boolean(hmac.compare_digest(left.encode(), right.encode()))
+    return boolean(hmac.compare_digest(raw(left), raw(right)))

@@ -12,8 +12,8 @@ from anyplug.policy.rego.builtins import addresses, yaml_text
 from anyplug.policy.rego.builtins.registry import ANY, OBJECT, STRING, builtin, can_be_read, wrong
 from anyplug.policy.rego.documents import from_json
 from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
-from anyplug.policy.rego.texts import json_indented, json_text
-from anyplug.policy.rego.values import FALSE, TRUE, Object, Set, type_name
+from anyplug.policy.rego.texts import json_indented, json_text, raw
+from anyplug.policy.rego.values import FALSE, NULL, TRUE, Object, Set, type_name
 
 MAX_TEXT: Final = 16 * 1024 * 1024  # characters of a document that is read
 OPTIONS: Final = frozenset({"pretty", "indent", "prefix"})
@@ -22,8 +22,14 @@ _ESCAPED: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 
 
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
+_ODD_YAML: Final = re.compile(
+    r"[|>]|(?i:null|true|false|~|\A|[\s{,-]|[0-9.])\s*:(?:\s|\Z)"
+)  # what is read otherwise there
+
+
+def _text(bits: bytes) -> str:
+    """Decode; bytes that are no UTF-8 stay what they are, as in OPA."""
+    return bits.decode("utf-8", "surrogateescape")
 
 
 def _illegal(text: str, alphabet: str) -> BuiltinError:
@@ -37,7 +43,7 @@ def _illegal(text: str, alphabet: str) -> BuiltinError:
 @builtin("base64.encode", STRING)
 def base64_encode(text: Any) -> Any:
     """Encode."""
-    return base64.b64encode(text.encode()).decode()
+    return base64.b64encode(raw(text)).decode()
 
 
 def _standard(text: str) -> bytes:
@@ -53,37 +59,35 @@ def base64_decode(text: Any) -> Any:
     return _text(_standard(text))
 
 
-@builtin("base64.is_valid", STRING)
+@builtin("base64.is_valid", ANY)
 def base64_is_valid(text: Any) -> Any:
     """Whether a text can be decoded."""
-    try:
-        _standard(text)
-    except BuiltinError:
-        return FALSE
-    return TRUE
+    return can_be_read(_standard, text)
 
 
 @builtin("base64url.encode", STRING)
 def base64url_encode(text: Any) -> Any:
     """Encode for URLs."""
-    return base64.urlsafe_b64encode(text.encode()).decode()
+    return base64.urlsafe_b64encode(raw(text)).decode()
 
 
 @builtin("base64url.encode_no_pad", STRING)
 def base64url_encode_no_pad(text: Any) -> Any:
     """Encode for URLs, without padding."""
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(raw(text)).decode().rstrip("=")
 
 
 @builtin("base64url.decode", STRING)
 def base64url_decode(text: Any) -> Any:
     """Decode what is meant for URLs, padded or not."""
-    plain = text.replace("\n", "").replace("\r", "")
+    padding = "" if text.endswith("=") else {0: "", 2: "==", 3: "="}.get(len(text) % 4)
+    if padding is None:
+        msg = f"illegal base64url string: {text}"
+        raise BuiltinError(msg)
+    plain = text.replace("\n", "").replace("\r", "") + padding
     if "+" in plain or "/" in plain:
         raise _illegal(plain, "-_")
     plain = plain.replace("-", "+").replace("_", "/")
-    if "=" not in plain:
-        plain += "=" * (-len(plain) % 4)
     if not _BASE64.match(plain):
         raise _illegal(plain, "+/")
     return _text(base64.b64decode(plain))
@@ -92,7 +96,7 @@ def base64url_decode(text: Any) -> Any:
 @builtin("hex.encode", STRING)
 def hex_encode(text: Any) -> Any:
     """Encode."""
-    return text.encode().hex()
+    return raw(text).hex()
 
 
 @builtin("hex.decode", STRING)
@@ -112,7 +116,7 @@ def hex_decode(text: Any) -> Any:
 @builtin("urlquery.encode", STRING)
 def urlquery_encode(text: Any) -> Any:
     """Encode a text for a query."""
-    return quote_plus(text, safe="~")
+    return quote_plus(raw(text), safe="~")
 
 
 def _unquoted(text: str) -> str:
@@ -120,7 +124,7 @@ def _unquoted(text: str) -> str:
     if broken:
         msg = f'invalid URL escape "{broken[0]}"'
         raise BuiltinError(msg)
-    return _text(_ESCAPED.sub(lambda match: bytes((int(match[1], 16),)), text.replace("+", " ").encode()))
+    return _text(_ESCAPED.sub(lambda match: bytes((int(match[1], 16),)), raw(text.replace("+", " "))))
 
 
 @builtin("urlquery.decode", STRING)
@@ -146,7 +150,7 @@ def urlquery_encode_object(value: Any) -> Any:
             if each.__class__ is not str:
                 raise wrong(1, "object of strings, or arrays and sets of strings", each)
             pairs.append((key, each))
-    return "&".join(f"{quote_plus(key, safe='~')}={quote_plus(item, safe='~')}" for key, item in pairs)
+    return "&".join(f"{quote_plus(raw(key), safe='~')}={quote_plus(raw(item), safe='~')}" for key, item in pairs)
 
 
 @builtin("urlquery.decode_object", STRING)
@@ -172,8 +176,8 @@ def uri_parse(text: Any) -> Any:
 
 @builtin("uri.is_valid", ANY)
 def uri_is_valid(text: Any) -> Any:
-    """Whether a text is a URI."""
-    return can_be_read(addresses.parse, text)
+    """Whether a text is a URI; an empty one is none."""
+    return can_be_read(addresses.parse, text or NULL)
 
 
 def _no_constant(name: str) -> Any:
@@ -190,8 +194,10 @@ def read_json(text: str) -> Any:
         return from_json(
             json.loads(text, parse_float=numbers.parse, parse_int=numbers.parse, parse_constant=_no_constant)
         )
-    except (ValueError, RecursionError, ArithmeticError, NotSupported) as error:
+    except ValueError as error:
         raise BuiltinError(str(error)) from None
+    except (RecursionError, ArithmeticError) as error:
+        raise NotSupported(str(error)) from None
 
 
 @builtin("json.marshal", ANY)
@@ -239,9 +245,17 @@ def yaml_marshal(value: Any) -> Any:
 
 def _read_yaml(text: str) -> Any:
     try:
-        return from_json(yaml.load(text, old_booleans=True))
-    except (yaml.YamlError, NotSupported, ArithmeticError) as error:
-        raise BuiltinError(str(error)) from None
+        if not text.isprintable() and not text.replace("\n", "").isprintable():
+            msg = "YAML with control characters"
+            raise NotSupported(msg)
+        if _ODD_YAML.search(text):
+            msg = "YAML with a block of text or with a key that is no string"
+            raise NotSupported(msg)
+        return from_json(yaml.load(text))
+    except (yaml.YamlError, ArithmeticError) as error:  # OPA's reader knows more of YAML than ours
+        if str(error).endswith("did not find expected node content"):
+            raise BuiltinError(str(error)) from None
+        raise NotSupported(str(error)) from None
 
 
 @builtin("yaml.unmarshal", STRING)

@@ -4,7 +4,7 @@ import functools
 import re
 from typing import Any, Final, NamedTuple
 
-from anyplug.policy.rego.errors import BuiltinError
+from anyplug.policy.rego.errors import BuiltinError, NotSupported
 from anyplug.policy.rego.values import NULL
 
 TOP: Final = 0x10FFFF  # the last character of Unicode
@@ -35,7 +35,8 @@ def pattern(glob: str, separators: str) -> str:  # noqa: C901 - one branch for e
         at += 1
         if char == "\\":
             if at >= len(glob):
-                break
+                msg = f"trailing backslash in glob {glob!r}"
+                raise BuiltinError(msg)
             out.append(re.escape(glob[at]))
             at += 1
         elif char == "*":
@@ -151,6 +152,9 @@ def _set(text: str, at: int) -> tuple[tuple[tuple[int, int], ...], int]:
         char = text[at : at + 1]
         if not char:
             break
+        if char == "-" or (text[at + 1 : at + 2] == "-" and not text[at + 2 : at + 3].isalnum()):
+            msg = "regex.globs_match of a range without a letter or digit at each end"
+            raise NotSupported(msg)
         if text[at + 1 : at + 2] == "-" and text[at + 2 : at + 3] not in {"", "]"}:
             last = text[at + 2]
             if last < char:

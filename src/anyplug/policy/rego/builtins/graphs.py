@@ -15,7 +15,7 @@ def walk(context: Any, document: Any) -> Any:
     if found is None:
         steps: list[tuple[tuple[Any, ...], Any]] = []
         _walk(context, (), document, steps)
-        found = context.memo[key] = (document, steps)  # with the document, so that its id stays its own
+        found = context.memo[key] = (document, tuple(steps))  # with the document, so that its id stays its own
     else:
         context.spend(len(found[1]))
     return found[1]
@@ -38,17 +38,17 @@ def _walk(context: Any, path: tuple[Any, ...], value: Any, steps: list[tuple[tup
             steps.append(((*path, key), item))
 
 
-def _neighbours(value: Any) -> list[Any]:
+def _neighbours(value: Any) -> tuple[Any, ...]:
     if value.__class__ is tuple:
-        return list(value)
-    return value.ordered() if value.__class__ is Set else []
+        return value
+    return value.ordered() if value.__class__ is Set else ()
 
 
 @builtin("graph.reachable", OBJECT, LIST, context=True)
 def reachable(context: Any, graph: Any, starts: Any) -> Any:
     """Give every node that can be reached."""
     found: set[Any] = set()
-    waiting = _neighbours(starts)
+    waiting = list(_neighbours(starts))
     while waiting:
         node = waiting.pop()
         if node in graph and node not in found:
@@ -70,7 +70,8 @@ def reachable_paths(context: Any, graph: Any, starts: Any) -> Any:
         while waiting:
             path = waiting.pop()
             neighbours = _neighbours(graph[path[-1]])
-            following = [node for node in neighbours if node not in path and node in graph]
+            # A start that leads to itself is followed once more, as in OPA.
+            following = [node for node in neighbours if node in graph and (node not in path or len(path) == 1)]
             context.spend(1 + len(path) + len(following))
             waiting += [(*path, node) for node in following]
             if len(following) < len(neighbours) or not neighbours:

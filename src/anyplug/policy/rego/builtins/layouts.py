@@ -4,7 +4,7 @@ import datetime as dt
 import re
 from typing import Any, Final
 
-from anyplug.policy.rego.errors import BuiltinError
+from anyplug.policy.rego.errors import BuiltinError, NotSupported
 
 NAMED: Final = {
     "ANSIC": "Mon Jan _2 15:04:05 2006",
@@ -32,7 +32,7 @@ _ZONE: Final = re.compile(r"([+-])(\d\d):?(\d\d)?:?(\d\d)?")
 _DIGITS: Final[dict[str, tuple[str, str]]] = {
     "2006": ("year", r"\d{4}"), "01": ("month", r"\d{2}"), "1": ("month", r"\d{1,2}"), "02": ("day", r"\d{2}"),
     "2": ("day", r"\d{1,2}"), "_2": ("day", r" ?\d{1,2}"), "002": ("yday", r"\d{3}"), "__2": ("yday", r" {0,2}\d{1,3}"),
-    "15": ("hour", r"\d{2}"), "03": ("hour12", r"\d{2}"), "3": ("hour12", r"\d{1,2}"), "04": ("minute", r"\d{2}"),
+    "15": ("hour", r"\d{1,2}"), "03": ("hour12", r"\d{2}"), "3": ("hour12", r"\d{1,2}"), "04": ("minute", r"\d{2}"),
     "4": ("minute", r"\d{1,2}"), "05": ("second", r"\d{2}"), "5": ("second", r"\d{1,2}"), "06": ("year2", r"\d{2}"),
 }  # fmt: skip
 
@@ -208,6 +208,9 @@ def _moment(found: dict[str, Any], text: str) -> tuple[dt.datetime, int]:
             msg = "time outside of valid range"
             raise BuiltinError(msg)
         if "yday" in found:
+            if "month" in found or "day" in found:
+                msg = "a layout with the day of the year beside the day of the month"
+                raise NotSupported(msg)
             moment += dt.timedelta(days=found["yday"] - 1)
         return moment - found.get("offset", dt.timedelta()), found.get("nano", 0)
     except ValueError:

@@ -3,42 +3,47 @@
 import ipaddress
 from typing import Any, Final
 
-from anyplug.policy.rego.builtins.registry import ANY, STRING, builtin, can_be_read
+from anyplug.policy.rego.builtins.registry import ANY, STRING, builtin, can_be_read, wrong
 from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
 from anyplug.policy.rego.values import Object, Set, boolean, type_name
 
+MAPPED: Final = 96  # bits before an IPv4 address that is written as IPv6
 MAX_ADDRESSES: Final = 1 << 20  # of a network that is written out
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def _network(text: str) -> Network:
-    if "/" in text:
+def _network(text: Any) -> Network:
+    """Read a CIDR as Go does: IPv4 that is written as IPv6 is IPv4."""
+    if text.__class__ is not str:
+        raise wrong(1, "string", text)
+    address, _, size = text.partition("/")
+    if "%" not in address and size.isdecimal() and size.isascii():
         try:
-            return ipaddress.ip_network(text, strict=False)
+            found = ipaddress.ip_network(text, strict=False)
         except ValueError:
             pass
+        else:
+            if found.version == 6 and found.prefixlen >= MAPPED and found.network_address.ipv4_mapped:  # noqa: PLR2004
+                return ipaddress.IPv4Network((found.network_address.ipv4_mapped, found.prefixlen - MAPPED))
+            return found
     msg = f"invalid CIDR address: {text}"
     raise BuiltinError(msg)
 
 
 def _address(text: str) -> Address | None:
+    """Read an address as Go does: IPv4 that is written as IPv6 is IPv4, and zones are refused."""
     try:
-        return ipaddress.ip_address(text)
+        found = ipaddress.ip_address(text)
     except ValueError:
         return None
+    return None if "%" in text else getattr(found, "ipv4_mapped", None) or found
 
 
-def _mapped(found: Network | Address) -> Any:
-    """Give an IPv4 address that is written as IPv6 as what it is."""
-    mapped = getattr(found, "ipv4_mapped", None)
-    return mapped or found
-
-
-def _holds(network: Network, text: str) -> bool:
-    address = _address(text)
+def _holds(network: Network, text: Any) -> bool:
+    address = _address(text) if text.__class__ is str else None
     if address is not None:
-        return _mapped(address) in network
+        return address in network
     try:
         other = _network(text)
     except BuiltinError:
@@ -68,7 +73,7 @@ builtin("net.cidr_intersects", STRING, STRING)(_intersects)
 
 
 def _entries(index: int, value: Any) -> list[tuple[Any, str]]:
-    """Give what net.cidr_contains_matches goes through: the key of each, and its text."""
+    """Return what net.cidr_contains_matches goes through, the key and the text of each: of a scalar, nothing."""
     if value.__class__ is str:
         return [(value, value)]
     if value.__class__ is tuple:
@@ -78,12 +83,11 @@ def _entries(index: int, value: Any) -> list[tuple[Any, str]]:
     elif value.__class__ is Set:
         pairs = [(item, item) for item in value.ordered()]
     else:
-        msg = f"operand {index} must be one of {{string, array, object, set}} but got {type_name(value)}"
-        raise OperandError(msg)
+        return []
     found: list[tuple[Any, str]] = []
     for key, item in pairs:
         text = item[0] if item.__class__ is tuple and item else item
-        if text.__class__ is not str:
+        if text.__class__ is not str and (item.__class__ is not tuple or not item):
             msg = f"operand {index}: element must be string or non-empty array"
             raise BuiltinError(msg)
         found.append((key, text))
@@ -93,10 +97,10 @@ def _entries(index: int, value: Any) -> list[tuple[Any, str]]:
 @builtin("net.cidr_contains_matches", ANY, ANY, context=True)
 def cidr_contains_matches(context: Any, networks: Any, others: Any) -> Any:
     """Give every pair of a network and what it holds."""
-    ours = [(key, _network(text)) for key, text in _entries(1, networks)]
-    theirs = _entries(2, others)
+    ours = _entries(1, networks)
+    theirs = _entries(2, others) if ours else []
     context.spend(len(ours) * len(theirs))
-    return Set((key, other) for key, network in ours for other, text in theirs if _holds(network, text))
+    return Set((key, other) for key, network in ours for other, text in theirs if _holds(_network(network), text))
 
 
 @builtin("net.cidr_expand", STRING, context=True)
@@ -129,20 +133,14 @@ def cidr_merge(texts: Any) -> Any:
             if address.version == 6:  # noqa: PLR2004 - IPv6
                 msg = "IPv6 invalid: needs prefix length"
                 raise BuiltinError(msg)
-            network: Any = _default(address)
-        else:
-            network = _network(text)
+            msg = "net.cidr_merge of an address without the length of its prefix"
+            raise NotSupported(msg)
+        network = _network(text)
+        if ":" in text and network.version == 4:  # noqa: PLR2004 - IPv4
+            msg = "net.cidr_merge of IPv4 that is written as IPv6"
+            raise NotSupported(msg)
         found[network.version].append(network)
+    if found[4] and any(network.prefixlen < MAPPED for network in found[6]):
+        msg = "net.cidr_merge of IPv4 together with wide networks of IPv6"
+        raise NotSupported(msg)
     return Set(str(network) for group in found.values() for network in ipaddress.collapse_addresses(group))
-
-
-def _default(address: Any) -> Any:
-    """Give the network that an IPv4 address alone means in Go: that of its class."""
-    first = int(address) >> 24
-    if first < 128:  # noqa: PLR2004 - class A
-        size = 8
-    elif first < 192:  # noqa: PLR2004 - class B
-        size = 16
-    else:
-        size = 24
-    return ipaddress.ip_network(f"{address}/{size}", strict=False)

@@ -50,11 +50,11 @@ def object_filter(value: Any, keys: Any) -> Any:
 @builtin("object.union", OBJECT, OBJECT)
 def object_union(left: Any, right: Any) -> Any:
     """Merge two objects, deeply; the second wins."""
-    made = Object(left)
+    made = dict(left)
     for key, value in right.items():
         ours = made.get(key)
         made[key] = object_union(ours, value) if ours.__class__ is Object and value.__class__ is Object else value
-    return made
+    return Object(made)
 
 
 @builtin("object.union_n", frozenset({tuple}))
@@ -81,7 +81,8 @@ def object_subset(whole: Any, part: Any) -> Any:
         size = len(part)
         return boolean(any(whole[at : at + size] == part for at in range(len(whole) - size + 1)))
     if kinds == (tuple, Set):
-        return boolean(all(item in whole for item in part))
+        # As OPA counts: an item of the array that is there twice stands for two of the set.
+        return boolean(whole and sum(item in part for item in whole) >= len(part))
     msg = "both arguments object.subset must be of the same type or array and set"
     raise OperandError(msg)
 
@@ -148,13 +149,13 @@ def json_remove(value: Any, paths: Any) -> Any:
 
 def _removed(value: Any, away: dict[Any, Any]) -> Any:
     if value.__class__ is Object:
-        made = Object()
-        for key, item in value.items():
-            if key not in away:
-                made[key] = item
-            elif away[key] is not None:
-                made[key] = _removed(item, away[key])
-        return made
+        return Object(
+            {
+                key: item if key not in away else _removed(item, away[key])
+                for key, item in value.items()
+                if key not in away or away[key] is not None
+            }
+        )
     if value.__class__ is Set:
         return Set(
             _removed(item, away[item]) if item in away else item
@@ -164,7 +165,7 @@ def _removed(value: Any, away: dict[Any, Any]) -> Any:
     if value.__class__ is tuple:
         found = []
         for index, item in enumerate(value):
-            key = index if index in away else str(index)
+            key = str(index)  # as OPA has it: an index that is a number removes nothing
             if key not in away:
                 found.append(item)
             elif away[key] is not None:

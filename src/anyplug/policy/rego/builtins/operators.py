@@ -1,15 +1,15 @@
 """What operators stand for, and the arithmetic beside them: comparison, membership, numbers, bits, sets."""
 
-from decimal import Decimal
 from typing import Any, Final
 
 from anyplug.policy.rego import numbers, runtime
-from anyplug.policy.rego.builtins.registry import ANY, NUMBER, NUMERIC, SET, builtin, need_integer, wrong
+from anyplug.policy.rego.builtins.registry import ANY, NUMBER, NUMERIC, SET, builtin, wrong
 from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
 from anyplug.policy.rego.values import Set, boolean, compare
 
 MAX_RANGE: Final = 1_000_000  # numbers in one range
 MAX_SHIFT: Final = 4_096  # bits
+WORD: Final = (1 << 64) - 1  # what OPA keeps of a shift's distance
 
 
 def lt(left: Any, right: Any) -> bool:
@@ -80,6 +80,16 @@ def member_3(key: Any, value: Any, collection: Any) -> Any:
 # Arithmetic.
 
 
+def _whole(index: int, value: Any) -> int:
+    if value.__class__ not in NUMERIC:
+        raise wrong(index, "integer", value)
+    found = numbers.whole(value)
+    if found is None:
+        msg = f"operand {index} must be integer number but got floating-point number"
+        raise OperandError(msg)
+    return found
+
+
 @builtin("plus", NUMBER, NUMBER)
 def plus(left: Any, right: Any) -> Any:
     """Left + right."""
@@ -139,23 +149,23 @@ def floor(value: Any) -> Any:
 @builtin("abs", NUMBER)
 def abs_(value: Any) -> Any:
     """Without its sign."""
-    return value.copy_abs() if value.__class__ is Decimal else abs(value)
+    return numbers.absolute(value)
 
 
 @builtin("numbers.range", ANY, ANY, context=True)
 def number_range(context: Any, first: Any, last: Any) -> Any:
     """Give the integers from first to last, up or down."""
-    return _range(context, need_integer(1, first), need_integer(2, last), 1)
+    return _range(context, _whole(1, first), _whole(2, last), 1)
 
 
 @builtin("numbers.range_step", ANY, ANY, ANY, context=True)
 def number_range_step(context: Any, first: Any, last: Any, step: Any) -> Any:
     """Give every so-manieth integer from first to last."""
-    distance = need_integer(3, step)
+    distance = _whole(3, step)
     if distance <= 0:
         msg = "step must be a positive number above zero"
         raise BuiltinError(msg)
-    return _range(context, need_integer(1, first), need_integer(2, last), distance)
+    return _range(context, _whole(1, first), _whole(2, last), distance)
 
 
 def _range(context: Any, first: int, last: int, step: int) -> tuple[int, ...]:
@@ -173,50 +183,50 @@ def _range(context: Any, first: int, last: int, step: int) -> tuple[int, ...]:
 @builtin("bits.and", NUMBER, NUMBER)
 def bits_and(left: Any, right: Any) -> Any:
     """Left & right."""
-    return need_integer(1, left) & need_integer(2, right)
+    return _whole(1, left) & _whole(2, right)
 
 
 @builtin("bits.or", NUMBER, NUMBER)
 def bits_or(left: Any, right: Any) -> Any:
     """Left | right."""
-    return need_integer(1, left) | need_integer(2, right)
+    return _whole(1, left) | _whole(2, right)
 
 
 @builtin("bits.xor", NUMBER, NUMBER)
 def bits_xor(left: Any, right: Any) -> Any:
     """Left ^ right."""
-    return need_integer(1, left) ^ need_integer(2, right)
+    return _whole(1, left) ^ _whole(2, right)
 
 
 @builtin("bits.negate", NUMBER)
 def bits_negate(value: Any) -> Any:
     """~value."""
-    return ~need_integer(1, value)
+    return ~_whole(1, value)
 
 
 def _shift(value: Any, by: Any) -> tuple[int, int]:
-    number, distance = need_integer(1, value), need_integer(2, by)
+    number, distance = _whole(1, value), _whole(2, by)
     if distance < 0:
         msg = "operand 2 must be an unsigned integer number but got a negative integer"
         raise OperandError(msg)
-    if distance > MAX_SHIFT:
-        msg = f"a shift of more than {MAX_SHIFT} bits"
-        raise NotSupported(msg)
-    return number, distance
+    return number, distance & WORD
 
 
 @builtin("bits.lsh", NUMBER, NUMBER)
 def bits_lsh(value: Any, by: Any) -> Any:
     """Value << by."""
     number, distance = _shift(value, by)
-    return numbers.bounded(number << distance)
+    if number and distance > MAX_SHIFT:
+        msg = f"a shift of more than {MAX_SHIFT} bits"
+        raise NotSupported(msg)
+    return numbers.bounded(number << min(distance, MAX_SHIFT))
 
 
 @builtin("bits.rsh", NUMBER, NUMBER)
 def bits_rsh(value: Any, by: Any) -> Any:
     """Value >> by."""
     number, distance = _shift(value, by)
-    return number >> distance
+    return number >> min(distance, numbers.MAX_BITS)
 
 
 # Sets by operator.

@@ -4,7 +4,7 @@ from typing import Any
 
 from anyplug.policy.rego.builtins.objects import unescape
 from anyplug.policy.rego.builtins.registry import ANY, ARRAY, builtin
-from anyplug.policy.rego.errors import BuiltinError, OperandError
+from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
 from anyplug.policy.rego.runtime import look
 from anyplug.policy.rego.values import Object, Set, type_name
 
@@ -27,7 +27,7 @@ def _pointer(patch: Any, name: str) -> list[Any]:
     if path.__class__ is str:
         if not path:
             return []
-        return [unescape(part) for part in path.removeprefix("/").split("/")]
+        return [unescape(part) for part in path.lstrip("/").split("/")]
     if path.__class__ is tuple:
         return list(path)
     msg = f"attribute '{name}' is missing or not a path"
@@ -89,7 +89,8 @@ def _at(document: Any, part: Any) -> Any:
 def _edit(document: Any, path: list[Any], value: Any, operation: str) -> Any:
     if not path:
         if operation == "remove":
-            return None
+            msg = "a patch that removes the whole document"
+            raise NotSupported(msg)
         return value
     key, rest = _at(document, path[0]), path[1:]
     if rest:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from anyplug.policy.rego.builtins import globs
 from anyplug.policy.rego.builtins.registry import ANY, NUMBER, STRING, TABLE, builtin, can_be_read, need_integer
-from anyplug.policy.rego.errors import BuiltinError
+from anyplug.policy.rego.errors import BuiltinError, NotSupported
 from anyplug.policy.rego.values import FALSE, TRUE, boolean
 
 MAX_PATTERNS: Final = 256  # compiled ones that are kept
@@ -43,6 +43,9 @@ def compiled(pattern: str) -> Any:
 
 def _matches(context: Any, pattern: str, text: str, most: int = -1) -> Iterator[Any]:
     """Give matches as Go does: an empty one right behind another is left out."""
+    if "\\B" in pattern and not text.isascii():
+        msg = "\\B in a text beyond ASCII, where Go and RE2 differ"
+        raise NotSupported(msg)
     context.spend(len(text) // PER_STEP)
     behind, found = -1, 0
     for match in compiled(pattern).finditer(text):
@@ -87,7 +90,7 @@ def find_all_string_submatch_n(context: Any, pattern: Any, text: Any, most: Any)
 @builtin("regex.split", STRING, STRING, context=True)
 def split(context: Any, pattern: Any, text: Any) -> Any:
     """Cut a text where a pattern fits."""
-    if pattern and not text:
+    if compiled(pattern) and pattern and not text:
         return ("",)
     parts: list[str] = []
     begin = end = 0
@@ -126,7 +129,7 @@ def _expanded(template: str, found: Any) -> str:
         if dollar:
             return "$"
         name = braced or plain
-        if name.isdigit():
+        if name.isdigit() and (name == "0" or name[0] != "0"):
             return (found[int(name)] or "") if int(name) <= len(found.groups()) else ""
         return (found[name] or "") if name in names else ""
 
@@ -137,9 +140,12 @@ def _expanded(template: str, found: Any) -> str:
 def template_match(template: Any, text: Any, opening: Any, closing: Any) -> Any:
     """Whether a text fits a template, which has patterns between delimiters."""
     for delimiter in (opening, closing):
-        if len(delimiter) != 1:
+        if len(delimiter) != 1 or not delimiter.isascii():
             msg = "expected delimiter to be a single character"
             raise BuiltinError(msg)
+    if opening == closing:
+        msg = "regex.template_match with one delimiter for both ends"
+        raise NotSupported(msg)
     out: list[str] = []
     level = begin = 0
     for index, char in enumerate(template):
@@ -166,6 +172,9 @@ def template_match(template: Any, text: Any, opening: Any, closing: Any) -> Any:
 def globs_match(context: Any, left: Any, right: Any) -> Any:
     """Whether some text fits both of two simple patterns."""
     first, second = globs.tokens(left), globs.tokens(right)
+    if not first or not second:
+        msg = "regex.globs_match of an empty pattern"
+        raise NotSupported(msg)
     context.spend((len(first) + 1) * (len(second) + 1))
     return boolean(globs.intersect(first, second))
 

@@ -24,6 +24,9 @@ BOOLEAN: Final[Kinds] = frozenset({Atom})
 ANY: Final[Kinds] = None
 EVERYTHING: Final[frozenset[type]] = frozenset({str, int, Decimal, tuple, Object, Set, Atom})
 
+GO_DIGITS: Final = 19  # that OPA reads as an integer at most, a point among them
+LEAST, MOST = -(1 << 63), (1 << 63) - 1  # of an integer as Go has it
+
 NAMES: Final[dict[Any, str]] = {
     STRING: "string", NUMBER: "number", ARRAY: "array", OBJECT: "object", SET: "set", BOOLEAN: "boolean",
     LIST: "one of {set, array}", KEYS: "one of {object, set, array}",
@@ -80,12 +83,14 @@ def can_be_read(read: Callable[[str], object], text: Any) -> Atom:
 
 
 def need_integer(index: int, value: Any) -> int:
-    """Give an operand as an integer."""
-    if value.__class__ is int:
+    """Return an operand as an integer of 64 bits: 1.0 is one for OPA, and 1e3 is none."""
+    if value.__class__ is int and LEAST <= value <= MOST:
         return value
-    if value.__class__ is Decimal:
-        if value == value.to_integral_value() and abs(value.adjusted()) < 30:  # noqa: PLR2004 - more is no index
+    if value.__class__ is Decimal and value.as_tuple().exponent <= 0:  # type: ignore[operator]
+        digits = str(value).lstrip("-")
+        if "." in digits and "E" not in digits and len(digits) <= GO_DIGITS and not digits.partition(".")[2].strip("0"):
             return int(value)
+    if value.__class__ in NUMERIC:
         msg = f"operand {index} must be integer number but got floating-point number"
         raise OperandError(msg)
     raise wrong(index, "number", value)

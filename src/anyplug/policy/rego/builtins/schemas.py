@@ -14,7 +14,7 @@ from anyplug.policy.rego.values import FALSE, NULL, TRUE, Atom, Object, boolean,
 TYPES: Final = ("array", "boolean", "integer", "number", "null", "object", "string")
 ASIDE: Final = frozenset({"$schema", "$id", "id", "title", "description", "default", "examples", "$comment"})
 KNOWN: Final = frozenset({"type", "properties", "required", "items", "enum", "const", "additionalProperties"})
-ROOT: Final = "(root)"
+ROOT: Final = "(Root)"
 
 
 def _document(index: int, value: Any) -> Any:
@@ -33,6 +33,11 @@ def _check(schema: Any) -> None:  # noqa: C901 - one branch for each kind
     if schema.__class__ is not Object:
         msg = "schema is invalid"
         raise BuiltinError(msg)
+    for key in ("required", "enum"):
+        items = schema.get(key, ())
+        if items.__class__ is not tuple or len(items) != len(set(items)) or (key in schema and not items):
+            msg = f"the JSON Schema keyword {key} with anything but different items"
+            raise NotSupported(msg)
     for key in schema:
         if key not in KNOWN and key not in ASIDE:
             msg = f"the JSON Schema keyword {key} is not supported"
@@ -81,7 +86,7 @@ def _validate(value: Any, schema: Any, field: str, errors: _Errors) -> None:
     wanted = kinds if kinds.__class__ is tuple else (kinds,)
     given = _kind(value)
     if wanted and given not in wanted and not (given == "integer" and "number" in wanted):
-        expected = wanted[0] if len(wanted) == 1 else f"[{' '.join(wanted)}]"
+        expected = wanted[0] if len(wanted) == 1 else f"[{','.join(wanted)}]"
         errors.add(field, "invalid_type", f"Invalid type. Expected: {expected}, given: {given}")
         return
     if "enum" in schema and value not in schema["enum"]:
@@ -126,11 +131,11 @@ def match_schema(document: Any, schema: Any) -> Any:
 
 @builtin("json.verify_schema", ANY)
 def verify_schema(schema: Any) -> Any:
-    """Check a schema: whether it is one, and what is wrong."""
+    """Check a schema: whether it is one. Raises NotSupported for what is none, since OPA has other words for it."""
     try:
         _check(_document(1, schema))
-    except OperandError:
-        raise
     except BuiltinError as error:
-        return (FALSE, f"jsonschema: {error}")
+        if "NOT VALID" in str(error):
+            return (FALSE, f"jsonschema: {error}")
+        raise NotSupported(str(error)) from None
     return (TRUE, NULL)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from anyplug.policy.rego import numbers
 from anyplug.policy.rego.builtins.registry import ANY, ARRAY, NUMBER, OBJECT, STRING, builtin, need_integer, wrong
-from anyplug.policy.rego.errors import BuiltinError, OperandError, RegoErrors
+from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError, RegoErrors
 from anyplug.policy.rego.values import Set, boolean, type_name
 
 TEXTS: Final[frozenset[Any]] = frozenset({tuple, Set})
@@ -17,11 +17,11 @@ BASES: Final = {2: "b", 8: "o", 10: "d", 16: "x"}
 PER_STEP: Final = 8  # characters that are written for the price of one step
 
 
-def _strings(index: int, value: Any) -> list[str]:
+def _strings(index: int, value: Any) -> tuple[str, ...]:
     """Give the texts of an array or set."""
     if value.__class__ not in TEXTS:
         raise wrong(index, "one of {set, array}", value)
-    members: list[Any] = value.ordered() if isinstance(value, Set) else list(value)
+    members: tuple[str, ...] = value.ordered() if isinstance(value, Set) else value
     for item in members:
         if item.__class__ is not str:
             kind = type_name(value)
@@ -81,12 +81,12 @@ def upper(text: Any) -> Any:
 @builtin("format_int", NUMBER, NUMBER)
 def format_int(number: Any, base: Any) -> Any:
     """Write a number, cut to an integer, in a base."""
-    form = BASES.get(base)
+    form = BASES.get(base) if base.__class__ is int else None
     if form is None:
         msg = "operand 2 must be one of {2, 8, 10, 16}"
         raise OperandError(msg)
-    numbers.fraction(number)
-    return format(int(number), form)
+    cut = number if number.__class__ is int else int(numbers.rounded(numbers.fraction(number)))
+    return format(cut, form)
 
 
 @builtin("indexof", STRING, STRING)
@@ -112,9 +112,15 @@ def indexof_n(text: Any, part: Any) -> Any:
     return tuple(found)
 
 
+def _between_bytes() -> NotSupported:
+    return NotSupported("an empty string that is replaced, between the bytes of a text")
+
+
 @builtin("replace", STRING, STRING, STRING, context=True)
 def replace(context: Any, text: Any, old: Any, new: Any) -> Any:
     """Replace a part everywhere."""
+    if not old and not text.isascii():
+        raise _between_bytes()
     times = text.count(old) if old else len(text) + 1
     context.spend((len(text) + times * len(new)) // PER_STEP)
     return text.replace(old, new)
@@ -127,6 +133,8 @@ def replace_n(context: Any, patterns: Any, text: Any) -> Any:
         if old.__class__ is not str or new.__class__ is not str:
             msg = "operand 1 must be object of string keys and values"
             raise OperandError(msg)
+    if "" in patterns:
+        raise _between_bytes()
     olds = patterns.ordered()
     out: list[str] = []
     at = size = 0
@@ -137,8 +145,6 @@ def replace_n(context: Any, patterns: Any, text: Any) -> Any:
                 at += len(old)
                 break
         else:
-            if "" in patterns:
-                out.append(patterns[""])
             out.append(text[at : at + 1])
             at += 1
         size += len(out[-1]) + 1
@@ -161,12 +167,12 @@ def count(text: Any, part: Any) -> Any:
 def _any_fits(name: str, test: str) -> None:
     @builtin(f"strings.any_{name}_match", ANY, ANY)
     def fits(texts: Any, parts: Any) -> Any:
-        ours = [texts] if texts.__class__ is str else _mixed(1, texts)
-        theirs = tuple([parts] if parts.__class__ is str else _mixed(2, parts))
+        ours = (texts,) if texts.__class__ is str else _mixed(1, texts)
+        theirs = (parts,) if parts.__class__ is str else _mixed(2, parts)
         return boolean(any(getattr(text, test)(theirs) for text in ours))
 
 
-def _mixed(index: int, value: Any) -> list[str]:
+def _mixed(index: int, value: Any) -> tuple[str, ...]:
     if value.__class__ not in TEXTS:
         raise wrong(index, "one of {string, set, array}", value)
     return _strings(index, value)
@@ -180,6 +186,14 @@ _any_fits("suffix", "endswith")
 def split(text: Any, by: Any) -> Any:
     """Cut a text; by nothing, into its characters."""
     return tuple(text.split(by)) if by else tuple(text)
+
+
+@builtin("strings.split_n", STRING, STRING, NUMBER)
+def split_n(text: Any, by: Any, count: Any) -> Any:
+    """Cut a text, and return the first parts, or with a negative count the last."""
+    number = need_integer(3, count)
+    parts = split(text, by)
+    return parts[:number] if number >= 0 else parts[max(len(parts) + number, 0) :]
 
 
 @builtin("substring", STRING, NUMBER, NUMBER)
@@ -246,7 +260,6 @@ def render_template(context: Any, text: Any, values: Any) -> Any:
     from anyplug.policy.rego.builtins import templates
 
     try:
-        return templates.render(context, text, values)
-    except (TypeError, RegoErrors) as error:  # a wrong number of arguments, a wrong escape
-        msg = f"template: {error}"
-        raise BuiltinError(msg) from None
+        return templates.render(context, text, values).replace("<no value>", "<undefined>")
+    except (BuiltinError, TypeError, RegoErrors) as error:  # Go may know what we do not
+        raise NotSupported(str(error)) from None

@@ -1,5 +1,6 @@
 """What Go's text templates can call, and how they show values."""
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
@@ -8,6 +9,8 @@ from anyplug.policy.rego.builtins import verbs
 from anyplug.policy.rego.errors import BuiltinError
 from anyplug.policy.rego.texts import json_text
 from anyplug.policy.rego.values import FALSE, NULL, Atom, Object, Set, boolean, compare, type_name
+
+_VERB: Final = re.compile("%.?", re.DOTALL)
 
 
 def is_true(value: Any) -> bool:
@@ -33,14 +36,16 @@ def _inner(value: Any) -> str:
 
 
 def _equal(first: Any, *others: Any) -> Any:
-    return boolean(any(first == other for other in others))
+    for value in (first, *others):
+        if value.__class__ is not str:
+            msg = "template: a comparison of what are no strings"
+            raise BuiltinError(msg)
+    return boolean(first in others)
 
 
 def _ordering(test: Callable[[int], bool]) -> Callable[..., Any]:
     def asked(left: Any, right: Any) -> Any:
-        if left.__class__ is Atom or type_name(left) != type_name(right):
-            msg = "template: incompatible types for comparison"
-            raise BuiltinError(msg)
+        _equal(left, right)
         return boolean(test(compare(left, right)))
 
     return asked
@@ -81,7 +86,7 @@ def _print(*values: Any) -> str:
     for index, value in enumerate(values):
         if index and value.__class__ is not str and values[index - 1].__class__ is not str:
             out.append(" ")
-        out.append(shown(value))
+        out.append(_inner(value))
     return "".join(out)
 
 
@@ -89,13 +94,16 @@ def _printf(form: Any, *values: Any) -> str:
     if form.__class__ is not str:
         msg = "template: wrong type for value; expected string"
         raise BuiltinError(msg)
+    if not all(value.__class__ is str for value in values) or set(_VERB.findall(form)) - {"%s", "%v"}:
+        msg = "template: printf of more than strings"
+        raise BuiltinError(msg)
     return verbs.sprintf(form, values)
 
 
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "eq": _equal, "ne": lambda left, right: boolean(left != right), "lt": _ordering(lambda order: order < 0),
+    "eq": _equal, "ne": lambda left, right: boolean(_equal(left, right) is FALSE), "lt": _ordering(lambda order: order < 0),
     "le": _ordering(lambda order: order <= 0), "gt": _ordering(lambda order: order > 0),
     "ge": _ordering(lambda order: order >= 0), "and": _and, "or": _or, "not": lambda value: boolean(not is_true(value)),
     "len": _length, "index": _index, "print": _print, "printf": _printf,
-    "println": lambda *values: " ".join(map(shown, values)) + "\n",
+    "println": lambda *values: " ".join(map(_inner, values)) + "\n",
 }  # fmt: skip

@@ -5,6 +5,7 @@ What a template of Go's may hold beyond that is refused when it is met, and neve
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, Final
 
 from anyplug.policy.rego import numbers
@@ -69,8 +70,27 @@ def render(context: Any, text: str, values: Any) -> str:
         msg = "template: unexpected {{end}} or {{else}}"
         raise BuiltinError(msg)
     run = _Run(context)
+    values = _given(values)
     _execute(parts, run, values, {"$": values})
     return "".join(run.out)
+
+
+def _given(value: Any) -> Any:
+    """Return values as OPA passes them on: numbers as texts. Raises NotSupported for what is no JSON."""
+    if value.__class__ is Object:
+        if any(key.__class__ is not str for key in value):
+            msg = "a template's values with a key that is no string"
+            raise NotSupported(msg)
+        return Object({key: _given(item) for key, item in value.items()})
+    if value.__class__ is tuple:
+        return tuple(map(_given, value))
+    if value.__class__ is Set:
+        msg = "a set among a template's values"
+        raise NotSupported(msg)
+    if value.__class__ is str and not value.isprintable() and not value.replace("\n", "").isprintable():
+        msg = "a control character among a template's values"
+        raise NotSupported(msg)
+    return numbers.text(value) if value.__class__ in {int, Decimal} else value
 
 
 def _tokens(action: str) -> list[str]:
@@ -300,11 +320,8 @@ def _operand(token: Any, dot: Any, scope: Scope) -> Any:  # noqa: C901 - one bra
         if value.__class__ is not Object:
             msg = f"template: can't evaluate field {part} in type {type_name(value)}"
             raise BuiltinError(msg)
-        value = value.get(part)
-        if value is None:
-            msg = f'template: map has no entry for key "{part}"'
-            raise BuiltinError(msg)
+        value = value.get(part, NULL)
     return value
 
 
-_WORDS: Final = {"true": TRUE, "false": FALSE, "nil": NULL}
+_WORDS: Final = {"true": TRUE, "false": FALSE}

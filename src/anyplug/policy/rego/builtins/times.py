@@ -1,15 +1,15 @@
 """Time: nanoseconds since 1970, in Go's layouts and in time zones."""
 
 import datetime as dt
+import re
 import time
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from anyplug.policy.rego.builtins import layouts
-from anyplug.policy.rego.builtins.registry import ANY, NUMBER, STRING, builtin, need_integer, wrong
-from anyplug.policy.rego.errors import BuiltinError
+from anyplug.policy.rego.builtins.registry import ANY, STRING, builtin, need_integer, wrong
+from anyplug.policy.rego.errors import BuiltinError, NotSupported
 
 NUMERIC: Final[frozenset[Any]] = frozenset({int, Decimal})
 SECOND: Final = 1_000_000_000
@@ -26,6 +26,13 @@ UNITS: Final = {
     "m": 60 * SECOND,
     "h": 3600 * SECOND,
 }
+HOURS: Final = {"d": 24, "w": 7 * 24, "y": 365 * 24}  # units that OPA has beyond Go's
+_SEGMENT: Final = re.compile(r"([0-9.]+)(ms|us|µs|ns|[a-z])")
+_EXTENDED: Final = re.compile(rf"[-+]?(?:{_SEGMENT.pattern})+")
+_FLOAT: Final = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
+_AMOUNT: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
+MAX_ADDED: Final = 1_000_000_000  # years, months or days: Go's integers overflow somewhere beyond
+MOST_DIGITS: Final = 19  # of an integer of 64 bits
 
 
 def _bounded(nanoseconds: int) -> int:
@@ -112,38 +119,63 @@ def parse_ns(layout: Any, text: Any) -> Any:
     return nanoseconds(moment, rest)
 
 
+def _unreadable(text: str) -> BuiltinError:
+    return BuiltinError(f'time: invalid duration "{text}"')
+
+
+def _in_hours(match: re.Match[str]) -> str:
+    """Write a segment in days, weeks or years as hours, with the digits of a float, as OPA does."""
+    digits, unit = match.groups()
+    if unit not in HOURS:
+        return match[0]
+    if not _FLOAT.fullmatch(digits):
+        raise _unreadable(match[0])
+    return format(Decimal(repr(float(digits) * HOURS[unit])), "f") + "h"
+
+
 @builtin("time.parse_duration_ns", STRING)
 def parse_duration_ns(text: Any) -> Any:
-    """Read a duration such as 1h30m."""
-    sign = -1 if text.startswith("-") else 1
-    rest = text[1:] if text[:1] in {"-", "+"} else text
+    """Read a duration such as 1h30m or 2d."""
+    plain = text
+    if any(unit in text for unit in HOURS):
+        if not _EXTENDED.fullmatch(text):
+            raise _unreadable(text)
+        plain = _SEGMENT.sub(_in_hours, text)
+    sign = -1 if plain.startswith("-") else 1
+    rest = plain[1:] if plain[:1] in {"-", "+"} else plain
     if rest == "0":
         return 0
-    total = Fraction(0)
     if not rest:
-        msg = f'time: invalid duration "{text}"'
-        raise BuiltinError(msg)
-    while rest:
-        size = 0
-        while size < len(rest) and rest[size] in "0123456789.":
-            size += 1
-        number, rest = rest[:size], rest[size:]
-        size = 0
-        while size < len(rest) and rest[size] not in "0123456789.":
-            size += 1
-        unit, rest = rest[:size], rest[size:]
-        if not number.strip(".") or number.count(".") > 1 or not number.isascii():
-            msg = f'time: invalid duration "{text}"'
-            raise BuiltinError(msg)
+        raise _unreadable(text)
+    total = at = 0
+    while at < len(rest):
+        match = _AMOUNT.match(rest, at)
+        assert match is not None
+        whole, fraction, unit = match[1], match[2] or "", match[3]
+        if (not whole and not fraction) or len(whole.lstrip("0")) > MOST_DIGITS:
+            raise _unreadable(text)
         if unit not in UNITS:
             what = f'unknown unit "{unit}" in' if unit else "missing unit in"
             msg = f'time: {what} duration "{text}"'
             raise BuiltinError(msg)
-        total += Fraction(number.removesuffix(".") if number != "." else "0") * UNITS[unit]
-    if total > MOST:
-        msg = f'time: invalid duration "{text}"'
-        raise BuiltinError(msg)
-    return sign * int(total)
+        total += int(whole or "0") * UNITS[unit] + _part(fraction, UNITS[unit])
+        if total > MOST + 1:
+            raise _unreadable(text)
+        at = match.end()
+    if total > MOST and sign > 0:
+        raise _unreadable(text)
+    return sign * total
+
+
+def _part(digits: str, unit: int) -> int:
+    """Return what a fraction of a unit is, in the arithmetic of floats that Go uses."""
+    value, scale = 0, 1.0
+    for digit in digits:
+        if value > MOST // 10 or value * 10 + int(digit) > MOST + 1:
+            break
+        value = value * 10 + int(digit)
+        scale *= 10
+    return int(float(value) * (float(unit) / scale)) if value else 0
 
 
 @builtin("time.format", ANY)
@@ -174,10 +206,17 @@ def weekday(value: Any) -> Any:
     return DAYS[moment.weekday()]
 
 
-@builtin("time.add_date", NUMBER, ANY, ANY, ANY)
+@builtin("time.add_date", ANY, ANY, ANY, ANY)
 def add_date(value: Any, years: Any, months: Any, days: Any) -> Any:
     """Add years, months and days; what goes beyond a month's end goes on into the next."""
     moment, rest, _ = _when(value)
+    if moment.tzinfo is not dt.UTC:
+        msg = "time.add_date with a time zone"
+        raise NotSupported(msg)
+    for index, each in enumerate((years, months, days), 2):
+        if abs(need_integer(index, each)) > MAX_ADDED:
+            msg = f"time.add_date with more than {MAX_ADDED}"
+            raise NotSupported(msg)
     month = moment.month - 1 + need_integer(3, months)
     year = moment.year + need_integer(2, years) + month // 12
     try:
@@ -200,8 +239,6 @@ def diff(left: Any, right: Any) -> Any:
         other.year - one.year, other.month - one.month, other.day - one.day, other.hour - one.hour,
         other.minute - one.minute, other.second - one.second,
     ]  # fmt: skip
-    if second < first:
-        parts[5] -= 1
     for index, size in ((5, 60), (4, 60), (3, 24)):
         if parts[index] < 0:
             parts[index] += size

@@ -9,7 +9,6 @@ from anyplug.policy.rego.values import EMPTY_OBJECT, TRUE
 MAX_PRINTED: Final = 1_000  # lines of one evaluation
 
 NETWORK: Final = "policies here do not use the network"
-TOKENS: Final = "tokens are not checked here"
 CERTIFICATES: Final = "certificates and keys are not read here"
 
 
@@ -47,13 +46,8 @@ def runtime() -> Any:
 
 refuse(NETWORK, "http.send", arity=1)
 refuse(NETWORK, "net.lookup_ip_addr", arity=1)
-refuse(TOKENS, "io.jwt.decode", arity=1)
-refuse(TOKENS, "io.jwt.decode_verify", arity=2)
-refuse(
-    TOKENS, *(f"io.jwt.verify_{kind}{size}" for kind in ("rs", "ps", "es", "hs") for size in (256, 384, 512)),
-    "io.jwt.verify_eddsa", arity=2,
-)  # fmt: skip
-refuse(TOKENS, "io.jwt.encode_sign", "io.jwt.encode_sign_raw", arity=3)
+refuse("use io.jwt.verify_* and io.jwt.decode, and compare the claims", "io.jwt.decode_verify", arity=2)
+refuse("policies do not sign tokens", "io.jwt.encode_sign", "io.jwt.encode_sign_raw", arity=3)
 refuse(
     CERTIFICATES, "crypto.x509.parse_certificates", "crypto.x509.parse_certificate_request",
     "crypto.x509.parse_and_verify_certificates", "crypto.x509.parse_rsa_private_key", "crypto.parse_private_keys",
@@ -65,6 +59,19 @@ refuse("GraphQL is not read here", "graphql.parse", "graphql.parse_and_verify", 
 refuse("requests are not signed here", "providers.aws.sign_req", arity=3)
 refuse("policies do not read policies here", "rego.parse_module", arity=2)
 refuse("policies do not wait", "test.sleep", arity=1)
+
+# OPA refuses them, too, in the current language.
+DEPRECATED: Final = "deprecated: OPA refuses it in Rego v1"
+refuse(
+    DEPRECATED,
+    "all",
+    "any",
+    *(f"cast_{kind}" for kind in ("array", "boolean", "null", "object", "set", "string")),
+    arity=1,
+)
+refuse(DEPRECATED, "net.cidr_overlap", "re_match", "set_diff", arity=2)
+INTERNAL: Final = "OPA's compiler writes it; it is not for policies"
+refuse(INTERNAL, "assign", "internal.print", "internal.template_string", "internal.test_case")
 
 for _name in ("rego.metadata.chain", "rego.metadata.rule"):  # rules know theirs before they run; queries have none
     TABLE[_name] = Builtin(_name, lambda: None, 0)

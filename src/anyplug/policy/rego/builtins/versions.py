@@ -1,6 +1,5 @@
 """Semantic versions, units of size, and UUIDs."""
 
-import math
 import re
 import uuid
 from decimal import Decimal, InvalidOperation
@@ -8,38 +7,58 @@ from fractions import Fraction
 from typing import Any, Final
 
 from anyplug.policy.rego import numbers
-from anyplug.policy.rego.builtins.registry import ANY, STRING, builtin
+from anyplug.policy.rego.builtins.registry import ANY, MOST, STRING, builtin, can_be_read
 from anyplug.policy.rego.errors import BuiltinError
-from anyplug.policy.rego.values import Object, boolean
+from anyplug.policy.rego.values import Object
 
-_SEMVER: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)(?:-([0-9A-Za-z.-]+))?(?:\+([0-9A-Za-z.-]+))?$", re.ASCII)
+_IDENTIFIERS: Final = re.compile(r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*")
+_NUMERIC: Final = re.compile(r"0|[1-9][0-9]*")
 _BYTES: Final = {"": 1} | {
     name + end: base ** (power + 1)
     for power, letter in enumerate("kmgtpe")
     for name, base in ((letter, 1000), (letter + "i", 1024))
     for end in ("", "b")
 }
-_UNITS: Final = (
-    {"": Fraction(1), "m": Fraction(1, 1000), "K": Fraction(1000), "ki": Fraction(1024)}
-    | {letter: Fraction(1000) ** (power + 1) for power, letter in enumerate("kMGTPE")}
-    | {letter + "i": Fraction(1024) ** (power + 1) for power, letter in enumerate("KMGTPE")}
-)
-_AMOUNT: Final = re.compile(r"([-+]?[0-9]*\.?[0-9]*(?:[eE][-+]?[0-9]+)?)(.*)$", re.ASCII | re.DOTALL)
+_UNITS: Final = {"": Fraction(1), "m": Fraction(0.001)} | {  # OPA's thousandth is a float, too
+    letter + end: Fraction(base) ** (power + 1)
+    for power, each in enumerate("kmgtpe")
+    for end, base in (("", 1000), ("i", 1024))
+    for letter in (each, each.upper())
+    if letter + end != "m"
+}
+_AMOUNT: Final = re.compile(r"((?:[0-9.+-]|[eE](?=[0-9+-]))*)(.*)", re.ASCII | re.DOTALL)
+_EXPONENT: Final = re.compile(r"[eE][+-]?[0-9]{7}", re.ASCII)
+PLACES: Final = 10**10  # OPA rounds to ten places
 
 
-def _version(text: str) -> tuple[tuple[int, int, int], list[str]]:
-    match = _SEMVER.match(text)
-    if match is None or "\n" in text[-1:]:
+def _number(text: str) -> int:
+    if not _NUMERIC.fullmatch(text) or int(text) > MOST:
+        msg = f"{text} is not a valid numeric identifier"
+        raise BuiltinError(msg)
+    return int(text)
+
+
+def _version(text: str) -> tuple[tuple[int, ...], list[str]]:
+    rest, plus, build = text.removeprefix("v").partition("+")
+    rest, dash, before = rest.partition("-")
+    parts = rest.split(".")
+    try:
+        numbers_ = tuple(map(_number, parts))
+    except BuiltinError:
+        numbers_ = ()
+    marks = before.split(".") if dash else []
+    valid = all(not mark.isdigit() or _NUMERIC.fullmatch(mark) for mark in marks)
+    named = all(_IDENTIFIERS.fullmatch(each) for there, each in ((plus, build), (dash, before)) if there)
+    if len(numbers_) != 3 or not valid or not named:  # noqa: PLR2004 - major, minor and patch
         msg = f'string "{text}" is not a valid SemVer'
         raise BuiltinError(msg)
-    major, minor, patch, before, _ = match.groups()
-    return (int(major), int(minor), int(patch)), before.split(".") if before else []
+    return numbers_, marks
 
 
 @builtin("semver.is_valid", ANY)
 def semver_is_valid(text: Any) -> Any:
     """Whether a text is a version."""
-    return boolean(text.__class__ is str and bool(_SEMVER.match(text)) and not text.endswith("\n"))
+    return can_be_read(_version, text)
 
 
 @builtin("semver.compare", STRING, STRING)
@@ -65,49 +84,51 @@ def semver_compare(left: Any, right: Any) -> Any:
     return (len(before) > len(behind)) - (len(before) < len(behind))
 
 
-def _amount(text: str, kind: str) -> tuple[Decimal, str]:
+def _amount(text: str, kind: str) -> tuple[Fraction, str]:
     plain = text.replace('"', "")
     if " " in plain:
-        msg = f"spaces not allowed in {kind} strings"
+        msg = "spaces not allowed in resource strings"
         raise BuiltinError(msg)
-    match = _AMOUNT.match(plain)
+    match = _AMOUNT.fullmatch(plain)
     assert match is not None
     amount, unit = match.groups()
-    if not amount.strip("+-."):
-        msg = f"no {kind} amount provided"
+    if not amount or _EXPONENT.search(amount):
+        msg = f"no {kind}amount provided" if not amount else "exponent too large"
         raise BuiltinError(msg)
     try:
         number = Decimal(amount)
     except InvalidOperation:
-        msg = f"could not parse {kind} amount to a number"
+        msg = f"could not parse {kind}amount to a number"
         raise BuiltinError(msg) from None
-    if abs(number.adjusted()) > numbers.MAX_EXPONENT:
-        msg = f"could not parse {kind} amount to a number"
-        raise BuiltinError(msg)
-    return number, unit
+    return numbers.fraction(number), unit
 
 
 @builtin("units.parse_bytes", STRING)
 def units_parse_bytes(text: Any) -> Any:
     """Read a size: kb is 1000, and KiB is 1024."""
-    number, unit = _amount(text, "byte")
-    if unit.lower() not in _BYTES:
+    number, unit = _amount(text.lower(), "byte ")
+    if unit not in _BYTES:
         msg = f"byte unit {unit} not recognized"
         raise BuiltinError(msg)
-    return math.floor(Fraction(number) * _BYTES[unit.lower()])
+    return numbers.bounded(int(numbers.rounded(numbers.rounded(number) * _BYTES[unit])))
 
 
 @builtin("units.parse", STRING)
 def units_parse(text: Any) -> Any:
     """Read an amount: m is a thousandth, M a million, Mi 1024 times 1024."""
-    number, unit = _amount(text, "unit")
+    number, unit = _amount(text, "")
+    unit = unit[:1] + unit[1:].lower()
     if unit not in _UNITS:
         msg = f"unit {unit} not recognized"
         raise BuiltinError(msg)
-    return numbers.number(Fraction(number) * _UNITS[unit])
+    amount = number * _UNITS[unit]
+    if amount.denominator == 1:
+        return numbers.bounded(amount.numerator)
+    scaled = int(abs(amount) * PLACES + numbers.HALF)
+    return Decimal(scaled if amount > 0 else -scaled).scaleb(-10, numbers.WIDE)
 
 
-@builtin("uuid.rfc4122", STRING, context=True, impure=True)
+@builtin("uuid.rfc4122", ANY, context=True, impure=True)
 def uuid_rfc4122(context: Any, key: Any) -> Any:
     """Give a random UUID: the same for the same key, during one evaluation."""
     return context.now.setdefault(f"uuid:{key}", str(uuid.uuid4()))

@@ -1,13 +1,17 @@
 """Values as YAML, as Go's YAML writer writes them: keys sorted, lists not indented, quotes only where needed."""
 
 import re
+from decimal import Decimal
 from typing import Any, Final
 
-from anyplug.policy.rego import yaml
-from anyplug.policy.rego.texts import json_string, json_text
+from anyplug.policy.rego.errors import NotSupported
+from anyplug.policy.rego.texts import json_text
 from anyplug.policy.rego.values import Object, Set
 
-_PLAIN: Final = re.compile(r"[^\s\-?:,\[\]{}#&*!|>'\"%@`][^\n\t]*$|-[^\s][^\n]*$")
+_SIMPLE: Final = re.compile(r"[A-Za-z0-9._/+-](?:[A-Za-z0-9 ._/@=()+-]*[A-Za-z0-9._/@=()+-])?")
+_QUOTED: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+MAX_INTEGER: Final = (1 << 63) - 1
+MAX_LINE: Final = 80  # characters: Go's writer folds longer ones
 
 
 def write(value: Any) -> str:
@@ -31,9 +35,7 @@ def _nested(value: Any, level: int) -> str:
     if value.__class__ is Object and value:
         return "\n" + _block(value, level + 1)
     if value.__class__ in {tuple, Set} and value:
-        return "\n" + _block(value, level)
-    if value.__class__ is str and "\n" in value and value.strip() and not value.startswith((" ", "\n")):
-        return _literal(value, level + 1)
+        return "\n" + _block(value, level + 1)
     return " " + _scalar(value) + "\n"
 
 
@@ -41,18 +43,7 @@ def _item(value: Any, level: int) -> str:
     """Write what stands behind a dash."""
     if value.__class__ in {Object, tuple, Set} and value:
         return " " + _block(value, level + 1)[2 * (level + 1) :]
-    if value.__class__ is str and "\n" in value and value.strip() and not value.startswith((" ", "\n")):
-        return _literal(value, level + 1)
     return " " + _scalar(value) + "\n"
-
-
-def _literal(value: str, level: int) -> str:
-    body = value.rstrip("\n")
-    ends = len(value) - len(body)
-    mark = "|-" if not ends else "|" if ends == 1 else "|+"
-    pad = "  " * level
-    lines = "".join((pad + line if line else "") + "\n" for line in body.split("\n"))
-    return f" {mark}\n{lines}" + "\n" * max(ends - 1, 0)
 
 
 def _scalar(value: Any) -> str:
@@ -60,15 +51,21 @@ def _scalar(value: Any) -> str:
         return "{}"
     if value.__class__ in {tuple, Set}:
         return "[]"
+    if value.__class__ is Decimal or (value.__class__ is int and abs(value) > MAX_INTEGER):
+        msg = "a number that is no integer of 63 bits, as YAML"
+        raise NotSupported(msg)
     if value.__class__ is not str:
         return json_text(value)
     if not value:
         return '""'
-    if not value.isprintable():
-        return json_string(value)
-    if _PLAIN.match(value) and ": " not in value and " #" not in value and not value.endswith((":", " ")):
-        try:
-            return value if isinstance(yaml.load(value, old_booleans=True), str) else f'"{value}"'
-        except yaml.YamlError:
-            pass
-    return "'" + value.replace("'", "''") + "'"
+    if not _SIMPLE.fullmatch(value) or len(value) > MAX_LINE:
+        msg = "a string with more than letters, digits and some signs, as YAML"
+        raise NotSupported(msg)
+    if value.lower() in _QUOTED or value[0] in "0123456789-+.":
+        return f'"{value}"' if value.lower() in _QUOTED or value.isdigit() else _refuse()
+    return value
+
+
+def _refuse() -> str:
+    msg = "a string that may be taken for a number, as YAML"
+    raise NotSupported(msg)
