@@ -157,7 +157,7 @@ SHOW = 'deny contains {"rule_id": "R", "reason": json.marshal(input.signals.s), 
         ("echo main", '"main"'),
         ("echo '{\"a\": [1]}'", '{"a":[1]}'),
         ("printf 'two\\nlines\\n'", '"two\\nlines"'),
-        ("echo out; echo err >&2; exit 3", '{"error":"err\\n","exit_code":3,"output":"out\\n","success":false}'),
+        ("echo ' out'; echo err >&2; exit 3", '{"error":"err","exit_code":3,"output":"out","success":false}'),
         ("true", '""'),
     ],
 )

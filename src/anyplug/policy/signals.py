@@ -1,8 +1,8 @@
 """Signals: the project's own commands, run for policies that ask for their answers.
 
 Each gets the event on its stdin and runs in the project's folder. Exit 0: its output, as JSON if it is any, else as
-text. Any other exit: {exit_code, output, error, success: false}. What could not be run, or did not end in time, has
-no answer: that is a trouble, and whoever decides has to know of it.
+text. Any other exit: {exit_code, output, error, success: false}, both texts trimmed. What could not be run, or did not
+end in time, has no answer: that is a trouble, and whoever decides has to know of it.
 """
 
 from collections.abc import Iterable
@@ -68,15 +68,11 @@ def _trouble(finished: Finished, signal: Signal) -> str:
 
 
 def _value(finished: Finished) -> Any:
-    output = finished.stdout.decode(errors="replace")
+    output = finished.stdout.decode(errors="replace").strip()
     if finished.exit_code != 0:
-        return {
-            "exit_code": finished.exit_code,
-            "output": output,
-            "error": finished.stderr.decode(errors="replace"),
-            "success": False,
-        }
+        error = finished.stderr.decode(errors="replace").strip()
+        return {"exit_code": finished.exit_code, "output": output, "error": error, "success": False}
     try:
         return msgspec.json.decode(output)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return output.strip()
+        return output
