@@ -31,6 +31,7 @@ async def test_an_edit_is_in_force_with_the_next_event(engine):
     project({"q": policy("opencode.q", decision("halt"))})
     assert await verdict(bash("ls"), engine=engine) == "block"
     os.unlink(".cupcake/policies/opencode/q.rego")
+    project()
     assert await verdict(bash("ls"), engine=engine) == "deny"
 
 

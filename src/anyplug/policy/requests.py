@@ -19,10 +19,10 @@ from anyplug.policy.recording import Recordings
 from anyplug.settings import PolicySettings
 
 if TYPE_CHECKING:
-    from anyplug.runtime.program import Run
+    from anyplug.policy.signals import RunSignal
 
 
-def desk(home: str, settings: PolicySettings, run: "Run | None" = None) -> "Desk":
+def desk(home: str, settings: PolicySettings, run: "RunSignal | None" = None) -> "Desk":
     """Give a desk as the person set it; `run` runs signals."""
     engine = Engine(home, run=run, self_protection=settings.self_protection, signals=settings.signals)
     return Desk(engine, Recordings(home, settings.record_days))
