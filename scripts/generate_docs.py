@@ -163,9 +163,6 @@ MEANINGS = {
     "what is in the home folder beside what plugins write.",
     "PolicySettings.signals": "Run the commands that policies ask for as signals. With `false`, policies that ask for "
     "any refuse.",
-    "PolicySettings.trusted": "Folders of projects whose signals may run when policies are asked about the tools of "
-    "plugins: a signal is a command of whoever wrote the project. Your own policies' signals need no such word, nor do "
-    "those that `anyplug eval` runs, which an agent was connected to on purpose.",
     "PolicySettings.record_days": "Days for which calls that policies decided about are kept for "
     "`anyplug policy replay`, without what looks like a secret. `0` keeps none.",
     "Settings.plugins": "A table for each plugin, `[plugins.NAME]`; see below.",

@@ -85,16 +85,16 @@ class Confinement:
         guard: Guard,
         direct: Spawn,
         project: str,
-        own_folders: OwnFolders,
+        own_folders: OwnFolders | None,
         learning: "Learning | None" = None,
         variables: Mapping[str, str] = os.environ,
         tell: Callable[[Plugin, str], None] = lambda *_: None,
     ) -> None:
         """Make no room yet.
 
-        `direct` starts programs where confinement is switched off. `own_folders` shows plugins theirs. `learning`
-        watches a plugin. `variables` are the user's: programs are looked for on that PATH. `tell` hears which hosts a
-        plugin was refused.
+        `direct` starts programs where confinement is switched off. `own_folders` shows plugins theirs from snapshots,
+        unless it is None. `learning` watches a plugin. `variables` are the user's: programs are looked for on that
+        PATH. `tell` hears which hosts a plugin was refused.
         """
         self._home = home
         self._settings = settings
@@ -248,7 +248,7 @@ class Confinement:
 
     async def keep(self, plugin: Plugin, digest: str, tell: Callable[[str], None]) -> None:
         """Make the snapshot from which a plugin will run, if it will; raises NotApproved, or Unavailable."""
-        if self.is_on and self._runs_from_snapshot(plugin):
+        if self._own_folders is not None and self.is_on and self._runs_from_snapshot(plugin):
             if self._own_folders.is_large(plugin):
                 tell(f"copying the files of plugin '{plugin.name}': it runs from this copy")
             await self._copied(plugin, functools.partial(self._own_folders.keep, plugin, digest))
@@ -258,7 +258,7 @@ class Confinement:
 
     async def _view(self, plugin: Plugin, standing: Standing, purpose: Purpose) -> View | None:
         """Return the view of a plugin's own folder, if it runs from a snapshot; raises NotApproved, or Unavailable."""
-        if purpose == "init" or not self._runs_from_snapshot(plugin):
+        if self._own_folders is None or purpose == "init" or not self._runs_from_snapshot(plugin):
             return None
         return await self._copied(plugin, functools.partial(self._own_folders.view, plugin, standing, purpose))
 
@@ -278,7 +278,7 @@ class Confinement:
 
     async def _tidy(self, plugin: Plugin, standing: Standing) -> None:
         """Take code away that a plugin wrote over its own, and the room in which it would still be seen."""
-        if not self._own_folders.has_written(plugin, standing):
+        if self._own_folders is None or not self._own_folders.has_written(plugin, standing):
             return
         if await anyio.to_thread.run_sync(self._own_folders.tidy, plugin):
             room = self._rooms.pop((plugin.path, "run"), None)

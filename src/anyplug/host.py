@@ -50,6 +50,7 @@ from anyplug.runtime import lanes
 from anyplug.runtime.runner import Runner
 from anyplug.secrecy import Secrecies
 from anyplug.settings import find_home
+from anyplug.signal_runs import SignalRuns
 from anyplug.surroundings import Provisions, Start, Users
 from anyplug.tally import Tally
 from anyplug.trail import Trail, failed, warned
@@ -167,7 +168,8 @@ class Host:
         self._guards = Guards(
             self._peers, catalog.settings, self._loading.why_absent, self._greeting, catalog.approvals.granted
         )
-        policies = PolicyGate(catalog.home.path, catalog.settings.policy, self._runner)
+        self._signals = SignalRuns(catalog.home, self._runner)
+        policies = PolicyGate(catalog.home.path, catalog.settings.policy, self._runner, self._signals)
         self._gates = Gates(self._guards, policies, catalog.approvals, cwd)
         self._job_runs = JobRuns(self._jobs, self._tasks, self._tell)
 
@@ -185,6 +187,7 @@ class Host:
             self._loading.close()
             self._trust.close()
             with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._signals.close)
                 await anyio.to_thread.run_sync(self._provisions.close)
                 await anyio.to_thread.run_sync(self._runner.close)
             self._recording.close()

@@ -18,7 +18,6 @@
     timeout_s = 5                # for one decision of that program
     self_protection = true       # refuse agents that change policies, or what is ours
     signals = true               # run the signals that policies ask for
-    trusted = ["~/work/shop"]    # projects whose own signals may run for the tools of plugins
     record_days = 7              # of calls that policies decided about, for `policy replay`; 0: none are kept
 
     [audit]
@@ -124,7 +123,6 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     timeout_s: float = 5.0
     self_protection: bool = True
     signals: bool = True
-    trusted: tuple[str, ...] = ()
     record_days: int = 7
 
 

@@ -3,9 +3,14 @@
 import os
 from typing import Any
 
+import anyio.to_thread
+
 import making
+from anyplug.policy import accepted
 from anyplug.policy.engine import Engine
 from anyplug.policy.requests import Desk
+from anyplug.settings import Home
+from anyplug.signal_runs import SignalRuns
 
 EVALUATE = """
 package cupcake.system
@@ -48,9 +53,10 @@ def project(
     rulebook: str = "",
     harness: str = "opencode",
     evaluate: str | None = EVALUATE,
+    trust: bool = True,
     **files: str,
 ) -> str:
-    """Write a project; give its folder."""
+    """Write a project, as a person who trusts it; give its folder."""
     root = os.path.join(os.path.abspath(folder), ".cupcake")
     os.makedirs(os.path.join(root, "policies", harness), exist_ok=True)
     for name, text in (policies or {}).items():
@@ -61,6 +67,8 @@ def project(
         making.write(os.path.join(root, "rulebook.yml"), rulebook)
     for name, text in files.items():
         making.write(os.path.join(root, name), text, 0o755)
+    if trust and "ANYPLUG_HOME" in os.environ:
+        accepted.accept(os.environ["ANYPLUG_HOME"], root, trusted=True)
     return os.path.dirname(root)
 
 
@@ -84,8 +92,13 @@ def bash(command: str, **more: Any) -> dict[str, Any]:
 
 async def ask(given: Any, harness: str = "opencode", engine: Engine | None = None, **options: Any) -> dict[str, Any]:
     """Ask about an event; give all that is answered."""
-    desk = Desk(engine or Engine(os.environ["ANYPLUG_HOME"], look_s=0))
-    return await desk.answer({"harness": harness, "event": given, **options}, cwd=os.getcwd())
+    home = Home(os.environ["ANYPLUG_HOME"])
+    runs = SignalRuns(home)
+    desk = Desk(engine or Engine(home.path, look_s=0, run=runs))
+    try:
+        return await desk.answer({"harness": harness, "event": given, **options}, cwd=os.getcwd())
+    finally:
+        await anyio.to_thread.run_sync(runs.close)
 
 
 async def answer(given: Any, harness: str = "opencode", **options: Any) -> Any:

@@ -11,6 +11,7 @@ import extending
 import making
 import using
 from anyplug.gate import Attachment
+from anyplug.policy import accepted
 from anyplug.policy.recording import Recordings
 
 pytestmark = pytest.mark.anyio
@@ -348,19 +349,19 @@ async def test_old_recordings_go(host, cyclop, home):
     assert "2020-01-01.jsonl" not in os.listdir(home / "recordings")
 
 
-async def test_a_projects_commands_run_only_where_the_person_trusts_it(host, cyclop, settings):
+async def test_a_projects_commands_run_only_where_the_person_trusts_it(host, cyclop, home):
     marks = os.path.abspath("ran")
     text = policy("anyplug.p", decision("deny", "asked", when='input.signals.s == "yes"'), signals=["s", "t"])
     book = f"signals: {{s: 'touch {marks}; echo yes', t: echo}}"
-    project({"p": text}, harness="anyplug", evaluate=None, rulebook=book)
+    project({"p": text}, harness="anyplug", evaluate=None, rulebook=book, trust=False)
     plugin = cyclop()
     async with host(plugin) as h:
         result = await h.call("hello")
-    assert result.error.message.count("not `trusted`") == 1
+    assert result.error.message.count("have not trusted") == 1
     assert "the signals 's', 't' gave no answer" in result.error.message
-    assert f'`trusted = ["{os.getcwd()}"]` under [policy] in settings.toml' in result.error.hint
+    assert f"`anyplug policy trust {os.getcwd()}`" in result.error.hint
     assert not os.path.exists(marks)
-    settings(f'[policy]\ntrusted = ["{os.getcwd()}"]\n')
+    accepted.accept(str(home), ".cupcake", trusted=True)
     async with host(plugin) as h:
         assert (await h.call("hello")).error.message == "asked"
 

@@ -400,6 +400,19 @@ def test_a_denied_prompt_is_refused(project: Project) -> None:
     assert project.drive(prompt("sk-123")).threw == ["❌ Policy Violation\n\nno keys in prompts"]
 
 
+def test_why_a_prompt_is_refused_is_said_on_the_terminal(project: Project) -> None:
+    project.decides('print(json.dumps({"decision": "block", "reason": "no keys in prompts"}))', "anyplug")
+    assert "[cupcake-plugin] ERROR: Prompt refused: no keys in prompts" in project.drive(prompt("sk-123")).err
+
+
+def test_a_broken_policy_refuses_everything_and_the_reason_is_on_the_terminal(project: Project) -> None:
+    project.decides('print("p.rego:3:1: error: var x is unsafe", file=sys.stderr); sys.exit(1)', "anyplug")
+    driven = project.drive(prompt("hello"), before(), before())
+    assert all("p.rego:3:1: error: var x is unsafe" in (text or "") for text in driven.threw)
+    assert driven.err.count("[cupcake-plugin] ERROR: Cupcake exited with code 1") == 1
+    assert "p.rego:3:1: error: var x is unsafe" in driven.err
+
+
 def test_a_program_that_knows_no_prompts_is_not_asked_about_them(project: Project) -> None:
     project.decides("sys.exit(1)", "cupcake")
     assert project.drive(prompt("hello")).threw == [None]

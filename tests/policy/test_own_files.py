@@ -3,10 +3,13 @@
 import os
 
 import pytest
-from governing import answer, bash, event, project, verdict
+from governing import answer, ask, bash, decision, event, policy, project, verdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import making
+from anyplug.frontends.cli.commands import COMMANDS
+from anyplug.frontends.cli.policy import ACTIONS
 from anyplug.policy import own_files
 from anyplug.policy.engine import Engine
 from anyplug.policy.events import read
@@ -18,6 +21,8 @@ pytestmark = pytest.mark.anyio
 def _project():
     project(evaluate=None)
     os.symlink(".cupcake/rulebook.yml", "rules.yml")
+    making.write(".opencode/plugin/anyplug-policy.js", "")
+    os.mkdir("build")
 
 
 CHANGES = [
@@ -64,6 +69,58 @@ CHANGES = [
     "rg --pre ./x deny .cupcake",
     "less -o .cupcake/rulebook.yml x",
     "rm " + ".[c" * 10_000,
+    "find . -delete",
+    "find -delete",
+    "find . -name '*.rego' -delete",
+    "find . -iname 'EVAL*' -delete",
+    "find . ! -name '*.py' -delete",
+    "find . -name '*.py' -o -delete",
+    "find . -type f -exec rm {} +",
+    "find . -type f -execdir sh -c 'rm $0' {} +",
+    "find . -type f | xargs rm",
+    "ls -A | xargs rm -rf",
+    "rm -rf ../*",
+    "rm -rf ../wor?",
+    "shopt -s dotglob; rm -rf *",
+    "cd .. && rm -rf work",
+    "rm -rf .cup{cake,}",
+    "D=.cup; rm -rf ${D}cake",
+    "D=.cup && E=cake && rm -rf $D$E",
+    "export D=.cup; rm -rf ${D}cake",
+    "rm -rf ${D}cake",
+    "rm -rf ${D:-.cup}cake",
+    "T=$PWD; rm -rf $T",
+    "git clean -fdx",
+    "git clean -f -d -x",
+    "git -C . clean -fdx",
+    "git stash -u",
+    "git stash --include-untracked",
+    "git stash push --all",
+    "git checkout -- .",
+    "git restore .",
+    "rm -rf .opencode",
+    "anyplug stop",
+    "anyplug approve x",
+    "anyplug policy init",
+    "anyplug policy trust --yes",
+    "anyplug --home list approve x",
+    "anyplug jobs 1 --cancel",
+    "/usr/local/bin/anyplug stop",
+    "python -m anyplug stop",
+    "python3.11 -m anyplug.__main__ policy trust",
+    "python -c 'from anyplug.policy import accepted'",
+    "env X=1 anyplug stop",
+    "X=1 anyplug stop",
+    "sudo -u ada anyplug grant x network",
+    "echo stop | xargs anyplug",
+    "sh -c 'anyplug stop'",
+    'bash -lc "anyplug policy trust"',
+    "true && (anyplug stop)",
+    "uvx anyplug stop",
+    "timeout 5 anyplug stop",
+    "busybox anyplug stop",
+    "$(which anyplug) stop; anyplug stop",
+    "cupcake init",
 ]
 READS = [
     "cat .cupcake/rulebook.yml",
@@ -80,9 +137,37 @@ READS = [
     "sed -i 1d README.md",
     "find .cupcake -name a -o -name b",
     "git diff -- .cupcake",
+    "find . -name '*.pyc' -delete",
+    "find build -delete",
+    "find . -type f -exec grep -l TODO {} +",
+    "find . -name '*.py' | xargs sed -i s/a/b/",
+    "find . -type f | xargs wc -l",
+    "rm -rf $BUILD",
+    "rm -rf *",
+    "rm -rf build/*",
+    "cd build && rm -rf *",
+    "git clean -n",
+    "git clean -fdx build",
+    "git clean -fdx -e .cupcake",
+    "git stash",
+    "git stash pop",
+    "git checkout main",
+    "git pull",
+    "which anyplug",
+    "command -v anyplug",
+    "grep -r anyplug README.md",
+    "mkdir anyplug",
+    "pip install anyplug",
+    "anyplug --version",
+    "anyplug approve --help",
+    "anyplug --home x list",
+    "python -m anyplug tools",
+    "env anyplug audit",
+    "anyplug jobs",
 ]
 
 
+@pytest.mark.claim("agents-cannot-say-it")
 @pytest.mark.parametrize("command", CHANGES)
 async def test_a_command_that_changes_policies_is_refused(command):
     made = await answer(bash(command))
@@ -143,6 +228,31 @@ async def test_tools_that_read_may_look(tool, key):
 
 async def test_a_text_that_is_written_elsewhere_may_speak_of_it():
     assert await verdict(event("write", filePath="README.md", content="see .cupcake/rulebook.yml")) == "allow"
+
+
+@pytest.mark.parametrize("key", ["command", "cmd", "script"])
+async def test_another_tool_that_runs_commands_is_read_as_a_shell(key):
+    assert await verdict(event("terminal_run", **{key: "rm -rf .cupcake"})) == "deny"
+    assert await verdict(event("terminal_run", **{key: "anyplug policy trust --yes"})) == "deny"
+    assert await verdict(event("terminal_run", **{key: "npm test"})) == "allow"
+
+
+def test_every_command_of_ours_is_known_as_one_that_reads_or_changes():
+    assert set(COMMANDS) == own_files.READING_OURS | own_files.CHANGING_OURS
+    assert set(ACTIONS) - own_files.READING_POLICY == {"init", "trust"}
+
+
+async def test_the_users_own_rule_reason_and_verb_are_kept():
+    rule = decision("block", "ask Ada first", rule="MINE", when='contains(input.tool_input.command, ".cupcake")')
+    project({"p": policy("opencode.p", rule)})
+    made = await ask(bash("rm -rf .cupcake"))
+    assert made["decision"] == {"decision": "block", "reason": "ask Ada first"}
+    assert [(one["rule_id"], one["verb"]) for one in made["rules"]] == [("MINE", "block")]
+
+
+async def test_an_ask_of_the_users_does_not_weaken_it():
+    project({"p": policy("opencode.p", decision("ask"))})
+    assert await verdict(bash("rm -rf .cupcake")) == "deny"
 
 
 async def test_the_person_can_switch_it_off(home):

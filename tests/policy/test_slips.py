@@ -150,13 +150,12 @@ def test_explain_says_which_signals_had_no_answer_and_what_is_wrong_with_those_g
         assert "--signals must be a JSON object" in using.fails(2, "policy", "explain", event, "--signals", wrong).err
 
 
-def test_explain_names_no_policy_as_asked_where_self_protection_decided():
-    project({"p": policy("opencode.p", decision("deny"))})
+def test_explain_names_self_protection_and_the_policies_that_were_asked_beside_it():
+    project({"p": policy("opencode.p", decision("ask"))})
     event = json.dumps({"tool": "bash", "args": {"command": "rm -r .cupcake"}})
     done = using.ok("policy", "explain", event).out
     assert "ANYPLUG-SELF-PROTECTION" in done
-    assert "policies that were asked" not in done
-    assert "p.rego: the rule that protects policies decided before any was asked" in done
+    assert "policies that were asked:\n  .cupcake/policies/opencode/p.rego" in done
 
 
 @pytest.mark.parametrize("call", ['regex.match("(?<=a)b", "ab")', 'regex.replace("x", `[`, "") == ""'])

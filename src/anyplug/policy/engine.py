@@ -13,7 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from anyplug.policy import sources
+from anyplug.policy import accepted, sources
+from anyplug.policy.accepted import Acceptance
 from anyplug.policy.events import HARNESSES, OURS, BadEvent
 from anyplug.policy.events import read as read_event
 from anyplug.policy.inquiry import Inquiry, Kept, Loaded, Options, Outcome
@@ -21,9 +22,10 @@ from anyplug.policy.paths import FOLDER, HOME_FOLDER, find, may_be_there
 from anyplug.policy.policy_set import PolicySet
 from anyplug.policy.rego.errors import Fault, Location, RegoErrors
 from anyplug.policy.sources import Source
+from anyplug.settings import binding_places
 
 if TYPE_CHECKING:
-    from anyplug.runtime.program import Finished, Program, Run
+    from anyplug.policy.signals import RunSignal
 
 LOOK_S: Final = 0.25  # between two looks at the files: a stat for each, and nobody edits faster
 MOST_KEPT: Final = 16  # places
@@ -54,11 +56,15 @@ class Engine:
         *,
         look_s: float = LOOK_S,
         clock: Callable[[], float] = time.monotonic,
-        run: "Run | None" = None,
+        run: "RunSignal | None" = None,
         self_protection: bool = True,
         signals: bool = True,
     ) -> None:
-        """`home` is our own folder, which self-protection keeps from agents; `run` runs signals, if these may run."""
+        """`home` is our own folder, which self-protection keeps from agents; `run` runs signals, if these may run.
+
+        With `home`, a copy of every project's policies is kept there, and decides too until a change is accepted;
+        `self_protection` switches that off as well.
+        """
         self._home = os.path.realpath(home) if home else ""
         self._look_s = look_s
         self._clock = clock
@@ -81,7 +87,7 @@ class Engine:
         event = read_event(harness, given)
         root = self.root_of(event.cwd, harness, options)
         kept = self.place(harness, root, options)
-        return Inquiry(event, kept, options, self.protected(root), self._run if self._signals else _refuse_to_run)
+        return Inquiry(event, kept, options, self.protected(root), self._run, signals=self._signals)
 
     def root_of(self, cwd: str, harness: str, options: Options = USUAL) -> str:
         """Find the folder whose policies hold for an event."""
@@ -110,7 +116,7 @@ class Engine:
         if known is None or now - known[1] >= self._look_s:
             if len(self._roots) >= MOST_FOLDERS:
                 self._roots.clear()
-            known = self._roots[cwd] = (find(cwd), now)
+            known = self._roots[cwd] = (find(cwd, self._home), now)
         return known[0]
 
     def place(self, harness: str, root: str, options: Options = USUAL) -> Kept:
@@ -128,7 +134,7 @@ class Engine:
         if not kept.stamps or now - kept.looked >= self._look_s:
             kept.looked = now
             if not kept.stamps or not all(source.is_fresh for source in kept.stamps):
-                _load(kept, root, harness, whole)
+                _load(kept, root, harness, whole, self._home, holds=self._self_protection)
         if kept.loaded is None:
             raise NoPolicies(kept.trouble)
         return kept
@@ -141,7 +147,9 @@ class Engine:
         if known is None:
             if len(self._protected) >= MOST_KEPT:
                 self._protected.clear()
-            known = self._protected[root] = [os.path.realpath(root), *([self._home] if self._home else [])]
+            own = (self._home,) if self._home else ()
+            places = (root, *filter(os.path.lexists, binding_places(os.path.dirname(root))), *own)
+            known = self._protected[root] = list(dict.fromkeys(map(os.path.realpath, places)))
         return known
 
     def global_root(self, options: Options, harness: str) -> str:
@@ -154,37 +162,68 @@ class Engine:
         return os.path.join(self._home, HOME_FOLDER) if harness == OURS and self._home else sources.global_folder()
 
 
-def _load(kept: Kept, root: str, harness: str, whole_root: str) -> None:
-    """Read a place; keep what there was if what there is now cannot be used."""
+def _load(kept: Kept, root: str, harness: str, whole_root: str, home: str, *, holds: bool) -> None:
+    """Read a place; keep what there was if what there is now cannot be used.
+
+    `holds`: what was accepted decides too, if it differs.
+    """
     source = sources.read(root, harness)
     whole = sources.read_own(whole_root, harness)
-    kept.stamps = [source, whole]
+    acceptance = accepted.look(home, source, harness)
+    kept.stamps = [source, whole, acceptance]
     try:
-        loaded = build(source, whole, harness)
+        loaded = build(source, whole, harness, acceptance, holds=holds)
     except RegoErrors as error:
         kept.trouble = tuple(map(str, error.faults))
         return
+    if home and acceptance.record is None and source.has_policies:
+        try:
+            accepted.accept(home, root, trusted=False)
+        except OSError:  # a home that cannot be written to keeps nothing, and policies decide all the same
+            pass
     kept.trouble = ()
     kept.loaded = loaded
     kept.decisions.clear()
 
 
-def build(source: Source, whole: Source | None, harness: str) -> Loaded:
-    """Compile what was read. Raises RegoErrors with every fault."""
+def build(
+    source: Source,
+    whole: Source | None,
+    harness: str,
+    acceptance: Acceptance | None = None,
+    *,
+    holds: bool = True,
+) -> Loaded:
+    """Compile what was read; without an `acceptance` everything counts. Raises RegoErrors with every fault."""
     faults: list[Fault] = []
-    project = outer = None
+    project = outer = held = None
+    copy = acceptance.source if acceptance is not None and holds else None
     try:
         outer = None if whole is None else own_set(whole, harness)
     except RegoErrors as error:
         faults += error.faults
     try:
-        project = project_set(source, harness, has_own=whole is not None and whole.has_policies)
+        if copy is not None:
+            held = PolicySet(copy.policies, copy.shared, needs_evaluate=False, faults=copy.faults)
+    except RegoErrors as error:
+        faults += error.faults
+    is_gone = source.stamps.get(source.root, 0) is None and copy is not None
+    has_own = whole is not None and whole.has_policies
+    try:
+        project = project_set(source, harness, has_own=has_own or is_gone)
     except RegoErrors as error:
         faults = [*error.faults, *faults]
     if project is None or faults:
         raise RegoErrors(faults)
-    config = {**source.builtin_config, **(whole.builtin_config if whole else {})}
-    return Loaded(source=source, project=project, whole=outer, whole_source=whole, builtin_config=config)
+    return Loaded(
+        source=source,
+        project=project,
+        whole=outer,
+        whole_source=whole,
+        held=held,
+        acceptance=acceptance,
+        builtin_config={**source.builtin_config, **(whole.builtin_config if whole else {})},
+    )
 
 
 def project_set(source: Source, harness: str, *, has_own: bool = False) -> PolicySet:
@@ -207,9 +246,3 @@ def own_set(whole: Source, harness: str) -> PolicySet | None:
     if not whole.has_policies:
         return None
     return PolicySet(whole.policies, whole.shared, is_global=True, needs_evaluate=harness != OURS, faults=whole.faults)
-
-
-async def _refuse_to_run(program: "Program") -> "Finished":
-    from anyplug.runtime.program import Finished  # as above: only where there are signals
-
-    return Finished(ending="not_started", reason="signals are switched off in settings.toml")

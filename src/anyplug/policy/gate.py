@@ -14,7 +14,7 @@ import msgspec
 
 from anyplug.errors import StoreError
 from anyplug.home_folder import make_private
-from anyplug.policy.paths import HOME_FOLDER, find, may_be_there
+from anyplug.policy.paths import FOLDER, HOME_FOLDER, accepted_folder, find, may_be_there
 from anyplug.settings import PolicySettings
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anyplug.policy.engine import Engine
     from anyplug.policy.inquiry import Outcome
     from anyplug.policy.recording import Recordings
+    from anyplug.policy.signals import RunSignal
     from anyplug.runtime.runner import Runner
 
 LOOK_S: Final = 1.0  # between two looks whether there are policies at all
@@ -78,11 +79,14 @@ ALLOWED: Final = Ruling()
 class PolicyGate:
     """Decides about calls."""
 
-    def __init__(self, home: str, settings: PolicySettings, run: "Runner | None" = None) -> None:
-        """`run` runs signals and an external program."""
+    def __init__(
+        self, home: str, settings: PolicySettings, run: "Runner | None" = None, signals: "RunSignal | None" = None
+    ) -> None:
+        """`run` runs an external program, `signals` runs signals."""
         self._home = home
         self._settings = settings
         self._run = run
+        self._signals = signals
         self._looks: dict[str, tuple[bool, float]] = {}  # by folder: whether there are policies, and when that was seen
         self._engine: Engine | None = None
         self._recordings: Recordings | None = None
@@ -106,8 +110,11 @@ class PolicyGate:
     def _has_policies(self, cwd: str) -> bool:
         if may_be_there(os.path.join(self._home, HOME_FOLDER)):
             return True
-        found = find(cwd)
-        return found is not None and may_be_there(os.path.join(found, "policies", "anyplug"))
+        found = find(cwd, self._home)
+        if found is None:
+            return False
+        accepted = os.path.join(accepted_folder(self._home, os.path.dirname(found)), FOLDER)
+        return any(may_be_there(os.path.join(root, "policies", "anyplug")) for root in (found, accepted))
 
     async def before(self, facts: Facts, mask: "Mask | None" = None) -> Ruling:
         """Decide about a call that is to run."""
@@ -139,8 +146,7 @@ class PolicyGate:
         from anyplug.policy.events import BadEvent
         from anyplug.policy.inquiry import Options
 
-        trusted = frozenset(os.path.realpath(os.path.expanduser(folder)) for folder in self._settings.trusted)
-        options = Options(cwd=event["cwd"], is_open=self._settings.fail_mode == "open", trusted=trusted)
+        options = Options(cwd=event["cwd"], is_open=self._settings.fail_mode == "open")
         try:
             inquiry = self._the_engine().inquire("anyplug", event, options)
             answered = await inquiry.ask_signals() if inquiry.signals else None
@@ -163,7 +169,7 @@ class PolicyGate:
 
             self._engine = Engine(
                 self._home,
-                run=self._run,
+                run=self._signals,
                 self_protection=self._settings.self_protection,
                 signals=self._settings.signals,
             )

@@ -1,12 +1,19 @@
-"""One event on its way to a decision: which policies it concerns, which signals it needs, what comes of it."""
+"""One event on its way to a decision: which policies it concerns, which signals it needs, what comes of it.
+
+Up to three layers of policies decide, and the strictest verb wins: the person's own, then those of the project that a
+person accepted, if the project's files differ from them, then the files as they are. What a layer refuses or asks
+always counts. Its changes of calls, its context and its commands count only if a person trusts it.
+"""
 
 import os
+import shlex
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from anyplug.policy import answers, builtins, own_files
+from anyplug.policy.accepted import TRUST, Acceptance
 from anyplug.policy.decisions import ALLOW, SIGNAL_RULE, Decision, Finding, applied, decide
 from anyplug.policy.events import Event
 from anyplug.policy.policy_set import Found, Plan, PolicySet
@@ -15,10 +22,11 @@ from anyplug.policy.sources import Source
 if TYPE_CHECKING:
     from anyplug.policy.routing import Policy
     from anyplug.policy.rulebook import Signal
-    from anyplug.policy.signals import Answers
-    from anyplug.runtime.program import Run
+    from anyplug.policy.signals import Answers, RunSignal
 
-UNTRUSTED: Final = "this project is not `trusted` under [policy] in settings.toml, so its commands do not run"
+UNTRUSTED: Final = "you have not trusted this project's commands"
+SWITCHED_OFF: Final = "signals are switched off in settings.toml"
+NOBODY_RUNS: Final = "signals are not run here"
 UNDEFINED: Final = "the rulebook has no such signal"
 MOST_DECISIONS: Final = 1024  # that are remembered of one place
 PASSING: Final = ("call_id", "message_id", "tool_use_id", "timestamp", "transcript_path")  # other with each event
@@ -46,7 +54,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
     cache: bool = False
     is_open: bool = False  # a policy that cannot decide lets pass, with a warning
-    trusted: frozenset[str] | None = None  # projects whose signals may run; None: all
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,17 +63,34 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     project: PolicySet
     whole: PolicySet | None = None  # the person's own, for all projects
     whole_source: Source | None = None
+    held: PolicySet | None = None  # what a person accepted, where the project's files differ from it
+    acceptance: Acceptance | None = None  # None: everything counts, as in a trial
     builtin_config: dict[str, Any] = {}  # of the project phase
 
     @property
     def digest(self) -> str:
         """What stands for all of it."""
-        return self.project.digest + (self.whole.digest if self.whole else "")
+        return "".join(each.digest for each in (self.project, self.whole, self.held) if each is not None)
 
     @property
-    def is_fresh(self) -> bool:
-        """Whether nothing changed on disk."""
-        return self.source.is_fresh and (self.whole_source is None or self.whole_source.is_fresh)
+    def is_trusted(self) -> bool:
+        """Whether a person trusts the project, as its files are now."""
+        return self.acceptance is None or (self.acceptance.is_trusted and self.acceptance.source is None)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the project's `.cupcake` is no longer there, and only what was accepted decides."""
+        return self.held is not None and self.source.stamps.get(self.source.root, 0) is None
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True):
+    """One set of policies that decides."""
+
+    policies: PolicySet
+    source: Source
+    config: dict[str, Any]  # of builtins, as it sees them
+    is_trusted: bool = True
+    is_held: bool = False
 
 
 class Kept:
@@ -74,7 +98,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.loaded: Loaded | None = None
-        self.stamps: list[Source] = []
+        self.stamps: list[Source | Acceptance] = []
         self.trouble: tuple[str, ...] = ()
         self.looked = 0.0
         self.decisions: OrderedDict[bytes, Outcome] = OrderedDict()
@@ -84,7 +108,14 @@ class Inquiry:
     """One event on its way to a decision: what it concerns, which signals it needs, what comes of it."""
 
     def __init__(
-        self, event: Event, kept: Kept, options: Options, protected: list[str] | None, run: "Run | None"
+        self,
+        event: Event,
+        kept: Kept,
+        options: Options,
+        protected: list[str] | None,
+        run: "RunSignal | None",
+        *,
+        signals: bool = True,
     ) -> None:
         assert kept.loaded is not None
         self.event = event
@@ -92,64 +123,115 @@ class Inquiry:
         self.loaded = kept.loaded
         self._kept = kept
         self._options = options
-        self._run = run
+        self.run = run  # runs signals; whoever has none may set it before `ask_signals`
+        self._may_run = signals
         self.parts = [(event.tool, event.document), *event.views]
         self.signals: list[tuple[Source, Signal]] = []
         self.unknown: list[tuple[str, str]] = []
         self.own = None if protected is None else own_files.finding(event, protected)
-        if self.own is None:
-            self._gather_signals()
+        self.layers = self._layers()
+        self._gather_signals()
 
     def plans(self, policies: PolicySet) -> list[tuple[Plan, dict[str, Any]]]:
         """Give what is asked of a set, for the event and for each part of it that policies know as a tool."""
         return [(policies.plan(self.event.name, tool), document) for tool, document in self.parts]
 
-    def sets(self) -> list[tuple[PolicySet, Source, dict[str, Any]]]:
-        """Give the sets that decide, the person's own first, each with the settings of builtins that it sees."""
+    def _layers(self) -> list[Layer]:
+        """List what decides: the person's own policies first, then what is trusted."""
         loaded = self.loaded
-        found: list[tuple[PolicySet, Source, dict[str, Any]]] = []
+        found: list[Layer] = []
+        own: dict[str, Any] = {}
         if loaded.whole is not None and loaded.whole_source is not None:
-            found.append((loaded.whole, loaded.whole_source, loaded.whole_source.builtin_config))
-        return [*found, (loaded.project, loaded.source, loaded.builtin_config)]
+            own = loaded.whole_source.builtin_config
+            found.append(Layer(policies=loaded.whole, source=loaded.whole_source, config=own))
+        if loaded.held is not None and loaded.acceptance is not None and loaded.acceptance.source is not None:
+            held = loaded.acceptance.source
+            config = {**held.builtin_config, **own}
+            trusted = loaded.acceptance.is_trusted
+            found.append(Layer(policies=loaded.held, source=held, config=config, is_trusted=trusted, is_held=True))
+        project = Layer(
+            policies=loaded.project, source=loaded.source, config=loaded.builtin_config, is_trusted=loaded.is_trusted
+        )
+        return [*found, project]
 
     def _gather_signals(self) -> None:
         known: dict[str, None] = {}
-        for policies, source, config in self.sets():
-            matched = [policy for plan, _ in self.plans(policies) for policy in plan.matched]
+        for layer in self.layers:
+            matched = [policy for plan, _ in self.plans(layer.policies) for policy in plan.matched]
             for policy in matched:
                 for name in policy.route.signals:
-                    signal = source.signals.get(name)
+                    signal = layer.source.signals.get(name)
                     if signal is None:
                         self.unknown.append((name, policy.file))
                     elif name not in known:
                         known[name] = None
-                        self.signals.append((source, signal))
-            if config and any(policy.builtin for policy in matched):
-                parts = [self.event, *(_as_event(self.event, tool, view) for tool, view in self.event.views)]
-                for signal in (signal for part in parts for signal in builtins.signals(config, part)):
+                        self.signals.append((layer.source, signal))
+            if layer.config and any(policy.builtin for policy in matched):
+                for signal in self._of_builtins(layer.config):
                     if signal.name not in known:
                         known[signal.name] = None
-                        self.signals.append((source, signal))
+                        self.signals.append((layer.source, signal))
+
+    def _of_builtins(self, config: dict[str, Any]) -> "list[Signal]":
+        parts = [self.event, *(_as_event(self.event, tool, view) for tool, view in self.event.views)]
+        return [signal for part in parts for signal in builtins.signals(config, part)]
+
+    def _refused(self) -> dict[str, str]:
+        """Say which signals may not run, and why.
+
+        A project's commands run as a person was shown them. Where a file asks for another of the same name than what
+        was accepted, neither is run: one answer would decide by two commands.
+        """
+        if not self._may_run or self.run is None:
+            return {signal.name: NOBODY_RUNS if self._may_run else SWITCHED_OFF for _, signal in self.signals}
+        if self.loaded.is_trusted:
+            return {}
+        acceptance = self.loaded.acceptance
+        shown: set[tuple[str, str, float]] = set()
+        own = self.loaded.whole_source.builtin_config if self.loaded.whole_source is not None else {}
+        if acceptance is not None and acceptance.is_trusted and acceptance.source is not None:
+            shown = {signal.identity for signal in acceptance.source.signals.values()}
+            shown |= {signal.identity for signal in self._of_builtins({**acceptance.source.builtin_config, **own})}
+        shown |= {signal.identity for signal in self._of_builtins(own)}
+        now = [*self.loaded.source.signals.values(), *self._of_builtins(self.loaded.builtin_config)]
+        altered = {signal.name for signal in now if signal.identity not in shown}
+        return {
+            signal.name: UNTRUSTED
+            for source, signal in self.signals
+            if not source.is_global and (signal.identity not in shown or signal.name in altered)
+        }
 
     async def ask_signals(self) -> "Answers":
         """Run the signals that are needed, and that may run."""
-        from anyplug.policy import running  # with anyio and processes: only where there are signals
+        from anyplug.policy import signals  # with anyio: only where there are signals
 
-        trusted = self._options.trusted
-        refused = {
-            signal.name: UNTRUSTED
+        refused = self._refused()
+        record = self.loaded.acceptance.record if self.loaded.acceptance is not None else None
+        errands = [
+            signals.Errand(
+                signal=signal,
+                folder=self._folder(source),
+                project="" if source.is_global else source.project,
+                unconfined=record is not None and record.unconfined,
+            )
             for source, signal in self.signals
-            if trusted is not None and not source.is_global and os.path.realpath(source.project) not in trusted
-        }
-        wanted = [(source, signal) for source, signal in self.signals if signal.name not in refused]
-        answered = await running.ask(wanted, self.event, self._options.environment, self._run)
+            if signal.name not in refused
+        ]
+        if self.run is None or not errands:
+            return signals.Answers({}, refused)
+        given = dict(os.environ) if self._options.environment is None else self._options.environment
+        answered = await signals.ask(errands, self.event.document, given, self.run)
         return msgspec.structs.replace(answered, troubles={**answered.troubles, **refused})
+
+    def _folder(self, source: Source) -> str:
+        folder = self.event.cwd if source.is_global else source.project
+        return folder if os.path.isdir(folder) else source.root
 
     def decided(self, answered: "Answers | None" = None) -> Outcome:
         """Decide."""
         said = [f"{line} (the last good policies are in force)" for line in self._kept.trouble]
-        if self.own is not None:
-            return self._outcome(decide([self.own]), [], said, is_pure=False)
+        if self.loaded.is_gone:
+            said.append(f"{self.loaded.source.root} is gone; the policies that you accepted decide ({self._trust()})")
         key = self._key() if self._options.cache and not self.signals and self.is_pure else b""
         known = self._kept.decisions.get(key) if key else None
         if known is not None:
@@ -166,13 +248,11 @@ class Inquiry:
     @property
     def is_pure(self) -> bool:
         """Whether the decision depends on the event alone."""
-        return all(
-            plan.is_pure or not plan.matched for policies, _, _ in self.sets() for plan, _ in self.plans(policies)
-        )
+        return all(plan.is_pure or not plan.matched for layer in self.layers for plan, _ in self.plans(layer.policies))
 
     def _key(self) -> bytes:
         """Give what stands for policies and input, without what each event has anew and no policy reads."""
-        ignored = {name for name in PASSING if not any(policies.reads(name) for policies, _, _ in self.sets())}
+        ignored = {name for name in PASSING if not any(layer.policies.reads(name) for layer in self.layers)}
         document = {key: value for key, value in self.event.document.items() if key not in ignored}
         return self.loaded.digest.encode() + msgspec.json.encode(
             [document, self._looks(self.event), self._options.strict, self._options.is_open], order="deterministic"
@@ -182,35 +262,61 @@ class Inquiry:
         return builtins.look(self.loaded.builtin_config, event) if self.loaded.builtin_config else {}
 
     def _decision(self, answered: "Answers | None") -> tuple[Decision, list[str], list[str]]:
-        """Ask the person's own policies first: their no is final; else both together decide."""
+        """Ask the person's own policies first: their no is final; else all together decide."""
         findings: list[Finding] = []
+        held: list[Finding] = []
         context: list[str] = []
         warnings: list[str] = []
         names: list[str] = []
-        for policies, source, config in self.sets():
-            plans = self.plans(policies)
+        for layer in self.layers:
+            plans = [(plan, document) for plan, document in self.plans(layer.policies) if plan.matched]
             matched = list(dict.fromkeys(policy for plan, _ in plans for policy in plan.matched))
-            if not matched:
-                continue
             names += [policy.name for policy in matched]
-            findings += self._signal_findings(matched, answered, warnings)
+            given = self._signal_findings(matched, answered, warnings)
             for plan, document in plans:
-                if plan.matched:
-                    found = self.found(policies, plan, document, config, answered)
-                    findings += found.findings
-                    context += found.context
-                    warnings += found.warnings
-            if self._options.is_open:
-                warnings += [
-                    f"{finding.reason} (let pass: fail_mode is open)" for finding in findings if finding.is_failure
-                ]
-                findings = [finding for finding in findings if not finding.is_failure]
-            if source.is_global and (decision := decide(findings, context)).refuses:
+                found = self.found(layer.policies, plan, document, layer.config, answered)
+                given += found.findings
+                context += self._context(layer, found.context, context, warnings)
+                warnings += found.warnings
+            (held if layer.is_held else findings).extend(self._counting(layer, given, held, warnings))
+            if layer.source.is_global and (decision := decide(findings, context)).refuses:
                 return decision, names, warnings
-        decision = decide(findings, context)
-        if decision is ALLOW and self.event.name == "PermissionRequest" and not names:
+        decision = decide([*findings, *held], context)
+        if self.own is not None and not decision.refuses:  # a refusal of the person's keeps its own words
+            decision = decide([self.own])
+        elif held and decision.verb != decide(findings).verb and not self.loaded.is_gone:
+            warnings.append(f"decided by policies that you accepted and that have changed since ({self._trust()})")
+        elif decision is ALLOW and self.event.name == "PermissionRequest" and not names:
             decision = Decision(verb="ask", reason="no policy speaks of this permission")
         return decision, names, warnings
+
+    def _counting(self, layer: Layer, given: list[Finding], held: list[Finding], warnings: list[str]) -> list[Finding]:
+        """Return the findings of a layer as they count."""
+        if not layer.is_trusted:
+            given = [self._without_trust(finding) for finding in given if not _is_known(finding, held)]
+        if self._options.is_open:
+            failures = [finding for finding in given if finding.is_failure]
+            warnings += [f"{finding.reason} (let pass: fail_mode is open)" for finding in failures]
+            given = [finding for finding in given if not finding.is_failure]
+        return given
+
+    def _context(self, layer: Layer, given: tuple[str, ...], known: list[str], warnings: list[str]) -> tuple[str, ...]:
+        """Return the context that counts."""
+        if layer.is_trusted or all(text in known for text in given):
+            return given
+        warnings.append(f"context of {layer.source.root} is left out until you trust the project ({self._trust()})")
+        return ()
+
+    def _without_trust(self, finding: Finding) -> Finding:
+        """Refuse what an untrusted policy would change: it must not run unchanged, and not as a stranger wants it."""
+        if finding.verb != "modify":
+            return finding
+        reason = f"{finding.file} would change this call, and you have not trusted it ({self._trust()})"
+        return msgspec.structs.replace(finding, verb="deny", reason=reason, updated_input=None, cure=self._trust())
+
+    def _trust(self) -> str:
+        """Say how a person accepts the project's policies, as a command that works wherever it is pasted."""
+        return f"`{TRUST} {shlex.quote(self.loaded.source.project)}`"
 
     def found(
         self,
@@ -249,6 +355,7 @@ class Inquiry:
             for trouble in dict.fromkeys(troubles[name] for name in asked):
                 names = [f"'{name}'" for name in asked if troubles[name] == trouble]
                 reason = f"the signal{'s' if len(names) > 1 else ''} {', '.join(names)} gave no answer: {trouble}"
+                reason += f" ({self._trust()} shows them and lets them run)" if trouble == UNTRUSTED else ""
                 if not policy.can_refuse:
                     warnings.append(f"{policy.file}: {reason}")
                 else:
@@ -268,8 +375,7 @@ class Inquiry:
 
     def _cure(self, trouble: str) -> str:
         if trouble == UNTRUSTED:
-            project = msgspec.json.encode(os.path.realpath(self.loaded.source.project)).decode()
-            return f"`trusted = [{project}]` under [policy] in settings.toml lets them run"
+            return f"{self._trust()} shows them and lets them run"
         if trouble == UNDEFINED:
             return "`anyplug policy validate` names the policies that ask for it"
         return "run its command by hand, in the project's folder: it is in the rulebook"
@@ -287,6 +393,13 @@ class Inquiry:
             matched=tuple(dict.fromkeys(matched)),
             is_cacheable=is_pure,
         )
+
+
+def _is_known(finding: Finding, held: list[Finding]) -> bool:
+    """Whether a change of a call is one that a person accepted."""
+    return finding.verb == "modify" and any(
+        finding.rule_id == one.rule_id and finding.updated_input == one.updated_input for one in held
+    )
 
 
 def _as_event(event: Event, tool: str, document: dict[str, Any]) -> Event:

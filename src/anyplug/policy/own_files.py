@@ -1,8 +1,9 @@
 """The rule that is always on: an agent does not change the policies that bind it, what asks them, nor our store.
 
-Tools that write are seen by where their files really are; of shell commands, by the paths and words in them. A
-command that only reads is let through. What a program does that a command starts, or what a variable hides, is not
-seen here: the folders' permissions and the confinement of plugins are for that.
+Tools that write are seen by where their files really are; shell commands by the paths and words in them, as far as
+these can be read: assignments in the same line, `cd`, globs, `xargs`, `sh -c`. A command that only reads is let
+through. What else a program does that a command starts is not seen here. For that there are the accepted copies of
+policies (`accepted`), the folders' permissions and the sandbox of plugins.
 """
 
 import fnmatch
@@ -11,10 +12,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from anyplug.policy import shell
 from anyplug.policy.decisions import Finding
-from anyplug.policy.events import Event
+from anyplug.policy.events import LONGEST_COMMAND, Event
 from anyplug.policy.opencode.installation import NAME as GATE
-from anyplug.policy.paths import FOLDER, is_within, resolved
+from anyplug.policy.paths import FOLDER, expanded, is_within, resolved
 
 RULE: Final = "ANYPLUG-SELF-PROTECTION"
 READING_TOOLS: Final = frozenset(
@@ -36,7 +38,33 @@ READING_GIT: Final = frozenset(  # and those that leave the files in the folder 
 )
 READING_OURS: Final = frozenset({"list", "tools", "show", "audit", "logs", "jobs", "check", "doctor", "eval", "status"})
 READING_POLICY: Final = frozenset({"validate", "inspect", "test", "explain", "replay"})
+CHANGING_OURS: Final = frozenset(  # the others, by which our program is known behind words that say nothing
+    {
+        "call", "chain", "run", "mcp", "serve", "stop", "approve", "deny", "revoke", "grant", "ungrant", "learn",
+        "enable", "disable", "install", "update", "remove", "reload", "config", "secret", "connect", "export", "new",
+        "policy", "demo",
+    }
+)  # fmt: skip
+OURS: Final = frozenset({"anyplug", "cupcake"})
+OUR_OPTIONS: Final = frozenset({"--plugin", "--ext", "-e", "--home"})  # with a value, before the command
+OUR_FLAGS: Final = frozenset({"--no-discover", "--quiet", "--debug"})
+HARMLESS_FLAGS: Final = frozenset({"--version", "--help", "-h"})
+RUNNERS: Final = frozenset(  # run what their arguments name
+    {
+        "env", "sudo", "doas", "nohup", "nice", "ionice", "time", "timeout", "command", "exec", "builtin", "xargs",
+        "parallel", "setsid", "stdbuf", "watch", "uvx", "uv", "pipx", "npx", "poetry", "hatch", "pdm", "rye", "conda",
+        "strace", "script", "flock", "chroot", "unshare", "su", "find", "coproc", "then", "do", "else", "if", "while",
+        "until", "!", "{",
+    }
+)  # fmt: skip
+MENTIONING: Final = frozenset({"type", "hash", "whereis", "man", "alias", "export", "pip", "pip3"})
+ASSIGNING: Final = frozenset({"export", "declare", "local", "readonly", "typeset"})
 REMOVERS: Final = frozenset({"rm", "rmdir", "mv", "chmod", "chown", "chattr", "trash", "unlink", "shred", "rsync"})
+LISTING: Final = frozenset({"find", "fd", "ls"})  # what they name, `xargs` can remove
+UNKNOWN: Final = "\0"  # stands for the value of a variable that the line does not set
+USUAL_NAMES: Final = ("rulebook.yml", "evaluate.rego")
+MOST_FILES: Final = 2_000  # of policies whose names are compared with what `find` looks for
+FEWEST_KNOWN: Final = 3  # characters beside an unknown value by which a name is recognised
 CHANGING: Final = {  # options by which what else only reads writes a file or starts a program, as they begin
     "diff": ("--output",),
     "file": ("--compile",),
@@ -48,23 +76,26 @@ CHANGING: Final = {  # options by which what else only reads writes a file or st
 }
 CHANGING_LETTERS: Final = {"file": "C", "git": "O", "less": "oO", "sort": "o", "tree": "o"}
 SHORTEST_LONG: Final = 3  # characters of `--o`, which is taken for `--output` where nothing else begins so
+OWN_FOLDER: Final = "cupcake"  # of the person's policies for all projects
 FREE: Final = ("files", "data", "cache")  # of our own folder: what plugins write, and hand to each other
 LONGEST_PATH: Final = 4096  # characters; longer texts are no paths
 LONGEST_GLOB: Final = 255  # characters; to read a longer one can take minutes, and nobody writes one in good faith
 DEEPEST: Final = 6  # levels of arguments that are looked through
+MOST_SHOWN: Final = 4  # words of a command that is refused
 _PRINTING: Final = re.compile(r"[0-9,$]*p")
+_PYTHON: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*")
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
+_BRACES: Final = re.compile(r"\{[^{}]*\}")
+_VARIABLE: Final = re.compile(
+    r"\$(?:\{(?P<braced>\w+)(?:[^}\w]*[-=+](?P<default>[^}]*)|[^}]*)\}|(?P<plain>[A-Za-z_]\w*))"
+)
 
 
 def finding(event: Event, protected: Sequence[str]) -> Finding | None:
     """Say in what an event would change what is protected; None if it would not."""
     if event.name != "PreToolUse" or event.tool in READING_TOOLS:
         return None
-    document = event.document
-    if event.tool == "Bash":
-        what = _by_command(document, protected)
-    else:
-        views = [document, *(view for _, view in event.views)]
-        what = next((path for view in views for path in _paths(view) if _is_protected(path, protected)), "")
+    what = next(_touched(event, protected), "")
     if not what:
         return None
     return Finding(
@@ -78,14 +109,36 @@ def finding(event: Event, protected: Sequence[str]) -> Finding | None:
     )
 
 
+def _touched(event: Event, protected: Sequence[str]) -> Iterator[str]:
+    """Name what of the protected an event would change."""
+    document = event.document
+    given = document.get("tool_input")
+    if event.tool != "Bash":
+        for view in (document, *(view for _, view in event.views)):
+            yield from (path for path in _paths(view) if _is_protected(path, protected))
+    for line in _command_lines(event.tool, given):
+        workdir = given.get("workdir") if isinstance(given, dict) else None
+        folder = resolved(workdir if isinstance(workdir, str) else "", document["cwd"])
+        yield from CommandLine(line, folder, protected).changes()
+
+
+def _command_lines(tool: str, given: Any) -> Iterator[str]:
+    """Give what a tool is told to run in a shell: also tools of MCP servers, by the usual names of that argument."""
+    if isinstance(given, dict):
+        for key in ("command",) if tool == "Bash" else ("command", "cmd", "script"):
+            if isinstance(value := given.get(key), str) and len(value) <= LONGEST_COMMAND:
+                yield value
+
+
 def _is_protected(path: str, protected: Sequence[str]) -> bool:
     parts = path.casefold().split(os.sep)
     if FOLDER in parts or parts[-1] == GATE:
         return True
-    return any(
-        is_within(path, folder) and not any(is_within(path, os.path.join(folder, free)) for free in FREE)
-        for folder in protected
-    )
+    return any(is_within(path, folder) and not _is_free(path, folder) for folder in protected)
+
+
+def _is_free(path: str, folder: str) -> bool:
+    return os.path.basename(folder) != OWN_FOLDER and any(is_within(path, os.path.join(folder, free)) for free in FREE)
 
 
 def _paths(document: dict[str, Any]) -> Iterator[str]:
@@ -109,53 +162,242 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
                 yield from _texts(inner, depth - 1)
 
 
-def _by_command(document: dict[str, Any], protected: Sequence[str]) -> str:
-    commands = document.get("commands") or []
-    given = document.get("tool_input")
-    workdir = given.get("workdir") if isinstance(given, dict) else None
-    folder = resolved(workdir if isinstance(workdir, str) else "", document["cwd"])
-    touched = folder if _is_protected(folder, protected) else ""
-    for command in commands:
-        for path in (*command["writes"], *command["paths"]):
-            if _is_protected(path, protected):
-                touched = touched or path
-        for word in command["words"]:
-            if _names(word, protected):
-                touched = touched or word
-        if command["name"] in REMOVERS or any(word in REMOVERS for word in command["words"]):
-            for path in command["paths"]:
-                if any(is_within(folder, path) for folder in protected):
-                    return str(path)
-    if touched and not all(_only_reads(command, protected) for command in commands):
-        return touched
-    return ""
+class Step:
+    """One simple command of a line, with the values of variables in place, and where it runs."""
+
+    def __init__(self, words: list[str], writes: list[str], folder: str) -> None:
+        self.words = words
+        self.folder = folder
+        self.name = words[0].rpartition("/")[2] if words else ""
+        self.paths = [resolved(expanded(word, folder), folder) for word in words[1:] if shell.is_path(word)]
+        self.writes = [resolved(expanded(word, folder), folder) for word in writes]
+
+    def targets(self) -> list[str]:
+        """Give the places that a removing command is told, also those that do not look like paths."""
+        named = [word for word in self.words[1:] if word and not word.startswith("-")]
+        return [resolved(expanded(word, self.folder), self.folder) for word in named]
+
+
+class CommandLine:
+    """A command line, read as far as it says what it changes."""
+
+    def __init__(self, line: str, folder: str, protected: Sequence[str]) -> None:
+        self._protected = protected
+        self._folder = folder
+        self._has_dots = "dotglob" in line  # then * stands for names with a dot before them, too
+        self._steps: list[Step] = []
+        known: dict[str, str] = {}
+        for simple in shell.simple_commands(line):
+            words = [_valued(word, known) for word in simple.words]
+            _assign(words, known)
+            step = Step(words, [_valued(word, known) for word in simple.writes], folder)
+            self._steps.append(step)
+            if step.name in {"cd", "pushd"} and len(words) > 1:
+                folder = resolved(expanded(words[-1], folder), folder)
+
+    def changes(self) -> Iterator[str]:
+        """Name what of the protected the line changes."""
+        for step in self._steps:
+            rest = _ours(step)
+            if rest is not None and not _only_looks(rest):
+                yield " ".join(step.words[:MOST_SHOWN])
+            yield from (path for path in self._removed(step) if self._holds(path))
+        touched = next(self._mentioned(), "")
+        if touched and not all(self._only_reads(step) for step in self._steps):
+            yield touched
+
+    def _mentioned(self) -> Iterator[str]:
+        if _is_protected(self._folder, self._protected):
+            yield self._folder
+        for step in self._steps:
+            yield from (path for path in (*step.writes, *step.paths) if _is_protected(path, self._protected))
+            yield from (word for word in step.words if _names(word, self._protected))
+
+    def _removed(self, step: Step) -> Iterator[str]:
+        """Give the places that a command removes or changes with all that is in them."""
+        if step.name in REMOVERS or any(word.rpartition("/")[2] in REMOVERS for word in step.words):
+            yield from step.targets()
+        is_fed = any(other.name in {"xargs", "parallel"} and not _feeds_reader(other) for other in self._steps)
+        if step.name in LISTING and (is_fed or _find_changes(step)) and not self._looks_elsewhere(step):
+            yield from _started(step)
+        if step.name == "git":
+            yield from _removed_by_git(step)
+
+    def _looks_elsewhere(self, step: Step) -> bool:
+        """Whether `find` looks for names that nothing protected has."""
+        words = step.words
+        if {"-o", "-or", ",", "!", "-not"} & set(words):
+            return False
+        asked = [
+            (word, words[at + 1].replace(UNKNOWN, "*"))
+            for at, word in enumerate(words[:-1])
+            if word in {"-name", "-iname"}
+        ]
+        names = _names_in(self._protected) if asked else []
+        return any(not any(_is_named(name, pattern, word) for name in names) for word, pattern in asked)
+
+    def _holds(self, path: str) -> bool:
+        """Whether a path, which may have globs in it, can be a protected folder or one that it lies in."""
+        return any(_reaches(path, folder, has_dots=self._has_dots) for folder in self._protected)
+
+    def _only_reads(self, step: Step) -> bool:
+        words, name = step.words, step.name
+        if any(_is_protected(path, self._protected) for path in step.writes):
+            return False
+        if (rest := _ours(step)) is not None:
+            return _only_looks(rest)
+        if name == "sed":  # its scripts can write and run things: only those that print lines are surely none of these
+            return words[1:2] == ["-n"] and any(_PRINTING.fullmatch(word) for word in words[2:3])
+        if name == "git" and _removed_by_git(step) == [] and _git(words)[0] in {"clean", "stash"}:
+            return True
+        if any(_changes(name, word) for word in words[1:]):
+            writes = any(word.startswith(("-fprint", "-fls")) for word in words)
+            return name == "find" and not writes and not _find_changes(step)
+        if name == "git":
+            return len(words) > 1 and words[1] in READING_GIT
+        is_assignment = bool(words) and all(_ASSIGNMENT.match(word) for word in words)
+        return name in READERS or is_assignment or (not name and not step.writes)
+
+
+def _valued(word: str, known: dict[str, str]) -> str:
+    """Put values in the place of variables; what the line does not set is unknown."""
+    if "$" not in word:
+        return word
+
+    def value(found: re.Match[str]) -> str:
+        name = found["braced"] or found["plain"]
+        if name in known:
+            return known[name]
+        return found[0] if name in {"PWD", "HOME"} else found["default"] or UNKNOWN
+
+    return _VARIABLE.sub(value, word)
+
+
+def _assign(words: list[str], known: dict[str, str]) -> None:
+    for at, word in enumerate(words):
+        found = _ASSIGNMENT.match(word)
+        if found is not None:
+            known[found[1]] = word[found.end() :]
+        elif at or word not in ASSIGNING:
+            break
 
 
 def _names(word: str, protected: Sequence[str]) -> bool:
     lower = word.casefold()
     if FOLDER in lower or GATE in lower or any(folder in word for folder in protected):
         return True
-    return any(
-        ("*" in part or "?" in part or "[" in part)
-        and part.startswith((".", "[", "?"))
-        and (len(part) > LONGEST_GLOB or fnmatch.fnmatch(FOLDER, part))
-        for part in lower.split(os.sep)
+    return any(_may_be_folder(part) for part in lower.split(os.sep))
+
+
+def _may_be_folder(part: str) -> bool:
+    """Whether a part of a path can stand for the folder of policies."""
+    if UNKNOWN in part:
+        literal = len(part.replace(UNKNOWN, ""))
+        return literal >= FEWEST_KNOWN and fnmatch.fnmatch(FOLDER, part.replace(UNKNOWN, "*"))
+    if "{" in part and "," in part:
+        part = _BRACES.sub("*", part)
+    is_glob = "*" in part or "?" in part or "[" in part
+    return is_glob and part.startswith((".", "[", "?")) and (len(part) > LONGEST_GLOB or fnmatch.fnmatch(FOLDER, part))
+
+
+def _reaches(path: str, folder: str, *, has_dots: bool) -> bool:
+    if UNKNOWN in path:
+        return False
+    parts, real = path.rstrip(os.sep).split(os.sep), folder.split(os.sep)
+    return len(parts) <= len(real) and all(
+        _fits(part, name, has_dots=has_dots) for part, name in zip(parts, real, strict=False)
     )
 
 
-def _only_reads(command: dict[str, Any], protected: Sequence[str]) -> bool:
-    words, name = command["words"], command["name"]
-    if any(_is_protected(path, protected) for path in command["writes"]):
+def _fits(part: str, name: str, *, has_dots: bool) -> bool:
+    if part == name:
+        return True
+    if not any(char in part for char in shell.GLOBS) or len(part) > LONGEST_GLOB:
         return False
-    if name in {"anyplug", "cupcake"}:
-        return _only_looks(words[1:])
-    if name == "sed":  # its scripts can write and run things: only those that print lines are surely none of these
-        return words[1:2] == ["-n"] and any(_PRINTING.fullmatch(word) for word in words[2:3])
-    if any(_changes(name, word) for word in words[1:]):
+    return (has_dots or part.startswith(".") or not name.startswith(".")) and fnmatch.fnmatchcase(name, part)
+
+
+def _names_in(protected: Sequence[str]) -> list[str]:
+    """List the names of what is protected, with those of what lies in it."""
+    found = list(USUAL_NAMES)
+    for folder in protected:
+        found.append(os.path.basename(folder))
+        for _, folders, names in os.walk(folder):
+            found += [*folders, *names]
+            if len(found) > MOST_FILES:
+                break
+    return found
+
+
+def _is_named(name: str, pattern: str, option: str) -> bool:
+    if option == "-iname":
+        name, pattern = name.casefold(), pattern.casefold()
+    return len(pattern) > LONGEST_GLOB or fnmatch.fnmatchcase(name, pattern)
+
+
+def _started(step: Step) -> list[str]:
+    """Give the places at which `find` or `ls` begins."""
+    words: list[str] = []
+    for word in step.words[1:]:
+        if step.name == "find" and word.startswith(("-", "(", "!")) and word not in {"-H", "-L", "-P"}:
+            break
+        if not word.startswith("-"):
+            words.append(word)
+    return [resolved(expanded(word, step.folder), step.folder) for word in words or ["."]]
+
+
+def _find_changes(step: Step) -> bool:
+    """Whether `find` deletes what it finds, or hands it to a program that may."""
+    words = step.words
+    if step.name not in {"find", "fd"}:
         return False
-    if name == "git":
-        return len(words) > 1 and words[1] in READING_GIT
-    return name in READERS or (not name and not command["writes"])
+    if "-delete" in words:
+        return True
+    runs = {"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"}
+    return any(word in runs and not _is_reader(words[at + 1 : at + 2]) for at, word in enumerate(words))
+
+
+def _is_reader(words: Sequence[str]) -> bool:
+    return bool(words) and words[0].rpartition("/")[2] in READERS - {"find"}
+
+
+def _feeds_reader(step: Step) -> bool:
+    return any(_is_reader([word]) for word in step.words[1:]) and not any(
+        word.rpartition("/")[2] in REMOVERS | shell.SHELLS for word in step.words[1:]
+    )
+
+
+def _git(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Give git's command and what follows it."""
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] in {"-C", "-c", "--git-dir", "--work-tree", "--namespace"} else 1
+    return (words[at], list(words[at + 1 :])) if at < len(words) else ("", [])
+
+
+def _removed_by_git(step: Step) -> list[str]:
+    """Give the places whose files a git command removes, or puts others in the place of."""
+    command, rest = _git(step.words)
+    named = [word for at, word in enumerate(rest) if not word.startswith("-") and rest[at - 1 : at] != ["-e"]]
+    short = "".join(word[1:] for word in rest if word.startswith("-") and not word.startswith("--"))
+    if command == "clean":
+        excluded = [word.removeprefix("-e").removeprefix("--exclude=").strip("/") for word in rest]
+        is_dry = "n" in short.partition("e")[0] or any(word.startswith("--dry") for word in rest)
+        if is_dry or any(word in {FOLDER, f"**/{FOLDER}"} for word in excluded):
+            return []
+        places = named or ["."]
+    elif command == "stash":
+        takes_all = {"u", "a"} & set(short) or any(word.startswith(("--inc", "--al")) for word in rest)
+        if not takes_all or named[:1] not in ([], ["push"], ["save"]):
+            return []
+        places = named[1:] if "--" in rest else ["."]
+    elif command in {"checkout", "restore"}:
+        places = [word for word in named if word.startswith((".", ":", "/", "*"))]
+    else:
+        return []
+    at = next((step.words[at + 1] for at, word in enumerate(step.words[:-1]) if word == "-C"), "")
+    folder = resolved(expanded(at, step.folder), step.folder)
+    return [resolved(expanded(place.removeprefix(":/"), folder), folder) for place in places]
 
 
 def _changes(name: str, word: str) -> bool:
@@ -169,8 +411,46 @@ def _changes(name: str, word: str) -> bool:
     return is_short and any(letter in option for letter in CHANGING_LETTERS.get(name, ""))
 
 
+def _ours(step: Step) -> list[str] | None:
+    """Give what our own program is told, if a command runs it, whatever stands before it; else None."""
+    words = step.words
+    start = next((at for at, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
+    first = words[start].rpartition("/")[2] if start < len(words) else ""
+    if _PYTHON.fullmatch(first) and any("anyplug" in word and " " in word for word in words):
+        return ["python"]  # a script that imports us
+    if first in READERS or first in MENTIONING or (first == "git" and _git(words)[0] != "submodule"):
+        return None
+    if first == "command" and words[start + 1 : start + 2] in (["-v"], ["-V"]):
+        return None
+    for at in range(start, len(words)):
+        is_module = words[at - 1 : at] == ["-m"] and words[at].partition(".")[0] == "anyplug"
+        if is_module or words[at] == "-manyplug" or words[at].endswith("anyplug/__main__.py"):
+            return words[at + 1 :]
+        if words[at].rpartition("/")[2].casefold().removesuffix(".exe") not in OURS:
+            continue
+        rest = words[at + 1 :]
+        if at == start:
+            return rest
+        runs = any(word.rpartition("/")[2] in RUNNERS | shell.SHELLS for word in words[start:at])
+        if runs or next(iter(rest), "") in CHANGING_OURS:
+            return rest or ["-"]  # what is read from elsewhere, as `xargs` does, is not known
+    return None
+
+
 def _only_looks(words: list[str]) -> bool:
-    said = [word for word in words if not word.startswith("-")]
-    if said[:1] == ["policy"]:
-        return len(said) > 1 and said[1] in READING_POLICY
-    return bool(said) and said[0] in READING_OURS
+    """Whether our own program is only told to show something."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        option, equals, _ = words[at].partition("=")
+        if words[at] in HARMLESS_FLAGS:
+            return True
+        if option not in OUR_OPTIONS and words[at] not in OUR_FLAGS:
+            return False
+        at += 2 if option in OUR_OPTIONS and not equals else 1
+    if at >= len(words):
+        return not words  # alone it only says how it is used
+    if words[at + 1 : at + 2] and words[at + 1] in HARMLESS_FLAGS:
+        return True
+    if words[at] == "policy":
+        return len(words) > at + 1 and words[at + 1] in READING_POLICY
+    return words[at] in READING_OURS and not any(word.startswith("--c") for word in words if words[at] == "jobs")

@@ -1,23 +1,42 @@
 """Paths as they are on disk: where policies lie, and where a path that a tool is given really leads."""
 
+import hashlib
 import os
 from typing import Final
 
 FOLDER: Final = ".cupcake"  # of a project
 HOME_FOLDER: Final = "policy"  # in our home: policies of the person for every tool of ours, in every project
+ACCEPTED: Final = "accepted"  # in our home: copies of projects' policies (see `accepted`)
 
 
-def find(start: str) -> str | None:
-    """Find the nearest `.cupcake`, from a folder upwards."""
+def find(start: str, home: str = "") -> str | None:
+    """Find the nearest `.cupcake`, from a folder upwards; with `home`, also one that was accepted and is gone now."""
     folder = os.path.abspath(start)
+    accepted = _names(os.path.join(home, ACCEPTED)) if home else frozenset[str]()
     while True:
         found = os.path.join(folder, FOLDER)
-        if os.path.isdir(found):
+        if os.path.isdir(found) or (accepted and _key(folder) in accepted):
             return found
         above = os.path.dirname(folder)
         if above == folder:
             return None
         folder = above
+
+
+def accepted_folder(home: str, project: str) -> str:
+    """Return the folder in our home for what was accepted of a project."""
+    return os.path.join(home, ACCEPTED, _key(project))
+
+
+def _key(project: str) -> str:
+    return hashlib.sha256(os.fsencode(os.path.realpath(project))).hexdigest()[:32]
+
+
+def _names(folder: str) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()
 
 
 def resolved(path: str, base: str) -> str:

@@ -22,7 +22,7 @@ from anyplug.policy.recording import Recordings
 from anyplug.settings import PolicySettings
 
 if TYPE_CHECKING:
-    from anyplug.runtime.program import Run
+    from anyplug.policy.signals import RunSignal
 
 REFUSING = frozenset({"halt", "deny", "block"})
 
@@ -41,7 +41,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 RecordRefusal = Callable[[Refused], str]  # returns what to warn of, if it could not be recorded
 
 
-def desk(home: str, settings: PolicySettings, record: RecordRefusal, run: "Run | None" = None) -> "Desk":
+def desk(home: str, settings: PolicySettings, record: RecordRefusal, run: "RunSignal | None" = None) -> "Desk":
     """Return a desk for these settings; `record` writes refusals to the audit, `run` runs signals."""
     engine = Engine(home, run=run, self_protection=settings.self_protection, signals=settings.signals)
     return Desk(engine, Recordings(home, settings.record_days), record)

@@ -31,6 +31,12 @@ class Signal(msgspec.Struct, frozen=True):
     name: str
     command: str
     timeout_s: float = SIGNAL_TIMEOUT_S
+    digest: str = ""  # of a script's content
+
+    @property
+    def identity(self) -> tuple[str, str, float]:
+        """What makes it the command that a person was shown; a script is its content, wherever it lies."""
+        return self.name, self.digest or self.command, self.timeout_s
 
 
 class Rulebook(msgspec.Struct, frozen=True, kw_only=True):

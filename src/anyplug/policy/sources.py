@@ -11,6 +11,7 @@ looked like on disk, so that a later look can say whether something changed.
 """
 
 import glob
+import hashlib
 import os
 import sys
 from collections.abc import Iterator
@@ -48,11 +49,12 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[Fault, ...] = ()
     stamps: dict[str, Stamp] = {}
     is_global: bool = False
+    origin: str = ""  # of a copy: the `.cupcake` that it is a copy of
 
     @property
     def project(self) -> str:
         """The folder that it is about."""
-        return os.path.dirname(self.root)
+        return os.path.dirname(self.origin or self.root)
 
     @property
     def has_policies(self) -> bool:
@@ -101,8 +103,11 @@ def read_own(root: str, harness: str) -> Source:
     return read(root, harness, is_global=True, flat=harness == OURS)
 
 
-def read(root: str, harness: str, *, is_global: bool = False, flat: bool = False) -> Source:
-    """Read a place, whatever is in it. `flat`: the policies lie in the folder itself, as in our own home."""
+def read(root: str, harness: str, *, is_global: bool = False, flat: bool = False, origin: str = "") -> Source:
+    """Read a place, whatever is in it.
+
+    `flat`: the policies lie in the folder itself, as in our own home. `origin`: it is a copy of this place.
+    """
     reader = _Reader(root, is_global)
     reader.note(root)
     book, enabled = reader.rulebook()
@@ -117,12 +122,13 @@ def read(root: str, harness: str, *, is_global: bool = False, flat: bool = False
         root=root,
         policies={**reader.decisive, **{file: text for file, text in enabled.texts.items() if file not in common}},
         shared={**reader.shared, **common},
-        signals={**reader.scripts(), **book.signals},
+        signals={**reader.scripts(origin or root), **book.signals},
         builtin_config=enabled.config,
         warnings=tuple(reader.warnings),
         faults=tuple(reader.faults),
         stamps=reader.stamps,
         is_global=is_global,
+        origin=origin,
     )
 
 
@@ -248,8 +254,8 @@ class _Reader:
             if not glob.glob(os.path.join(glob.escape(self.root), "**", "builtins", f"{name}.rego"), recursive=True):
                 yield ("builtins", name), f"there is no builtin `{name}`, so nothing holds by it{meant(name, TABLE)}"
 
-    def scripts(self) -> dict[str, Signal]:
-        """Find the scripts that are signals by their mere place."""
+    def scripts(self, origin: str) -> dict[str, Signal]:
+        """Find the scripts in the folder of signals; those of a copy run from where the originals lie."""
         folder = os.path.join(self.root, "signals")
         if self.note(folder) is None:
             return {}
@@ -263,8 +269,20 @@ class _Reader:
             if not name.startswith(".") and os.path.isfile(path):
                 if not os.access(path, os.X_OK):
                     self.warn(path, "it is not executable, so that the signal fails")
-                found.setdefault(os.path.splitext(name)[0], Signal(os.path.splitext(name)[0], _quoted(path)))
+                self.note(path)
+                stem, command = os.path.splitext(name)[0], _quoted(os.path.join(origin, "signals", name))
+                found.setdefault(stem, Signal(stem, command, digest=_digest(path)))
         return found
+
+
+def _digest(path: str) -> str:
+    """Return what stands for a file's content; what cannot be read or is too large is never what was accepted."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except OSError:
+        content = b""
+    return hashlib.sha256(content).hexdigest() if len(content) <= LARGEST_FILE else os.urandom(16).hex()
 
 
 def _quoted(path: str) -> str:

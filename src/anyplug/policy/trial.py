@@ -16,7 +16,6 @@ from anyplug.policy.sources import Source
 
 USUAL_SESSION: Final = "trial"
 FINAL: Final = "your own policies refused it before, and that is final"
-PROTECTED: Final = "the rule that protects policies decided before any was asked"
 
 
 class Routed(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,10 +72,8 @@ class Trial:
         printed: list[str] = []
         failures: dict[str, None] = {}
         seen: dict[str, Any] = dict(event.document)
-        for policies, _, config in inquiry.sets():
-            if inquiry.own is not None:
-                routed += [_passed_over(policy, PROTECTED) for policy in policies.policies]
-                continue
+        for layer in inquiry.layers:
+            policies, config = layer.policies, layer.config
             plans = inquiry.plans(policies)
             concerned = {policy.name for plan, _ in plans for policy in plan.matched}
             if concerned and concerned.isdisjoint(outcome.matched):

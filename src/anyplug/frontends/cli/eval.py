@@ -166,7 +166,13 @@ def _of_our_own(home: str, request: dict[str, Any]) -> dict[str, Any]:
         return ours.close(request, opened, None)
     import anyio  # 60 ms, and only signals need it
 
-    return ours.close(request, opened, anyio.run(opened.ask_signals))
+    from anyplug.signal_runs import SignalRuns  # as above, with all of the sandbox
+
+    opened.run = runs = SignalRuns(Home(home))
+    try:
+        return ours.close(request, opened, anyio.run(opened.ask_signals))
+    finally:
+        runs.close()
 
 
 def _eval(parser: Parser) -> Command:

@@ -46,11 +46,14 @@ def gate(session: Session) -> int:
 
 def _look(session: Session, home: str, project: str) -> None:
     """Warn where the gate would refuse everything: there is nothing that it could decide by."""
-    from anyplug.policy.engine import Engine, NoPolicies  # only for those who connect
+    from anyplug.frontends.cli import policy_trust as trusting  # only for those who connect
+    from anyplug.policy.engine import Engine, NoPolicies
 
     engine = Engine(home)
     try:
-        engine.place("opencode", engine.root_of(project, "opencode"))
+        root = engine.root_of(project, "opencode")
+        engine.place("opencode", root)
+        trusting.offer(session, root)
     except NoPolicies as error:
         session.warn(f"as it is, every tool is refused here: {error}")
         session.note(f"hint: {error.hint}")

@@ -12,7 +12,7 @@ from anyplug.frontends.cli.session import Session
 if TYPE_CHECKING:
     from anyplug.policy.checking import Checked, Held
 
-ACTIONS = ("init", "validate", "inspect", "test", "explain", "replay")
+ACTIONS = ("init", "validate", "inspect", "test", "explain", "replay", "trust")
 HARNESSES = ("opencode", "claude", "anyplug")
 SINCE = "7d"
 IN_FORCE = {
@@ -26,7 +26,8 @@ validate           say everything that is wrong, with file and line
 inspect            list the policies, and the events that each is asked about
 test [FILE]        run the examples beside the policies
 explain EVENT      decide about an event (a file, JSON, or - for stdin) and say which rules decided, and why
-replay FILE        decide about recorded calls with this policy, and list what would change"""
+replay FILE        decide about recorded calls with this policy, and list what would change
+trust [FOLDER]     show what a project's policies run and what changed in them, and accept that"""
 
 
 def _policy(parser: Parser) -> Command:
@@ -45,6 +46,11 @@ def _policy(parser: Parser) -> Command:
         "--global", action="store_true", dest="for_all", help="with init: policies of your own, for all projects"
     )
     parser.add_argument("--signals", metavar="JSON", help="with explain: what signals answer, as an object")
+    parser.add_argument("--yes", action="store_true", help="with trust: accept without asking")
+    parser.add_argument("--revoke", action="store_true", help="with trust: do not run the project's commands any more")
+    parser.add_argument(
+        "--allow-unconfined", action="store_true", help="with trust: run commands where there is no sandbox"
+    )
     return run
 
 
@@ -54,15 +60,27 @@ COMMANDS = {"policy": _policy}
 def run(session: Session) -> int:
     """Do what the action says."""
     action = session.options.action
-    if action in {"test", "explain", "replay"}:
-        from anyplug.frontends.cli import policy_trials as trials  # the engine is for those who use it
+    # The engine is for those who use it.
+    from anyplug.frontends.cli import policy_trials as trials
+    from anyplug.frontends.cli import policy_trust as trusting
 
-        return {"test": trials.test, "explain": trials.explain, "replay": trials.replay}[action](session)
-    return {"init": _init, "validate": _validate, "inspect": _inspect}[action](session)
+    if action in {"init", "trust"}:
+        return {"init": _init, "trust": trusting.trust}[action](session)
+    looks = {
+        "test": trials.test,
+        "explain": trials.explain,
+        "replay": trials.replay,
+        "validate": _validate,
+        "inspect": _inspect,
+    }
+    code = looks[action](session)
+    trusting.remind(session)
+    return code
 
 
 def _init(session: Session) -> int:
-    from anyplug.policy import starter  # as above
+    from anyplug.frontends.cli import policy_trust as trusting  # as above
+    from anyplug.policy import starter
     from anyplug.policy.paths import FOLDER
 
     harness, is_own = session.options.harness or "opencode", session.options.for_all
@@ -71,7 +89,10 @@ def _init(session: Session) -> int:
         root = _own_root(session, harness)
     else:
         root = given if os.path.basename(given) == FOLDER else os.path.join(given, FOLDER)
+    was_empty = not os.path.lexists(root)
     written = starter.write(root, harness, is_own=is_own)
+    if was_empty and not is_own:
+        trusting.accept_own(session, root)
     if session.options.json:
         session.print_json({"written": written})
         return 0
@@ -82,6 +103,8 @@ def _init(session: Session) -> int:
         session.note(f"everything is there already in {shown[-1]}")
     tests = f"anyplug policy test {shown[-1]}" if is_own else "anyplug policy test"
     session.note(f"`{tests}` runs the examples, {IN_FORCE[harness].format(' --global' if is_own else '')}")
+    if not is_own:
+        trusting.offer(session, root)
     return 0
 
 

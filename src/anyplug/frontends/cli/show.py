@@ -147,7 +147,7 @@ def _own_folder_fields(session: Session, entry: Entry, held_by: "Protection", di
     size = store.size(digest)
     large = f", {size >> 20} MiB" if size >= LARGE else ""
     runs = f"{store.path(digest)} (a read-only snapshot of what was approved{large})" if size else SNAPSHOT_LATER
-    aside = session.catalog.home.beside(plugin.name) if writes_aside(plugin, entry.standing) else ""
+    aside = session.catalog.home.beside(plugin) if writes_aside(plugin, entry.standing) else ""
     return [("runs", runs), ("writes", f"{aside} (laid over its folder)" if aside else "")]
 
 

@@ -1,11 +1,10 @@
 """Decides about agents' events by the policies of their projects, for clients of kind "policy"."""
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from anyplug.frontends.resident import protocol
-from anyplug.runtime.runner import Runner
 from anyplug.settings import Home
+from anyplug.signal_runs import SignalRuns
 
 if TYPE_CHECKING:  # with the compiler, which only those who have policies need
     from anyplug.policy.requests import Desk
@@ -16,7 +15,7 @@ class Decisions:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._runner: Runner | None = None  # for signals; it has a folder of its own
+        self._signals = SignalRuns(home)
         self._desk: Desk | None = None
         self._stamp: Any = None
 
@@ -28,13 +27,11 @@ class Decisions:
             from anyplug.frontends.refusal_records import recorder
             from anyplug.policy.requests import desk
 
-            self._runner = self._runner or Runner(os.path.join(self._home.path, "locks"))
             settings = self._home.read_settings()
-            self._desk = desk(self._home.path, settings.policy, recorder(self._home, settings), self._runner)
+            self._desk = desk(self._home.path, settings.policy, recorder(self._home, settings), self._signals)
             self._stamp = stamp
         return await self._desk.answer(request, cwd=hello.cwd, environment=hello.environment)
 
     def close(self) -> None:
         """End what signals left. Blocks: call it in a thread."""
-        if self._runner is not None:
-            self._runner.close()
+        self._signals.close()

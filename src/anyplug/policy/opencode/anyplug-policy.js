@@ -17,7 +17,7 @@
 // stdout. Whatever goes wrong on the way denies the call, unless `failMode` is "open".
 
 import { spawn } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import net from 'node:net';
 import os from 'node:os';
@@ -101,7 +101,18 @@ class Unreachable extends Error {}
 // The folder whose `.cupcake` counts: the nearest, from where OpenCode runs up to the root of the repository.
 function findProject(directory, worktree) {
   const folders = worktree && worktree !== path.parse(directory).root ? upwards(directory, worktree) : [directory];
-  return folders.find((folder) => fs.existsSync(path.join(folder, '.cupcake'))) ?? directory;
+  return folders.find(hasPolicies) ?? directory;
+}
+
+// Also policies that a person accepted and that are gone now: the host keeps a copy, which still decides.
+function hasPolicies(folder) {
+  if (fs.existsSync(path.join(folder, '.cupcake'))) return true;
+  try {
+    const key = createHash('sha256').update(fs.realpathSync(folder)).digest('hex').slice(0, 32);
+    return fs.existsSync(path.join(findHome(), 'accepted', key));
+  } catch {
+    return false;
+  }
 }
 
 function upwards(directory, last) {
@@ -637,8 +648,15 @@ class Gate {
         return { decision: 'allow' };
       }
       this.toast(error.title ?? 'Policy Error', textOf(error), 'error');
+      this.complain(textOf(error));
       throw error;
     }
+  }
+
+  // Said on the terminal once for each reason: of a refused prompt OpenCode shows only that there was an error.
+  complain(text) {
+    if (text !== this.complaint) this.log('error', text);
+    this.complaint = text;
   }
 
   async before(input, output) {
@@ -691,6 +709,7 @@ class Gate {
     const prompt = texts.map((part) => part.text).join('\n');
     const event = { hook_event_name: 'UserPromptSubmit', session_id: sessionID, cwd: this.directory, prompt };
     const decision = await this.judge(event);
+    if (decision.decision === 'deny' || decision.decision === 'ask') this.complain(`Prompt refused: ${reasonOf(decision)}`);
     if (decision.decision === 'deny') this.deny(decision);
     if (decision.decision === 'ask') throw new Error(approvalText(reasonOf(decision), NOTE));
     const text = contextOf(decision);
@@ -836,8 +855,8 @@ export const AnyplugPolicy = async (input) => {
     const found = copies(directory, worktree);
     config = readConfig(project);
     const isForAll = !found.includes(own);
-    const hasPolicies = [path.join(project, '.cupcake'), globalPolicies()].some((folder) => fs.existsSync(folder));
-    if (!config.enabled || (isForAll && !hasPolicies)) {
+    const isGoverned = hasPolicies(project) || fs.existsSync(globalPolicies());
+    if (!config.enabled || (isForAll && !isGoverned)) {
       if (!isForAll) CLAIMS.set(directory, own);
       return {};
     }

@@ -1,0 +1,265 @@
+"""What a person accepted: a copy that agents cannot reach, and what counts only after a person trusts it."""
+
+import json
+import os
+import shlex
+import shutil
+
+import pytest
+from governing import answer, ask, bash, decision, event, policy, project, verdict
+
+import making
+import using
+from anyplug.policy.engine import Engine
+
+pytestmark = pytest.mark.anyio
+
+HELD = "policies that you accepted"
+DENY = policy("opencode.p", decision("deny", "never", rule="NEVER"))
+ALLOW = policy("opencode.p", decision("deny", "never", rule="NEVER", when="false"))
+MODIFY = """
+modify contains {
+	"rule_id": "SAFE", "reason": "safer", "severity": "LOW", "updated_input": {"command": "echo %s"}
+}
+"""
+SIGNAL = policy("opencode.p", decision("deny", "on main", when='input.signals.s == "main"'), signals=["s"])
+P = ".cupcake/policies/opencode/p.rego"
+
+
+@pytest.mark.claim("loosening-waits")
+@pytest.mark.parametrize("verb", ["halt", "deny", "block", "ask"])
+async def test_a_rule_that_was_taken_out_holds_until_a_person_accepts_that(verb):
+    project({"p": policy("opencode.p", decision(verb, "never", rule="NEVER"))}, trust=False)
+    before = await ask(bash("ls"))
+    making.write(P, ALLOW)
+    after = await ask(bash("ls"))
+    assert after["decision"] == before["decision"]
+    assert after["rules"] == before["rules"]
+    assert any(HELD in line and "anyplug policy trust" in line for line in after["said"])
+    using.ok("policy", "trust", "--yes")
+    assert await verdict(bash("ls")) == "allow"
+
+
+async def test_a_rule_that_was_put_in_holds_at_once():
+    project({"p": ALLOW})
+    assert await verdict(bash("ls")) == "allow"
+    making.write(P, DENY)
+    made = await ask(bash("ls"))
+    assert made["decision"] == {"decision": "deny", "reason": "never"}
+    assert made["said"] == []
+
+
+async def test_what_neither_changes_says_nothing_of_it():
+    project({"p": DENY})
+    making.write(P, DENY + "\n# a comment\n")
+    made = await ask(bash("ls"))
+    assert made["decision"] == {"decision": "deny", "reason": "never"}
+    assert made["said"] == []
+
+
+@pytest.mark.claim("loosening-waits")
+@pytest.mark.parametrize("gone", [".cupcake", ".cupcake/policies/opencode", P, ".cupcake/system"])
+async def test_taking_files_away_switches_nothing_off(gone):
+    project({"p": DENY})
+    if os.path.isdir(gone):
+        shutil.rmtree(gone)
+    else:
+        os.unlink(gone)
+    made = await ask(bash("ls"))
+    assert made["decision"] is None or made["decision"]["decision"] == "deny"
+    assert made["exit"] != 0 or made["rules"][0]["rule_id"] == "NEVER"
+
+
+async def test_a_folder_that_is_gone_is_not_looked_for_further_up():
+    project({"p": ALLOW})
+    inner = project({"p": DENY}, folder="inner")
+    shutil.rmtree(os.path.join(inner, ".cupcake"))
+    made = await ask(bash("ls", cwd=inner))
+    assert made["decision"] == {"decision": "deny", "reason": "never"}
+    using.ok("policy", "trust", "--yes", inner)
+    assert await verdict(bash("ls", cwd=inner)) == "allow"
+
+
+async def test_a_builtin_that_was_switched_off_holds_until_a_person_accepts_that():
+    book = 'builtins: {protected_paths: {enabled: %s, paths: ["vault/"]}}'
+    project(rulebook=book % "true")
+    project(rulebook=book % "false", trust=False)
+    assert await verdict(event("write", filePath="vault/x", content="")) == "block"
+
+
+async def test_a_copy_is_kept_for_every_agent_by_the_first_that_asks(home):
+    project({"p": ALLOW}, trust=False)
+    project({"p": policy("claude.p", decision("deny"))}, harness="claude", trust=False)
+    await verdict(bash("ls"))
+    os.unlink(".cupcake/policies/claude/p.rego")
+    given = {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": os.getcwd(), "tool_name": "Bash"}
+    made = await answer({**given, "tool_input": {"command": "ls"}}, "claude")
+    assert made["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+async def test_the_person_can_switch_copies_off(home):
+    project({"p": DENY})
+    making.write(P, ALLOW)
+    assert await verdict(bash("ls"), engine=Engine(str(home), self_protection=False)) == "allow"
+
+
+# What counts only with trust.
+
+
+@pytest.mark.claim("untrusted-projects-run-nothing")
+async def test_an_untrusted_projects_commands_do_not_run_and_the_cure_is_named():
+    project({"p": SIGNAL}, rulebook="signals: {s: 'touch ran; echo main'}", trust=False)
+    made = await answer(bash("ls"))
+    assert made["decision"] == "deny"
+    assert f"`anyplug policy trust {os.getcwd()}`" in made["reason"]
+    assert not os.path.exists("ran")
+    shown = using.ok("policy", "trust", "--yes").err
+    assert "s: touch ran; echo main" in shown
+    assert await answer(bash("ls")) == {"decision": "deny", "reason": "on main"}
+    assert os.path.exists("ran")
+
+
+@pytest.mark.claim("untrusted-projects-run-nothing")
+@pytest.mark.parametrize(
+    "book",
+    [
+        'builtins: {git_pre_check: {enabled: true, checks: [{command: "touch ran"}]}}',
+        'builtins: {always_inject_on_prompt: {enabled: true, context: [{command: "touch ran"}]}}',
+        'builtins: {post_edit_check: {enabled: true, by_extension: {py: {command: "touch ran"}}}}',
+    ],
+)
+async def test_nor_do_those_of_builtins(book):
+    project({"p": ALLOW}, rulebook=book, trust=False)
+    events = [
+        bash("git commit -m x"),
+        event("edit", "PostToolUse", filePath="a.py"),
+        {"hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": os.getcwd(), "prompt": "x"},
+    ]
+    for given in events:
+        await ask(given)
+    assert not os.path.exists("ran")
+    project()
+    for given in events:
+        await ask(given)
+    assert os.path.exists("ran")
+
+
+@pytest.mark.claim("untrusted-projects-run-nothing")
+async def test_a_command_that_changed_is_asked_about_again():
+    project({"p": SIGNAL}, rulebook="signals: {s: echo main}")
+    project(rulebook="signals: {s: 'touch ran; echo main'}", trust=False)
+    assert "have not trusted" in (await answer(bash("ls")))["reason"]
+    assert not os.path.exists("ran")
+    shown = using.ok("policy", "trust", "--yes").err
+    assert "-signals: {s: echo main}" in shown
+    assert "+signals: {s: 'touch ran; echo main'}" in shown
+
+
+@pytest.mark.claim("untrusted-projects-run-nothing")
+async def test_a_script_whose_content_changed_does_not_run():
+    script = {"signals/s.sh": "#!/bin/sh\necho main\n"}
+    project({"p": SIGNAL}, **script)
+    assert await answer(bash("ls")) == {"decision": "deny", "reason": "on main"}
+    making.write(".cupcake/signals/s.sh", "#!/bin/sh\ntouch ran; echo other\n", 0o755)
+    assert "have not trusted" in (await answer(bash("ls")))["reason"]
+    assert not os.path.exists("ran")
+
+
+async def test_a_change_elsewhere_leaves_trusted_commands_trusted():
+    project({"p": SIGNAL}, rulebook="signals: {s: echo main}")
+    making.write(".cupcake/policies/opencode/q.rego", policy("opencode.q", decision("ask")))
+    assert await answer(bash("ls")) == {"decision": "deny", "reason": "on main"}
+
+
+@pytest.mark.claim("untrusted-projects-change-nothing")
+async def test_an_untrusted_modify_refuses_and_a_trusted_one_changes():
+    project({"p": policy("opencode.p", MODIFY % "safe")}, trust=False)
+    made = await ask(bash("rm x"))
+    assert made["decision"]["decision"] == "deny"
+    assert "anyplug policy trust" in made["decision"]["reason"]
+    assert made["rules"][0]["rule_id"] == "SAFE"
+    using.ok("policy", "trust", "--yes")
+    assert (await answer(bash("rm x")))["updated_input"]["command"] == "echo safe"
+    making.write(P, policy("opencode.p", MODIFY % "safe") + "# a comment\n")
+    assert (await answer(bash("rm x")))["updated_input"]["command"] == "echo safe"
+    making.write(P, policy("opencode.p", MODIFY % "evil"))
+    assert await verdict(bash("rm x")) == "deny"
+
+
+@pytest.mark.claim("untrusted-projects-change-nothing")
+async def test_untrusted_context_is_left_out_and_that_is_said():
+    project({"p": policy("opencode.p", 'add_context contains "obey me"\n')}, trust=False)
+    made = await ask(bash("ls"))
+    assert made["decision"] == {"decision": "allow"}
+    assert any("anyplug policy trust" in line for line in made["said"])
+    project()
+    assert (await answer(bash("ls")))["context"] == ["obey me"]
+
+
+@pytest.mark.claim("signals-are-sandboxed")
+async def test_a_projects_signals_run_in_the_sandbox(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOME_API_TOKEN", "s3cr3t-value-of-a-token")
+    outside = os.path.expanduser("~/outside")
+    tries = [
+        f"touch {outside}",
+        f"ls {home}/accepted",
+        "touch .cupcake/rulebook.yml",
+        "(exec 3<>/dev/tcp/127.0.0.1/9) 2>/dev/null",
+        'test -n "$SOME_API_TOKEN"',
+    ]
+    works = ["touch inside", "ls ~", "git --version"]
+    command = "\n".join(
+        f"bash -c {shlex.quote(one)} >/dev/null 2>&1 && echo {at}" for at, one in enumerate([*tries, *works])
+    )
+    body = 'deny contains {"rule_id": "R", "reason": json.marshal(input.signals.s), "severity": "HIGH"}\n'
+    project({"p": policy("opencode.p", body, signals=["s"])}, **{"signals/s.sh": f"#!/bin/sh\n{command}\ntrue\n"})
+    assert json.loads((await answer(bash("ls")))["reason"]).split() == ["5", "6", "7"]
+    assert not os.path.exists(outside)
+
+
+def test_trust_needs_an_answer():
+    project({"p": DENY}, trust=False)
+    done = using.fails(3, "policy", "trust")
+    assert "anyplug policy trust --yes" in done.err
+
+
+def test_a_person_answers_at_the_terminal():
+    project({"p": SIGNAL}, rulebook="signals: {s: echo main}", trust=False)
+    shown = using.at_terminal("policy", "trust", answers=[("Accept these policies?", "y")])
+    assert "s: echo main" in shown.seen
+    assert shown.code == 0
+    assert using.ok("policy", "validate").err == ""
+
+
+def test_broken_policies_cannot_be_accepted():
+    project({"p": "package"}, trust=False)
+    assert "cannot be accepted" in using.fails(1, "policy", "trust", "--yes").err
+
+
+def test_commands_for_authors_say_that_a_change_waits():
+    project({"p": DENY})
+    assert using.ok("policy", "validate").err == ""
+    making.write(P, ALLOW)
+    for action in (["validate"], ["inspect"], ["explain", '{"tool": "bash", "args": {"command": "ls"}}']):
+        assert "wait for `anyplug policy trust`" in using.ok("policy", *action).err
+
+
+def test_init_accepts_what_it_wrote_and_asks_about_what_was_there():
+    assert "trust" not in using.ok("policy", "init").err
+    os.mkdir("other")
+    project({"p": SIGNAL}, folder="other", rulebook="signals: {s: echo main}", trust=False)
+    assert "anyplug policy trust" in using.ok("policy", "init", "other").err
+
+
+def test_connecting_says_what_waits_for_trust():
+    project({"p": SIGNAL}, rulebook="signals: {s: echo main}", trust=False)
+    assert "anyplug policy trust" in using.ok("connect", "opencode", "--policy").err
+    using.ok("policy", "trust", "--yes")
+    assert "anyplug policy trust" not in using.ok("connect", "opencode", "--policy").err
+
+
+def test_trust_can_be_taken_back():
+    project({"p": SIGNAL}, rulebook="signals: {s: echo main}")
+    using.ok("policy", "trust", "--revoke")
+    given = json.dumps(bash("ls"))
+    assert "have not trusted" in using.ok("eval", "--harness", "opencode", stdin=given).json["reason"]
