@@ -21,7 +21,7 @@ LAYERS = {
     "formats": "formats policy",
     "around": (
         "discovery registry approval gate watch jobs audit catalog shapes install staging sources checkup trail offers "
-        "peers place allowances confinement interception learning protection doctor panels notices commands chains "
+        "pins peers place allowances confinement interception learning protection doctor panels notices commands chains "
         "gates trust recording live surroundings job_runs loading looks audience tally connect export views surface "
         "search policing refusals scaffold inheritance preparation upkeep"
     ),
