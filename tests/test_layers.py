@@ -21,9 +21,9 @@ LAYERS = {
     "formats": "formats policy",
     "around": (
         "discovery registry approval gate watch jobs audit catalog shapes install staging sources checkup trail offers "
-        "pins peers place allowances confinement interception learning protection doctor panels notices commands chains "
+        "peers place allowances confinement interception learning protection doctor panels notices commands chains "
         "gates trust recording live surroundings job_runs loading looks audience tally connect export views surface "
-        "search policing refusals scaffold inheritance preparation upkeep"
+        "pins search policing refusals scaffold inheritance preparation upkeep"
     ),
     "host": "host",
     "frontends": "frontends __main__ ext",  # ext is for authors of extensions, and imports nothing of ours
