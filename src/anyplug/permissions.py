@@ -46,8 +46,8 @@ REALLY = {
     "notifications": "opens nothing by itself. `notify-send` needs `shell:exec:notify-send` and `network:unix`",
     "network:unix": "reaches every program that listens on this machine: the session bus, key agents, Docker. "
     "Through some of these it can do whatever you can",
-    "tools:call": "lends it what other plugins may do: you are asked before each plugin that it uses in this way. "
-    "`tools:call:NAME` is for one tool, and does not ask where that tool's plugin was approved with --always",
+    "tools:call": "has you asked before it uses another plugin. `tools:call:NAME` is for one tool, and does not ask "
+    "where that tool's plugin was approved with --always",
     "calls:rewrite": "lets it decide what other plugins do with their permissions. The audit shows what it changed",
 }
 HOSTS = "`network:api.example.com:443`, `network:192.0.2.1:443` or `network:[2001:db8::1]:443`"

@@ -134,7 +134,10 @@ def test_show_says_everything_that_someone_debugging_needs(installed):
     assert "a built-in tool of zot" in registrations["tool", "bash"]["shadowed"]
     assert "a built-in command of zot" in registrations["command", "help"]["shadowed"]
     assert registrations["command", "prompt"]["active"]
-    assert shape["permissions"]["asked"] == ["filesystem:read", "filesystem:write:.", "network", "shell:exec"]
+    assert shape["permissions"]["asked"] == [
+        "filesystem:read", "filesystem:write:.", "network", "shell:exec", "tools:call", "events:observe",
+        "calls:guard", "text:rewrite",
+    ]  # fmt: skip
     assert shape["digest"]
     text = ok("show", "full").out
     for said in ("running, pid", "/prompt: Does prompt.", "weather: Current weather.", "frames: ", "malformed: 0"):
