@@ -194,7 +194,13 @@ class Confinement:
         learning = self._learning if self._learning and self._learning.is_about(plugin, purpose) else None
         widened = learning.widened(standing) if learning else standing
         # In a thread: it goes through all of the plugin's files.
-        profile = await lanes.run(plugin.path, self._allowances.profile, plugin, widened, purpose)
+        try:
+            profile = await lanes.run(plugin.path, self._allowances.profile, plugin, widened, purpose)
+        except OSError as error:
+            raise Unavailable(
+                f"the files of '{plugin.name}' cannot be looked at: {error.filename}: {error.strerror}",
+                f"look at it with `anyplug show {plugin.name}`, then call it again",
+            ) from error
         for folder in profile.measured:
             oneshot.make_folder(folder)
         # 15 ms with ctypes, and only a host that starts something needs it.
