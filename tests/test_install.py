@@ -1,5 +1,6 @@
 """Installing, updating and removing, with real folders and real git repositories; nothing of a plugin runs here."""
 
+import functools
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import pytest
 import extending
 import making
 import using
+from anyplug import inheritance, untrusted_files
 from anyplug.audit import Audit, Record
 from anyplug.catalog import Catalog
 from anyplug.errors import InstallError, StoreError
@@ -898,3 +900,15 @@ def test_of_a_format_that_writes_nothing_beside_itself_nothing_is_kept(installer
     making.write(f"{plugin.path}/state.json", "{}")
     installer.remove(plugin, purge=False)
     assert not os.path.exists(f"{using.home()}/kept")
+
+
+def test_a_plugin_that_wrote_too_much_beside_itself_is_removed_with_all_of_it(installer, repository, monkeypatch):
+    plugin = installer.install(Source(location=url(repository))).plugin
+    for number in range(60):
+        making.write(f"{plugin.path}/many/{number}", "")
+    monkeypatch.setattr(inheritance, "Budget", functools.partial(untrusted_files.Budget, entries=50))
+    with pytest.raises(InstallError, match="more than 50 files and folders") as refused:
+        installer.remove(plugin, purge=False)
+    assert refused.value.hint == f"`anyplug remove {plugin.name} --purge` removes all of it"
+    installer.remove(plugin, purge=True)
+    assert not os.path.exists(plugin.path)

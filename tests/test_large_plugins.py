@@ -120,3 +120,13 @@ def test_a_plugin_with_a_large_node_modules_is_read(root):
     assert len(reading.as_digest().files) == 6_002
     assert not reading.is_small
     assert digest.take(folder, every_file=True, before=reading) is reading
+
+
+async def test_a_large_extension_is_up_when_the_host_is(host, root, zot):
+    folder = zot("large")
+    for number in range(digest.QUICK_ENTRIES + 10):
+        making.write(f"{folder}/node_modules/p{number % 100}/{number}.js", "")
+    async with host(folder) as h:
+        (place,) = h.peers.places
+        assert place.health == "running"
+        assert h.snapshot.plugin("large").state == "approved"

@@ -1,5 +1,6 @@
 """Trees that a stranger made: deeper than paths and descriptors reach, locked, and full of links."""
 
+import importlib
 import os
 
 import pytest
@@ -67,3 +68,78 @@ def test_what_was_locked_goes_too(tmp_path):
         os.chmod(tmp_path / name, 0)
     untrusted_files.remove(str(tmp_path / "top"))
     assert not (tmp_path / "top").exists()
+
+
+@pytest.fixture(params=["openat2", "step by step"])
+def way(request, monkeypatch):
+    """Reach files by the kernel's own call, and where there is none."""
+    if request.param == "openat2":
+        importlib.import_module("ctypes")
+    else:
+        monkeypatch.setattr(untrusted_files, "_openat2", lambda *_: None)
+
+
+@pytest.mark.claim("host-follows-no-swap")
+@pytest.mark.parametrize(
+    "name", ["link/key", "a/link/key", "a/b/file-link", "../key", "/etc/passwd", "a//b", "a/./b", ""]
+)
+def test_no_name_leads_out_of_a_folder_that_is_held(name, way, tmp_path):
+    making.write(str(tmp_path / "out" / "key"), "secret")
+    making.write(str(tmp_path / "key"), "secret")
+    making.write(str(tmp_path / "top" / "a" / "b" / "file"), "mine")
+    os.symlink(tmp_path / "out", tmp_path / "top" / "link")
+    os.symlink(tmp_path / "out", tmp_path / "top" / "a" / "link")
+    os.symlink(tmp_path / "key", tmp_path / "top" / "a" / "b" / "file-link")
+    with untrusted_files.hold(str(tmp_path / "top")) as held:
+        assert held.read("a/b/file", 10) == b"mine"
+        with pytest.raises(OSError):  # noqa: PT011 - which one depends on the name
+            held.read(name, 10)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+def test_only_regular_files_are_opened_and_nothing_waits(kind, way, tmp_path):
+    path = tmp_path / "a" / "thing"
+    path.parent.mkdir()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        try:
+            os.mknod(path, 0o20666, os.makedev(1, 5))
+        except PermissionError:
+            pytest.skip("devices cannot be made here")
+    with untrusted_files.hold(str(tmp_path)) as held, pytest.raises(OSError, match="not a regular file"):
+        held.open("a/thing")
+    with pytest.raises(OSError, match="not a regular file"):
+        untrusted_files.head(str(path), 4)
+
+
+def test_a_held_folder_stays_the_same_whatever_comes_in_its_place(tmp_path):
+    making.write(str(tmp_path / "top" / "file"), "mine")
+    making.write(str(tmp_path / "other" / "file"), "another's")
+    with untrusted_files.hold(str(tmp_path / "top")) as held:
+        os.rename(tmp_path / "top", tmp_path / "moved")
+        os.symlink(tmp_path / "other", tmp_path / "top")
+        assert held.read("file", 10) == b"mine"
+        with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+            untrusted_files.hold(str(tmp_path / "top"))
+
+
+def test_a_manifest_may_be_a_link_inside_the_plugin_and_none_out_of_it(tmp_path):
+    making.write(str(tmp_path / "plugin" / "real" / "m.json"), "inside")
+    making.write(str(tmp_path / "out.json"), "outside")
+    plugin = str(tmp_path / "plugin")
+    os.symlink("real/m.json", f"{plugin}/m.json")
+    os.symlink(tmp_path / "out.json", f"{plugin}/out.json")
+    assert untrusted_files.read_inside(plugin, f"{plugin}/m.json", 10) == b"inside"
+    with pytest.raises(OSError, match="leads out of the plugin's folder"):
+        untrusted_files.read_inside(plugin, f"{plugin}/out.json", 10)
+
+
+def test_a_removal_ends_although_somebody_keeps_creating_files(tmp_path):
+    top = tmp_path / "top"
+    top.mkdir()
+    making.write(str(top / "a"), "")
+    with pytest.raises(untrusted_files.TooMuch, match="takes longer"):
+        untrusted_files.remove(str(top), seconds=-1.0)

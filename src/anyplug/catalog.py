@@ -49,7 +49,8 @@ class Catalog:
         self.store = Store(home.store)
         self.approvals = Approvals(self.store)
         self._readings: dict[str, Reading] = {}
-        self._failures: dict[str, OSError] = {}  # why the last whole look at a plugin gave no reading
+        self._failures: dict[str, OSError] = {}  # why the last look at a plugin gave no reading
+        self.is_on_loop = False  # whether looks that nobody waits for in a thread have to be brief
         self._standings: dict[str, tuple[_Basis, Standing]] = {}
 
     @cached_property
@@ -115,6 +116,8 @@ class Catalog:
                     self._reading(plugin, digest.quick_budget())
                 except TooMuch:
                     slow.append(plugin)
+                    if plugin.path not in self._readings:
+                        self._failures.setdefault(plugin.path, _still_read(plugin))
                 except OSError:
                     self._readings.pop(plugin.path, None)  # whoever asks where it stands tries again, and says why
         return slow
@@ -198,7 +201,9 @@ class Catalog:
         reading = self._readings.get(plugin.path)
         if reading is None or not reading.is_small or not reading.still_holds(plugin.path):
             return None
-        return self._standing(plugin, reading) if reading.named == configuration.named_files(plugin) else None
+        if not plugin.is_file and reading.named != configuration.named_files(plugin):
+            return None
+        return self._standing(plugin, reading)
 
     def standing_as_decided(self, plugin: Plugin) -> Standing:
         """Say the same by the decisions that were read last, however long the look takes: for a thread."""
@@ -206,7 +211,7 @@ class Catalog:
 
     def standing_as_read(self, plugin: Plugin) -> Standing:
         """Say the same by the last look at its files, if there was one; else by a look that takes a moment at most."""
-        return self._standing(plugin, self._readings.get(plugin.path), is_brief=True)
+        return self._standing(plugin, self._readings.get(plugin.path), is_brief=self.is_on_loop)
 
     def _standing(self, plugin: Plugin, reading: Reading | None = None, *, is_brief: bool = False) -> Standing:
         """Say where a plugin stands, by the decisions that were read last, and by a look at its files if none is given.
@@ -256,9 +261,9 @@ class Catalog:
         if (failure := self._failures.get(plugin.path)) is not None:
             raise failure
         try:
-            return self._reading(plugin, digest.quick_budget())
+            return self._reading(plugin, digest.brief_budget())
         except TooMuch as error:
-            raise Changed("its many or large files are still being read", plugin.path) from error
+            raise _still_read(plugin) from error
 
     def _reading(self, plugin: Plugin, budget: Budget | None = None) -> Reading:
         """Take a plugin's digest; raises OSError. What a look without a budget of its own fails at is remembered."""
@@ -310,6 +315,10 @@ def _without_collecting() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def _still_read(plugin: Plugin) -> Changed:
+    return Changed("its many or large files are still being read", plugin.path)
 
 
 def _are_the_same(before: _Basis, now: _Basis) -> bool:

@@ -219,7 +219,13 @@ class Confinement:
         learning = self._learning if self._learning and self._learning.is_about(plugin, purpose) else None
         widened = learning.widened(standing) if learning else standing
         # In a thread: it goes through all of the plugin's files.
-        profile = await lanes.run(plugin.path, self._allowances.profile, plugin, widened, purpose)
+        try:
+            profile = await lanes.run(plugin.path, self._allowances.profile, plugin, widened, purpose)
+        except OSError as error:
+            raise Unavailable(
+                f"the files of '{plugin.name}' cannot be looked at: {error.filename}: {error.strerror}",
+                f"look at it with `anyplug show {plugin.name}`, then call it again",
+            ) from error
         view = await self._view(plugin, standing, purpose)
         profile = profile if view is None else view.added_to(profile)
         for folder in profile.measured:

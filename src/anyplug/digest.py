@@ -36,12 +36,13 @@ MOST_ENTRIES = 120_000  # files and folders; a large node_modules has about 60,0
 LARGEST_FILE = 512 << 20  # bytes of one file that counts; browsers and model runtimes bundle libraries of 200 MiB
 MOST_BYTES = 2 << 30  # of all files that count
 MOST_SECONDS = 300.0  # a busy machine hashes 50 MiB a second
-# What may be looked at before a call on the event loop, where others wait, and while others wait for a lock.
+# What may be looked at on the event loop, where others wait, and in a thread while others wait for a lock.
 QUICK_STAMPS = 400  # about a millisecond
+BRIEF_BYTES = 4 << 20
+BRIEF_SECONDS = 0.2
 QUICK_ENTRIES = 4_000
 QUICK_BYTES = 64 << 20
 QUICK_SECONDS = 2.0
-CURE = "delete it, or move it out of the plugin's folder"
 
 Stamp = tuple[str, int, int, int, int, int]  # path, mode, size, mtime, ctime, inode
 
@@ -100,6 +101,11 @@ def whole_budget() -> Budget:
 def quick_budget() -> Budget:
     """Return what it may take while others wait for it."""
     return Budget(QUICK_ENTRIES, QUICK_BYTES, QUICK_SECONDS)
+
+
+def brief_budget() -> Budget:
+    """Return what it may take on the event loop."""
+    return Budget(QUICK_STAMPS, BRIEF_BYTES, BRIEF_SECONDS)
 
 
 def take(

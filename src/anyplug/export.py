@@ -11,7 +11,7 @@ Decides nothing about trust, and runs nothing.
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -47,17 +47,10 @@ _HASH_SHOWN = 12  # characters of a digest that stand for a version where a plug
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file of a bundle: from the plugin, or written for it."""
+    """A file of a bundle: from the plugin, as it was when it was looked at, or written for it."""
 
-    source: str = ""
     data: bytes = b""
     mode: int = PLAIN
-
-    def content(self) -> bytes:
-        """Give its bytes; raises OSError."""
-        if not self.source:
-            return self.data
-        return untrusted_files.read(self.source, LARGEST)
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,8 +209,9 @@ def _collect(plugin: Plugin, inside: str, hide: Callable[[bytes], bytes]) -> tup
                     f"'{plugin.name}' has more than {MOST_FILES:,} files or {LARGEST >> 20} MiB",
                     "take out what it does not need to run",
                 )
-            file = File(os.path.realpath(path), mode=PROGRAM if found.st_mode & digest.EXECUTABLE else PLAIN)
-            data = _REFERENCE.sub(b"", file.content())
+            content = untrusted_files.read_inside(plugin.path, path, LARGEST)
+            file = File(content, PROGRAM if found.st_mode & digest.EXECUTABLE else PLAIN)
+            data = _REFERENCE.sub(b"", content)
             if hide(data) != data:
                 raise ExportError(
                     f"{relative} holds a secret of '{plugin.name}'",
@@ -229,10 +223,18 @@ def _collect(plugin: Plugin, inside: str, hide: Callable[[bytes], bytes]) -> tup
     return files, sorted(left_out)
 
 
+def _sorted(entries: Iterable[os.DirEntry[str]], below: str) -> list[os.DirEntry[str]]:
+    """Sort the entries of a folder; raises ExportError if it lies deeper than anything should."""
+    if below.count("/") > untrusted_files.MOST_DEPTH:
+        why = f"there are more than {untrusted_files.MOST_DEPTH} folders inside one another"
+        raise ExportError(why, "take them out of the plugin's folder")
+    return sorted(entries, key=lambda entry: entry.name)
+
+
 def _walk(root: str, below: str, folder: str, left_out: list[str]) -> Iterator[tuple[str, str]]:
     """Give the files under a folder; links inside the plugin are followed, because not every archive can have them."""
     with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
+        for entry in _sorted(entries, below):
             relative = f"{below}{entry.name}"
             if entry.is_symlink():
                 if below.endswith("node_modules/.bin/"):
@@ -274,7 +276,7 @@ def _write_archive(made: Bundle, path: str) -> None:
             about.create_system = 3  # Unix, whose modes follow
             about.external_attr = (stat.S_IFREG | file.mode) << 16
             about.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(about, file.content(), compresslevel=COMPRESSION)
+            archive.writestr(about, file.data, compresslevel=COMPRESSION)
 
 
 def _write_folder(made: Bundle, path: str) -> None:
@@ -282,4 +284,4 @@ def _write_folder(made: Bundle, path: str) -> None:
         target = os.path.join(path, *name.split("/"))
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode), "wb") as new:
-            new.write(file.content())
+            new.write(file.data)

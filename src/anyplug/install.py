@@ -192,7 +192,7 @@ class Installer:
         kept = [home.data(plugin), home.files(plugin), home.log(plugin), home.kept(plugin)]
         going = [plugin.found_at or plugin.path, *(path for path in cache if os.path.exists(path))]
         kept = [path for path in kept if os.path.exists(path)]
-        if self._state(plugin) and not purge:
+        if not purge and self._state(plugin):
             kept.append(self._kept(plugin))
         return (going + kept, []) if purge else (going, kept)
 
@@ -214,7 +214,13 @@ class Installer:
         before = self.origin(plugin)
         if before is None or not table.BY_NAME[plugin.format].WRITES_BESIDE_ITSELF:
             return []
-        own = inheritance.written(plugin.path, before.came, before.at)
+        try:
+            own = inheritance.written(plugin.path, before.came, before.at)
+        except untrusted_files.TooMuch as error:
+            raise InstallError(
+                f"what '{plugin.name}' wrote beside itself is too much to keep: {error.filename}: {error.strerror}",
+                f"`anyplug remove {plugin.name} --purge` removes all of it",
+            ) from error
         return [name for name in own if name != config.FILE and digest.is_data(name, os.path.join(plugin.path, name))]
 
     def is_ours(self, plugin: Plugin) -> bool:

@@ -42,6 +42,7 @@ class Loading:
         `eager`, what stays up is started when it is first used.
         """
         self._catalog = catalog
+        catalog.is_on_loop = True
         self._peers: Peers  # from `begin` on
         self._swapped = swapped
         self._set_anew = set_anew

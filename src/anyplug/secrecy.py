@@ -3,6 +3,7 @@
 A value that was ever given to a plugin stays masked as long as the host lives: its processes may still know it.
 """
 
+import itertools
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from anyplug.vault import Secrets, SecretsUnusable
 
 S = TypeVar("S", bound=msgspec.Struct)
 
+MOST_OTHERS = 1_000  # values that the manifest does not declare; each is judged by its name, on the event loop
 MOST = 100  # values for each plugin; a tool that gets a new token in each call must not make the host slow
 STEADY_NS = 50_000_000  # a file that changed less long ago may change again under the same stamp
 
@@ -168,11 +170,11 @@ def _in_config(plugin: Plugin, values: dict[str, Any]) -> Iterator[str]:
     are, because nobody meant those names for us. A default is no secret: everybody can read it in the manifest.
     """
     declared = {key.name: key for key in plugin.config}
+    others = (leaf for name, value in values.items() if name not in declared for leaf in _by_name(name, value))
+    yield from itertools.islice(others, MOST_OTHERS)  # first: of too many, the last ones stay masked
     for name, value in values.items():
         key = declared.get(name)
-        if key is None:
-            yield from _by_name(name, value)
-        elif key.secret and value != key.default:
+        if key is not None and key.secret and value != key.default:
             yield from _leaves(value)
 
 

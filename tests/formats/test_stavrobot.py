@@ -189,7 +189,10 @@ def test_a_tools_folder_that_is_a_link_out_of_the_plugin_is_left_out(root, tmp_p
     os.symlink(f"{elsewhere}/act", f"{folder}/act")
     plugin = load(folder)
     assert [tool.own_name for tool in plugin.tools] == ["good"]
-    assert warnings(plugin) == ["act's entrypoint 'run' leads out of the plugin's folder"]
+    where = f"{folder}/act/manifest.json"
+    assert warnings(plugin) == [
+        f"Cannot read plugin manifest at {where}: it is a link that leads out of the plugin's folder"
+    ]
 
 
 @pytest.mark.parametrize(("value", "expected"), [(True, True), (False, False), ("true", False), (1, False)])

@@ -18,6 +18,7 @@ MANIFEST = "manifest.json"
 TIMEOUT_S = 30.0
 ASYNC_TIMEOUT_S = 300.0
 INIT_TIMEOUT_S = 300.0  # its own host gives a synchronous one 30 s, which no `npm install` keeps
+LARGEST_MANIFESTS = 16 << 20  # bytes of those of all tools; real ones have a few thousand each
 MOST_ENTRIES = 5_000  # in a plugin's folder, among which tools are looked for
 INSTRUCTIONS_SHOWN = 5_000  # characters
 ASKED = ("network",)  # what a plugin that declares nothing is taken to need
@@ -137,9 +138,15 @@ def _tools(plugin: str, folder: str, report: manifest.Report) -> tuple[Tool, ...
         report.error(f"cannot read {folder}: {error.strerror}", "check its permissions")
         return ()
     tools = []
+    budget = untrusted_files.Budget(size=LARGEST_MANIFESTS)
     for name in names:
         where = os.path.join(folder, name, MANIFEST)
         if os.path.lexists(where):
+            try:
+                budget.file(os.lstat(where).st_size, where)
+            except untrusted_files.TooMuch as error:
+                report.error(f"the manifests of its tools are too large: {error.strerror}", f"make {where} smaller")
+                return ()
             tool = _tool(plugin, folder, name, where, report)
             if tool is not None:
                 tools.append(tool)

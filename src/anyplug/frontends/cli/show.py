@@ -205,13 +205,13 @@ def _digest(session: Session, entry: Entry) -> str:
 
 
 def _data(session: Session, entry: Entry) -> str:
-    """Say where a plugin keeps its data, and whose the folder is that has its name."""
+    """Say where a plugin keeps its data if the folder of its name is another plugin's, and whose."""
     plugin, home = entry.plugin, session.catalog.home
     if entry.state == "broken" or not plugin.format:
         return ""
     data = table.BY_NAME[plugin.format].data(plugin, home)
     owner = home.owner(plugin.name)
-    return data if os.path.basename(data) == plugin.name else f"{data} (data/{plugin.name} belongs to {owner})"
+    return "" if os.path.basename(data) == plugin.name else f"{data} (data/{plugin.name} belongs to {owner})"
 
 
 def _folder(entry: Entry) -> str:

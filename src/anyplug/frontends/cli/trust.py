@@ -115,7 +115,13 @@ def settle(session: Session, entry: Entry) -> None:
         )
     before = session.catalog.approvals.of(plugin)
     granted = _granted(session, plugin) if options.grant is None else _checked(options.grant)
-    seen = session.catalog.digest(plugin).value
+    try:
+        seen = session.catalog.digest(plugin).value
+    except OSError as error:
+        why = f"'{plugin.name}' was not approved: cannot read {error.filename}: {error.strerror}"
+        refuse(
+            render.line(why), f"delete {error.filename} or move it out of the plugin's folder, then approve it again"
+        )
     if not options.json:
         _present(session, entry, granted)
     if not options.yes:

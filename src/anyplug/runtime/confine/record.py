@@ -17,13 +17,13 @@ import fcntl
 import os
 import select
 import socket
-import stat
 import struct
 import threading
 from typing import Literal
 
 import msgspec
 
+from anyplug import untrusted_files
 from anyplug.runtime.confine import kernel, packets, seccomp
 
 Kind = Literal["read", "write", "make", "execute", "socket", "connect", "listen"]
@@ -313,12 +313,10 @@ def _execution(path: str) -> list[Event]:
 
 def _first_line(path: str) -> bytes:
     """Read the first line of a file; empty of what is none: the program chose it, and waits for us, not we for it."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
-        return os.read(fd, LONGEST_LINE).partition(b"\n")[0] if is_file else b""
-    finally:
-        os.close(fd)
+        return untrusted_files.head(path, LONGEST_LINE).partition(b"\n")[0]
+    except untrusted_files.Changed:
+        return b""
 
 
 def _of_address(call: Call, name: str, *, refused: bool) -> list[Event]:
