@@ -236,6 +236,9 @@ def _notes(granted: tuple[str, ...], scopes: dict[str, tuple[str, ...]], hosts: 
     notes = [f"{name} {text}" for name in opening if (text := permissions.really(name))]
     if hosts:
         notes.append(f"{', '.join(hosts)} {permissions.BY_PROXY}")
+    network = scopes.get("network", ())
+    if "unix" in network and "" not in network and any(scope.startswith("*:") for scope in network):
+        notes.append("network:*:PORT keeps it from listening, also on Unix sockets; only `network` allows that")
     if "" in scopes.get("filesystem:read", ()) and "shell:exec" not in scopes:
         notes.append("filesystem:read lets it run programs that lie among the user's files, by way of the loader")
     return tuple(notes)
