@@ -25,9 +25,9 @@ async def wait_for_answer(question: Question) -> Answer:
 
 def _put(question: Question) -> None:
     may_use = render.line(", ".join(question.permissions)) or "nothing"
-    terminal.say(f"{question.plugin} wants to run {question.tool}. It may use: {may_use}")
+    terminal.say(f"{question.plugin} wants to run {question.tool}. It may use: {may_use}", fold=True)
     if question.asker:  # a policy asks about this very call, which it or a guard may have changed
-        terminal.say(f"with: {render.line(question.given)}")
+        terminal.say(f"with: {render.line(question.given)}", fold=True)
     if question.warning:
         terminal.say(f"warning: {question.warning}")
     terminal.put("Allow? [y]es, once; for this [r]un; [a]lways; [N]o:")
