@@ -70,7 +70,8 @@ def check(text: str, *, width: int = 0) -> None:
     assert not [line for line in text.split("\n") if line.startswith("FORGED")], text
     if width:  # what the terminal would break; below an error nobody is asked
         ends = {
-            line: sum(1 + (ord(char) >= 0x1100) for char in line[: line.rfind("FORGED")]) for line in text.split("\n")
+            line: sum(1 + (ord(char) >= 0x1100) for char in line[: max(line.rfind("FORGED"), 0)])
+            for line in text.split("\n")
         }
         assert not [line for line, end in ends.items() if end >= width and not line.startswith(("error: ", "hint: "))]
 
