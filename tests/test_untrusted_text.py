@@ -3,7 +3,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyplug.model import Offer, Plugin, Tool
@@ -57,6 +57,7 @@ def test_every_script_survives(text):
     assert is_clean(text)
 
 
+@settings(deadline=None)
 @given(texts)
 @pytest.mark.claim("text-models")
 def test_nothing_hidden_reaches_a_model(text):
@@ -66,6 +67,7 @@ def test_nothing_hidden_reaches_a_model(text):
     cleaned.encode()
 
 
+@settings(deadline=None)
 @given(texts)
 @pytest.mark.claim("text-people")
 def test_a_text_is_one_bounded_printable_line_for_people(text):
@@ -76,6 +78,7 @@ def test_a_text_is_one_bounded_printable_line_for_people(text):
     assert for_people(shown) == shown
 
 
+@settings(deadline=None)
 @given(texts)
 def test_each_line_of_a_longer_text_bears_its_mark(text):
     lines = lines_for_people(text, "| ")
@@ -83,6 +86,7 @@ def test_each_line_of_a_longer_text_bears_its_mark(text):
     assert all(line.startswith("|") and len(line.splitlines()) == 1 for line in lines)
 
 
+@settings(deadline=None)
 @given(texts)
 def test_hidden_characters_are_escapes_in_json(text):
     import json

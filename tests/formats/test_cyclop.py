@@ -360,6 +360,7 @@ async def test_the_request_has_the_tool_the_input_and_both_folders(host, cyclop,
 @pytest.mark.anyio
 async def test_the_surroundings_are_the_users_with_two_variables(host, cyclop, home, monkeypatch):
     monkeypatch.setenv("MY_SETTING", "blue")
+    monkeypatch.setenv("GREETING", "good morning")
     monkeypatch.setenv("MY_API_KEY", "hidden")
     report = making.python("print(json.dumps({'result': json.dumps([dict(os.environ), os.getcwd(), sys.argv])}))")
     folder = cyclop(script=report, entrypoint="bin/run")
@@ -371,6 +372,7 @@ async def test_the_surroundings_are_the_users_with_two_variables(host, cyclop, h
     assert environment["CYCLOPONE_PLUGIN_DIR"] == folder
     assert environment["CYCLOPONE_DATA_DIR"] == str(home / "data" / "hello")
     assert environment["MY_SETTING"] == "blue"
+    assert environment["GREETING"] == "good morning"
     assert "MY_API_KEY" not in environment
     assert environment["HOME"] == os.environ["HOME"]
     assert environment["PATH"].split(":")[0] == str(home / "bin")

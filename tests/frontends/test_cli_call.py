@@ -217,7 +217,7 @@ def test_data_goes_to_stdout_and_all_else_to_stderr():
 
 
 ORDERS = "\x1b[31mred\x1b[0m \x1b]52;c;ZXZpbA==\x07 \x1b[2J \u009b31m \u202eback\r\n"
-SHOWN = "red \\x1b]52;c;ZXZpbA==\\x07 \\x1b[2J \\x9b31m \\u202eback"
+SHOWN = "\\x1b[31mred\\x1b[0m \\x1b]52;c;ZXZpbA==\\x07 \\x1b[2J \\x9b31m \\u202eback"
 
 
 def test_what_a_plugin_gives_orders_a_terminal_about_in_no_way():

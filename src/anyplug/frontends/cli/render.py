@@ -49,10 +49,10 @@ def heading(text: str) -> None:
     print(style("1", for_people(text)))
 
 
-def say(*lines: str) -> None:
-    """Print lines to stderr, folded before the terminal does it: what begins in column 0 looks like ours."""
+def say(*lines: str, fold: bool = False) -> None:
+    """Print lines to stderr; `fold` those that a plugin can make long: what a terminal breaks begins in column 0."""
     for line in lines:
-        print("\n".join(_folded(for_people(line), sys.stderr)), file=sys.stderr)
+        print("\n".join(_folded(for_people(line), sys.stderr)) if fold else for_people(line), file=sys.stderr)
     sys.stderr.flush()
 
 
@@ -72,7 +72,7 @@ def stream(text: str) -> None:
     """Print lines that a plugin wrote and that are all a command prints; a person sees them marked."""
     for line in text.split("\n"):
         shown = for_people(line.expandtabs(TAB).rstrip())
-        print("\n".join(_folded(QUOTE + shown, sys.stdout, QUOTE)) if sys.stdout.isatty() else shown)
+        print(QUOTE + shown if sys.stdout.isatty() else shown)
     sys.stdout.flush()
 
 
@@ -120,10 +120,9 @@ def _lines_of(value: str | Sequence[str]) -> list[str]:
 def error(message: str, hint: str) -> None:
     """Print an error and its cure; further lines of a message are a plugin's, or as good as."""
     first, *more = lines_for_people(message.strip(), "")
-    lines = _folded(f"error: {first}", sys.stderr)
-    print(lines[0].replace("error:", style("31", "error:", sys.stderr), 1), *lines[1:], sep="\n", file=sys.stderr)
+    print(f"{style('31', 'error:', sys.stderr)} {first}", file=sys.stderr)
     for line in more:
-        print("\n".join(_folded(f"  {QUOTE}{line}", sys.stderr)), file=sys.stderr)
+        print("\n".join(_folded(f"  {QUOTE}{line}", sys.stderr, f"  {QUOTE}")), file=sys.stderr)
     if hint:
         print(for_people(f"hint: {hint}"), file=sys.stderr)
 
@@ -195,8 +194,8 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _folded(line: str, stream: TextIO, prefix: str = "") -> list[str]:
-    """Break a line before the terminal does; a hint has a command that must stay in one piece."""
-    if not stream.isatty() or line.startswith("hint: ") or _cells(line) < (width := max(terminal_width(), NARROWEST)):
+    """Break a line before the terminal does."""
+    if not stream.isatty() or _cells(line) < (width := max(terminal_width(), NARROWEST)):
         return [line]
     hang = prefix or " " * (len(line) - len(line.lstrip()) + HANG)
     found = []

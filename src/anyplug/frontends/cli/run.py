@@ -114,4 +114,7 @@ def _print_said(outcome: "CommandOutcome") -> None:
     if outcome.action == "noop":
         render.out(outcome.action)
     else:
-        render.stream(f"{outcome.action}: {text or '(empty)'}")
+        first, *more = text.split("\n", 1)
+        render.out(f"{outcome.action}: {first or '(empty)'}")
+        if more:
+            render.stream(more[0])
