@@ -103,6 +103,7 @@ NOT_PROTECTED = """\
 
 - What runs only when somebody asks for it: a `Makefile`, the scripts of `package.json`, tests, a virtual \
 environment, the program itself; and what a protected file calls, such as the configuration of `lint-staged`.
+- Code and configuration of the project that editors' extensions load, such as that of linters and tests.
 - Text that agents read, such as `AGENTS.md` or `CLAUDE.md`: it may mislead a model, whose tools policies still \
 hold.
 - A link that a plugin lays in a granted folder, and that leads to its own data folder.

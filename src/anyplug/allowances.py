@@ -3,6 +3,7 @@
 Draws it, and holds nobody to it.
 """
 
+import itertools
 import os
 from collections.abc import Mapping
 
@@ -24,6 +25,7 @@ MODULE_FOLDERS = frozenset({"node_modules", ".venv", "venv", "vendor"})
 MODULES = "/node_modules/"
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 SHARED_TMP = ("/tmp/", "/var/tmp/")
+MOST_SETTINGS = 500  # entries of a folder that are looked at for links
 MOST_LINKS = 40  # on the way to one file, as with the kernel
 
 
@@ -101,10 +103,11 @@ class Allowances:
             *filter(os.path.isabs, named),
         ]
         known = protected_paths.places(user, self._project, paths)
-        beside = [os.path.join(self._project, name) for name in known.read_only if not name.startswith("/")]
+        names = [name for name in known.read_only if not name.startswith("/")]
+        beside = [os.path.join(folder, name) for folder in (self._project, user) for name in names]
         absolute = [path for path in (*known.hidden, *known.read_only) if path.startswith("/")]
-        led_to = [os.path.realpath(path) for path in absolute]
-        led_to += [os.path.realpath(path) for path in beside if os.path.islink(path)]
+        links = [*filter(os.path.islink, beside), *_links(os.path.join(user, ".config"))]
+        led_to = [os.path.realpath(path) for path in (*absolute, *links)]
         return (*paths, *(path for path in led_to if path not in absolute and path not in {"/", user, self._project}))
 
     def program_files(self, program: str) -> tuple[str, ...]:
@@ -144,6 +147,21 @@ class Allowances:
             return self._home.bin
         # A client's configuration is not for its servers to read.
         return self._home.data(plugin) if plugin.is_file else plugin.path
+
+
+def _links(folder: str, depth: int = 2) -> list[str]:
+    """Find links in a folder of settings and the folders in it, as those who keep their dotfiles together have them."""
+    try:
+        with os.scandir(folder) as entries:
+            found = list(itertools.islice(entries, MOST_SETTINGS))
+    except OSError:
+        return []
+    links = [entry.path for entry in found if entry.is_symlink()]
+    if depth > 1:
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                links += _links(entry.path, depth - 1)
+    return links
 
 
 def _above(hidden: tuple[str, ...], writable: tuple[str, ...]) -> list[str]:

@@ -41,7 +41,8 @@ TABLE: tuple[Entry, ...] = (
         "user",
         _words(
             ".mozilla .thunderbird .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge "
-            ".config/vivaldi .config/opera .librewolf"
+            ".config/vivaldi .config/opera .librewolf snap/firefox snap/chromium .var/app/org.mozilla.firefox "
+            ".var/app/com.google.Chrome .var/app/org.chromium.Chromium"
         ),
         "browsers' and mail programs' passwords and sessions",
     ),
@@ -59,13 +60,13 @@ TABLE: tuple[Entry, ...] = (
         "read-only",
         "anywhere",
         _words(".githooks .husky .pre-commit-config.y* lefthook.* .lefthook.* lefthook-local.* .lefthook-local.* "
-               ".overcommit.yml .github/hooks"),
+               ".overcommit.yml .github/hooks .gitconfig"),
         "commands that run with the next commit, where git hooks are installed",
     ),
     Entry(
         "read-only",
         "anywhere",
-        _words(".envrc .direnv .devenv .autoenv* .rvmrc .tool-versions mise.* .mise.* .mise .rtx.toml "
+        _words(".envrc .env .env.local .direnv .devenv .autoenv* .rvmrc .tool-versions mise.* .mise.* .mise .rtx.toml "
                ".config/mise .config/mise.toml"),
         "commands and programs that a shell takes over when it enters the folder (direnv, mise, asdf)",
     ),
@@ -73,7 +74,8 @@ TABLE: tuple[Entry, ...] = (
         "read-only",
         "anywhere",
         _words(".vscode .vscode-* .idea .fleet .zed .helix .theia .cursor .windsurf .devcontainer .devcontainer.json "
-               "*.code-workspace .exrc .vimrc .nvimrc .nvim.lua .lvimrc .dir-locals.el .dir-locals-2.el"),
+               "*.code-workspace .exrc .vimrc .vim .nvimrc .nvim .nvim.lua .lvimrc .local.vimrc .neoconf.json "
+               ".dir-locals.el .dir-locals-2.el"),
         "tasks, tools and scripts that editors start",
     ),
     Entry(
@@ -94,7 +96,8 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "read-only",
         "anywhere",
-        _words(".gdbinit .lldbinit .pdbrc .ghci .ocamlinit .irbrc .pryrc .Rprofile .octaverc"),
+        _words(".gdbinit .lldbinit .pdbrc .ghci .ocamlinit .irbrc .pryrc .Rprofile .octaverc ipython_config.py "
+               "jupyter_config.py jupyter_server_config.py jupyter_notebook_config.py jupyter_lab_config.py"),
         "scripts that debuggers and interpreters run at their start, in every folder",
     ),
     Entry("read-only", "project", _words("plugins data/tools"), "plugins of the project, where hosts search them"),
@@ -117,7 +120,7 @@ TABLE: tuple[Entry, ...] = (
         "user",
         _words(".xprofile .xinitrc .xsession .xsessionrc .xserverrc .xmonad .i3 .fluxbox .local/share/systemd "
                ".local/share/dbus-1 .local/share/applications .local/share/gnome-shell .local/share/plasma "
-               ".local/share/kservices5 .local/share/kio .local/share/nautilus .local/share/flatpak"),
+               ".local/share/kservices5 .local/share/kio .local/share/nautilus .local/share/flatpak .var/app snap"),
         "what starts with the desktop, or by a click",
     ),
     Entry(
@@ -125,13 +128,16 @@ TABLE: tuple[Entry, ...] = (
         "user",
         _words(".local/bin bin .local/lib .local/share/uv .local/share/pipx .local/pipx .cargo/bin .cargo/env* .rustup "
                "go/bin .nvm .volta .bun .deno .pyenv .rbenv .rvm .asdf .sdkman .local/share/mise .local/share/pnpm "
-               ".npm-global .nix-profile .local/share/nvim .vim .gvimrc .emacs .emacs.d .ipython .jupyter .pythonrc*"),
+               ".nodenv .jenv .goenv .opam .ghcup .juliaup .pixi .conda miniconda3 anaconda3 miniforge3 mambaforge "
+               "google-cloud-sdk .npm-global .nix-profile .local/share/nvim .gvimrc .emacs .emacs.d "
+               ".ipython .jupyter .pythonrc*"),
         "programs, and code that programs load at their start",
     ),
     Entry(
         "read-only",
         "user",
-        _words(".gitconfig .hgrc .tmux.conf .tmux .screenrc .wezterm.lua .psqlrc .sqliterc .curlrc .wgetrc .gemrc "
+        _words(".hgrc .docker .kube .aws .azure .condarc .terraformrc .terraform.d .ansible.cfg .gradle/init* "
+               ".tmux.conf .tmux .screenrc .wezterm.lua .psqlrc .sqliterc .curlrc .wgetrc .gemrc "
                ".mailcap .lessfilter .forward .procmailrc .muttrc .rhosts .shosts .k5login .crontab"),
         "settings that run commands, or let others in",
     ),

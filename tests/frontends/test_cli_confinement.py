@@ -8,7 +8,7 @@ import extending
 import making
 import using
 
-HELD = {"state", "off_by", "layers", "refused", "landlock", "shortfalls", "gaps", "notes", "limits"}
+HELD = {"state", "off_by", "layers", "refused", "landlock", "shortfalls", "gaps", "notes", "limits", "protected"}
 
 
 def test_show_says_what_holds_a_plugin_and_how_much_it_may_use():
@@ -147,3 +147,15 @@ def test_what_a_manifest_asked_for_can_be_taken_away_even_if_it_means_nothing():
     making.cyclop("plugins", "hello", permissions=["network:*:99999"])
     using.ok("approve", "hello", "--yes")
     assert using.ok("ungrant", "hello", "network:*:99999", "--json").json["granted"] == []
+
+
+def test_show_says_what_is_protected_from_a_plugin_that_may_write():
+    making.cyclop("plugins", "hello", permissions=["filesystem:write:."])
+    using.ok("approve", "hello", "--yes")
+    protected = using.ok("show", "hello", "--json").json["confinement"]["protected"]
+    assert {".git/hooks", ".envrc", ".cupcake", "~/.bashrc", "~/.ssh"} <= set(protected)
+    assert "paths that other programs run later" in using.ok("show", "hello").out
+    using.ok("grant", "hello", "filesystem:write:~/.bashrc")
+    assert "~/.bashrc" not in using.ok("show", "hello", "--json").json["confinement"]["protected"]
+    using.ok("ungrant", "hello", "filesystem:write:.", "filesystem:write:~/.bashrc")
+    assert using.ok("show", "hello", "--json").json["confinement"]["protected"] == []

@@ -243,7 +243,8 @@ class Spawner:
             return ConfinedThread(
                 self._requests, self._confinement, self._confinement.prepare(request), is_for_one=True
             )
-        if self._thread is not None and self._thread.broker and not is_running(self._thread.broker):
+        broker = self._thread.broker if self._thread is not None else 0
+        if self._thread is not None and broker and not (broker in self._brokers and is_running(broker)):
             self._thread.retire()
             self._thread = None
         if self._thread is None:
