@@ -6,9 +6,11 @@ python scripts/generate_docs.py --check    exits 1 if anything is, and says what
 
 import argparse
 import inspect
+import json
 import os
 import sys
 import textwrap
+import tomllib
 import types
 import typing
 from collections.abc import Sequence
@@ -20,10 +22,14 @@ from anyplug import settings
 from anyplug.errors import CODES, DONE
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.parsing import DESCRIPTION, command_parser, program_parser
+from anyplug.policy.rego.builtins import TABLE
 from anyplug.runtime.confine import profile
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 USUAL = profile.Limits()
+DIFFERENTIAL = Path(__file__).parent.parent / "tests" / "policy" / "differential"
+REGO_BEGIN = "<!-- Written by scripts/generate_docs.py: Rego's builtins -->"
+REGO_END = "<!-- End of what is written -->"
 NOTE = "<!-- Written by scripts/generate_docs.py: change the program, then `make docs`. -->"
 
 EXITS = {
@@ -175,7 +181,36 @@ def main() -> int:
 
 def pages() -> dict[str, str]:
     """Make every generated page."""
-    return {"cli.md": cli(), "errors.md": errors(), "settings.md": settings_page()}
+    return {"cli.md": cli(), "errors.md": errors(), "settings.md": settings_page(), "policies.md": policies_page()}
+
+
+def policies_page() -> str:
+    """Fill the table of Rego's builtins into the page on policies, which is written by hand otherwise."""
+    page = (REFERENCE / "policies.md").read_text(encoding="utf-8")
+    before, _, rest = page.partition(REGO_BEGIN)
+    _, _, after = rest.partition(REGO_END)
+    return f"{before}{REGO_BEGIN}\n\n{rego_table()}\n\n{REGO_END}{after}"
+
+
+def rego_table() -> str:
+    """List every builtin of OPA: offered, or refused with the reason, and where it differs. Raises KeyError."""
+    known = json.loads((DIFFERENTIAL / "capabilities.json").read_text(encoding="utf-8"))
+    differences = tomllib.loads((DIFFERENTIAL / "differences.toml").read_text(encoding="utf-8"))["differences"]
+    if unknown := set(differences) - set(known["builtins"]):
+        raise KeyError(unknown)
+    rows = []
+    for name in sorted(known["builtins"]):
+        builtin = TABLE[name]  # a builtin of OPA must be offered or refused by name
+        if builtin.refused:
+            rows.append((f"`{name}`", "refused", builtin.refused))
+        else:
+            rows.append((f"`{name}`", "offered", differences.get(name, "")))
+    offered = sum(row[1] == "offered" for row in rows)
+    about = (
+        f"OPA {known['version']} has {len(rows)} builtins: {offered} are offered and {len(rows) - offered} are refused "
+        "when a policy is loaded, by name. What is called an error here ends the evaluation, which refuses the action."
+    )
+    return about + "\n\n" + table(("builtin", "", "why, or where it differs from OPA"), rows)
 
 
 def is_current(path: Path, text: str) -> bool:
