@@ -6,9 +6,11 @@ python scripts/generate_docs.py --check    exits 1 if anything is, and says what
 
 import argparse
 import inspect
+import json
 import os
 import sys
 import textwrap
+import tomllib
 import types
 import typing
 from collections.abc import Sequence
@@ -20,11 +22,13 @@ from anyplug import protected_paths, settings
 from anyplug.errors import CODES, DONE
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.parsing import DESCRIPTION, command_parser, program_parser
+from anyplug.policy.rego.builtins import TABLE
 from anyplug.runtime.confine import profile
 from claims import Held, held_claims
 
 DOCS = Path(__file__).parent.parent / "docs"
 USUAL = profile.Limits()
+DIFFERENTIAL = Path(__file__).parent.parent / "tests" / "policy" / "differential"
 NOTE = "<!-- Written by scripts/generate_docs.py: change the program, then `make docs`. -->"
 
 EXITS = {
@@ -227,6 +231,7 @@ def pages() -> dict[str, str]:
     return {
         "reference/cli.md": cli(),
         "reference/errors.md": errors(),
+        "reference/policies.md": with_section("reference/policies.md", "Rego builtins", rego_table()),
         "reference/protected-paths.md": protected(),
         "reference/settings.md": settings_page(),
         "explanation/security.md": with_section("explanation/security.md", "claims", claims_table()),
@@ -260,6 +265,27 @@ def _claim_row(held: Held) -> tuple[str, str, str]:
     count = f"{len(held.tests)} tests" if len(held.tests) > 1 else "1 test"
     places = ", ".join(f"[{Path(file).name}](../../{file})" for file in files)
     return f"{held.claim.text} (`{held.claim.id}`)", held.claim.limits, f"{count} in {places}"
+
+
+def rego_table() -> str:
+    """List every builtin of OPA: offered, or refused with the reason, and where it differs. Raises KeyError."""
+    known = json.loads((DIFFERENTIAL / "capabilities.json").read_text(encoding="utf-8"))
+    differences = tomllib.loads((DIFFERENTIAL / "differences.toml").read_text(encoding="utf-8"))["differences"]
+    if unknown := set(differences) - set(known["builtins"]):
+        raise KeyError(unknown)
+    rows = []
+    for name in sorted(known["builtins"]):
+        builtin = TABLE[name]  # a builtin of OPA must be offered or refused by name
+        if builtin.refused:
+            rows.append((f"`{name}`", "refused", builtin.refused))
+        else:
+            rows.append((f"`{name}`", "offered", differences.get(name, "")))
+    offered = sum(row[1] == "offered" for row in rows)
+    about = (
+        f"OPA {known['version']} has {len(rows)} builtins: {offered} are offered and {len(rows) - offered} are refused "
+        "when a policy is loaded, by name. What is called an error here ends the evaluation, which refuses the action."
+    )
+    return about + "\n\n" + table(("builtin", "", "why, or where it differs from OPA"), rows)
 
 
 def is_current(path: Path, text: str) -> bool:

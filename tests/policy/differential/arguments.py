@@ -6,7 +6,6 @@ import functools
 import json
 import random
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 from anyplug.policy.rego import numbers

@@ -101,7 +101,8 @@ def _printf(form: Any, *values: Any) -> str:
 
 
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "eq": _equal, "ne": lambda left, right: boolean(_equal(left, right) is FALSE), "lt": _ordering(lambda order: order < 0),
+    "eq": _equal, "ne": lambda left, right: boolean(_equal(left, right) is FALSE),
+    "lt": _ordering(lambda order: order < 0),
     "le": _ordering(lambda order: order <= 0), "gt": _ordering(lambda order: order > 0),
     "ge": _ordering(lambda order: order >= 0), "and": _and, "or": _or, "not": lambda value: boolean(not is_true(value)),
     "len": _length, "index": _index, "print": _print, "printf": _printf,

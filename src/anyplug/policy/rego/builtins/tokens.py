@@ -106,7 +106,7 @@ def _keys(text: str) -> list[Key]:
         if "-----BEGIN" in text:
             return [Key(serialization.load_pem_public_key(data))]
         document = json.loads(text)
-        return [_jwk(each) for each in (document["keys"] if "keys" in document else [document])]
+        return [_jwk(each) for each in document.get("keys", [document])]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise NotSupported(UNREADABLE) from error
 
