@@ -241,6 +241,8 @@ class Confinement:
             raise NotEnforceable(plugin.name, str(refusal), refusal.cure) from refusal
         room = Room(confined, basis, confined)
         room.view = view
+        if view is not None:
+            view.keeps_names = "overlay" not in confined.enforcement.refused
         return room
 
     async def keep(self, plugin: Plugin, digest: str, tell: Callable[[str], None]) -> None:
