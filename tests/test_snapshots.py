@@ -325,3 +325,49 @@ async def test_a_full_disk_is_said_as_what_it_is(host, root, cyclop, monkeypatch
         with pytest.raises(CallError, match="No space left"):
             await h.approve(h.snapshot.plugin("hello").plugin, granted=())
         assert h.snapshot.plugin("hello").state == "new"
+
+
+@pytest.mark.claim("runs-what-was-approved")
+@pytest.mark.anyio
+async def test_a_session_beside_which_a_module_came_and_went_is_refused_and_started_anew(host, root, zot):
+    path = zot("echo")
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("echo").plugin
+        await h.approve(plugin, granted=(), always=True)
+        assert not (await h.call("echo", {}, attachment=YES)).is_error
+        before = await h.peers.reach(plugin)
+        making.write(f"{path}/colorsys.py", "")
+        os.unlink(f"{path}/colorsys.py")
+        refused = await h.call("echo", {}, attachment=YES)
+        assert (refused.error.code, "colorsys.py was added" in refused.error.message) == ("not_approved", True)
+        assert not (await h.call("echo", {}, attachment=YES)).is_error
+        assert await h.peers.reach(plugin) is not before
+
+
+@pytest.mark.claim("runs-what-was-approved")
+@pytest.mark.anyio
+async def test_a_module_that_was_added_keeps_a_plugin_from_starting(host, root, stavrobot):
+    path = stavrobot("adds")
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("adds").plugin
+        await h.approve(plugin, granted=(), always=True)
+        making.write(f"{path}/act/json.py", "")
+        assert (await h.call("adds.act", {"text": ""}, attachment=YES)).error.code == "not_approved"
+        os.unlink(f"{path}/act/json.py")
+        assert not (await h.call("adds.act", {"text": ""}, attachment=YES)).is_error
+
+
+@pytest.mark.anyio
+async def test_what_lies_beside_a_plugin_is_seen_as_far_as_it_is_granted(host, tmp_path, monkeypatch):
+    work = tmp_path / "work"
+    root = work / "plugins"
+    script = making.python(
+        "print(json.dumps({'result': json.dumps([sorted(os.listdir('..')), open('../other/note').read()])}))"
+    )
+    making.cyclop(str(root), "looks", script)
+    making.write(str(root / "other" / "note"), "hello")
+    (root / "link").symlink_to("other")
+    monkeypatch.chdir(work)
+    async with host(roots=(str(root),)) as h:
+        await h.approve(h.snapshot.plugin("looks").plugin, granted=("filesystem:read:.",))
+        assert json.loads((await h.call("looks")).text) == [["link", "looks", "other"], "hello"]

@@ -218,14 +218,7 @@ class Confinement:
             raise NotEnforceable(plugin.name, f"nothing is confined on {sys.platform} yet", "")
         learning = self._learning if self._learning and self._learning.is_about(plugin, purpose) else None
         widened = learning.widened(standing) if learning else standing
-        # In a thread: it goes through all of the plugin's files.
-        try:
-            profile = await lanes.run(plugin.path, self._allowances.profile, plugin, widened, purpose)
-        except OSError as error:
-            raise Unavailable(
-                f"the files of '{plugin.name}' cannot be looked at: {error.filename}: {error.strerror}",
-                f"look at it with `anyplug show {plugin.name}`, then call it again",
-            ) from error
+        profile = await self._profile(plugin, widened, purpose)
         view = await self._view(plugin, standing, purpose)
         profile = profile if view is None else view.added_to(profile)
         for folder in profile.measured:
@@ -250,7 +243,19 @@ class Confinement:
             raise NotEnforceable(plugin.name, str(refusal), refusal.cure) from refusal
         room = Room(confined, basis, confined)
         room.view = view
+        if view is not None:
+            view.keeps_names = "overlay" not in confined.enforcement.refused
         return room
+
+    async def _profile(self, plugin: Plugin, standing: Standing, purpose: Purpose) -> Profile:
+        """Draw what a plugin's programs may do; in a thread, because that goes through all of its files."""
+        try:
+            return await lanes.run(plugin.path, self._allowances.profile, plugin, standing, purpose)
+        except OSError as error:
+            raise Unavailable(
+                f"the files of '{plugin.name}' cannot be looked at: {error.filename}: {error.strerror}",
+                f"look at it with `anyplug show {plugin.name}`, then call it again",
+            ) from error
 
     async def keep(self, plugin: Plugin, digest: str, tell: Callable[[str], None]) -> None:
         """Make the snapshot from which a plugin will run, if it will; raises NotApproved, or Unavailable."""

@@ -25,6 +25,7 @@ from anyplug.errors import (
     Cancelled,
     Denied,
     InvalidArguments,
+    NotApproved,
     StoreError,
     Unavailable,
 )
@@ -456,7 +457,7 @@ class Host:
                     call.plugin, standing, users
                 )
                 result = await table.BY_NAME[call.plugin.format].invoke(call, around)
-                self._provisions.see_that_nothing_came(call.plugin)
+                await self._see_that_nothing_came(call.plugin)
                 if result.structured is not None and is_too_deep(result.structured):
                     raise BadOutput(f"what '{call.tool.name}' gave cannot be passed on: {TOO_DEEP}", "mend the plugin")
             except CallError as refusal:
@@ -477,6 +478,18 @@ class Host:
         result = self._recording.end(trail, warned(result, warnings))
         self._live.tell_of_result(call, result)
         return result
+
+    async def _see_that_nothing_came(self, plugin: Plugin) -> None:
+        """See to it that no code came into a plugin's folder while it ran; raises NotApproved.
+
+        A process that stays up may have loaded that code, and is started anew.
+        """
+        try:
+            self._provisions.see_that_nothing_came(plugin)
+        except NotApproved:
+            if plugin.stays_up:
+                await self._loading.reload_in_a_call(plugin.path)
+            raise
 
     async def _run_command(self, command: Command, call: Call, standing: Standing, trail: Trail) -> CommandOutcome:
         """Run a slash command that may run, and ask the gates about what it gave; raises CallError."""

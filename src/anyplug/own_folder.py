@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import msgspec
 
-from anyplug import digest, permissions, untrusted_files
+from anyplug import digest, permissions
 from anyplug.allowances import code_names
 from anyplug.approval import Standing
 from anyplug.catalog import Catalog
@@ -43,6 +43,7 @@ class View:
         self._shown = shown
         self._arrivals = arrivals
         self._intruder = ""
+        self.keeps_names = True  # a file that is renamed over approved code is not seen
 
     @property
     def own(self) -> str:
@@ -65,7 +66,7 @@ class View:
         if not path:
             return "too many files came into its folder at once"
         name, relative = os.path.basename(path), path[len(self._shown.own) + 1 :]
-        if relative in self._shown.laid or name in self._shown.ignored:
+        if (self.keeps_names and relative in self._shown.laid) or name in self._shown.ignored:
             return ""
         is_code = self._may_hold_code(path) if is_folder else self._is_code(name)
         return f"{for_people(relative)} was added while it ran" if is_code else ""
@@ -112,8 +113,6 @@ class View:
         self._snapshot.release()
         if self._arrivals is not None:
             self._arrivals.close()
-        with suppress(OSError):
-            untrusted_files.remove(self._shown.work)
 
 
 class OwnFolders:
@@ -154,7 +153,7 @@ class OwnFolders:
         shown = Shown(
             own=plugin.path,
             snapshot=snapshot.files,
-            work=self.snapshots.work(),
+            work=snapshot.work(),
             shelved=not plugin.explicit,  # what the person named for this run is approved whatever becomes of it
             live=_config(plugin) if purpose == "run" else (),
         )

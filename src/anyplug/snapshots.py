@@ -24,7 +24,7 @@ from anyplug import digest, untrusted_files
 from anyplug.digest import EXECUTABLE, Reading, Stamp
 from anyplug.untrusted_text import for_people
 
-FILES, INDEX, WORK = "files", "index", ".work"
+FILES, INDEX, WORK, EMPTY = "files", "index", ".work", "empty"
 WITH_CONFIG = "+config"  # of one in which the person's values are shown, too
 STAGED = ".staged-"
 CHANCE = 8  # bytes in the name of what is not there yet
@@ -57,13 +57,25 @@ class Snapshot:
 
     def __init__(self, folder: str, lock: int) -> None:
         self.files = os.path.join(folder, FILES)
-        self._lock = lock
+        self._locks = [lock]
+        self._works: list[str] = []
+
+    def work(self) -> str:
+        """Make a folder in which overlays can work; it goes with `release`, or after us if we are killed."""
+        store = os.path.dirname(os.path.dirname(self.files))
+        path = os.path.join(store, WORK, secrets.token_hex(CHANCE))
+        os.makedirs(os.path.join(path, EMPTY), mode=0o700)
+        self._works.append(path)
+        self._locks.append(_locked(path, fcntl.LOCK_SH))
+        return path
 
     def release(self) -> None:
         """Let it go when nobody else needs it."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        while self._works:
+            with suppress(OSError):
+                untrusted_files.remove(self._works.pop())
+        while self._locks:
+            os.close(self._locks.pop())
 
 
 class Snapshots:
@@ -94,12 +106,6 @@ class Snapshots:
             raise OSError(f"the snapshot {self.folder}/{key} is gone again")
         return held
 
-    def work(self) -> str:
-        """Make a folder in which overlays can work; remove it with `untrusted_files.remove`."""
-        path = os.path.join(self.folder, WORK, secrets.token_hex(CHANCE))
-        os.makedirs(os.path.join(path, "empty"), mode=0o700)
-        return path
-
     def size(self, value: str) -> int:
         """Return how many bytes the snapshots of a digest take."""
         found = 0
@@ -110,6 +116,7 @@ class Snapshots:
 
     def collect(self, named: frozenset[str]) -> None:
         """Remove what no approval names and nobody uses, and what was begun and never finished."""
+        self._clear_work()
         with suppress(FileNotFoundError):
             for name in os.listdir(self.folder):
                 path = os.path.join(self.folder, name)
@@ -122,6 +129,20 @@ class Snapshots:
                             untrusted_files.remove(path)
                     elif unused_s > UNUSED_S:
                         self._remove(name)
+
+    def _clear_work(self) -> None:
+        """Remove what hosts that were killed worked in."""
+        above = os.path.join(self.folder, WORK)
+        with suppress(FileNotFoundError):
+            for name in os.listdir(above):
+                with suppress(OSError):  # it is in use
+                    path = os.path.join(above, name)
+                    lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    try:
+                        if time.time() - os.stat(path).st_mtime > ABANDONED_S:  # one that was just made has no lock yet
+                            untrusted_files.remove(path)
+                    finally:
+                        os.close(lock)
 
     def _held(self, key: str) -> Snapshot | None:
         """Return a snapshot that is there and right; one that is not is removed."""
@@ -316,6 +337,17 @@ def _keep_times(folder: str, root: str) -> None:
         with suppress(OSError):  # it may be gone by now
             found = os.stat(os.path.join(root, os.path.relpath(below, folder)))
             os.utime(below, ns=(found.st_mtime_ns, found.st_mtime_ns))
+
+
+def _locked(folder: str, how: int) -> int:
+    """Lock a folder; raises OSError if somebody else has."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, how)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
 
 
 def _link(path: str) -> str:
