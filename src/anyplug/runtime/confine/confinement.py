@@ -262,7 +262,9 @@ class Confinement:
     @property
     def _own(self) -> tuple[str, ...]:
         """The folders in which programs make changes themselves, though they may lie in a granted one."""
-        return tuple(path for path in self.order.measured if path in self.order.writable)
+        own = tuple(path for path in self.order.measured if path in self.order.writable)
+        # What is written over a snapshot lands in a measured folder, and is written by another name.
+        return (*own, self.shelf.own) if self.shelf is not None and self.shelf.is_overlaid else own
 
     @property
     def _tmp_is_direct(self) -> bool:
