@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from anyplug.model import Offer, Plugin, Tool
 from anyplug.untrusted_text import (
+    HIDDEN,
     LONGEST_LINE,
     clean_offer,
     clean_plugin,
@@ -133,7 +134,7 @@ def test_what_a_plugin_registers_is_cleaned_schemas_included():
     (kept,) = offer.tools
     assert (kept.title, kept.description) == ("t", "d")
     assert kept.input_schema == {"properties": {"a": {"description": "xy", "enum": ["one", "zwei"], "default": "d"}}}
-    assert offer.warnings == (r"the tool 'e\u202evil' was skipped: its name has hidden characters",)
+    assert offer.warnings == (r"the tool 'e\u202evil' was skipped: its name has hidden characters", HIDDEN)
 
 
 def test_a_manifests_texts_are_cleaned():
