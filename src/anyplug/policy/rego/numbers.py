@@ -79,6 +79,8 @@ def bounded(value: int) -> int:
 
 def add(left: Number, right: Number) -> Number:
     """Left + right."""
+    if left.__class__ is int and right.__class__ is int:
+        return bounded(left + right)
     one, other = whole(left), whole(right)
     if one is not None and other is not None:
         return bounded(one + other)
@@ -87,6 +89,8 @@ def add(left: Number, right: Number) -> Number:
 
 def subtract(left: Number, right: Number) -> Number:
     """Left - right."""
+    if left.__class__ is int and right.__class__ is int:
+        return bounded(left - right)
     one, other = whole(left), whole(right)
     if one is not None and other is not None:
         return bounded(one - other)
@@ -95,6 +99,8 @@ def subtract(left: Number, right: Number) -> Number:
 
 def multiply(left: Number, right: Number) -> Number:
     """Left * right."""
+    if left.__class__ is int and right.__class__ is int:
+        return bounded(left * right)
     one, other = whole(left), whole(right)
     if one is not None and other is not None:
         return bounded(one * other)

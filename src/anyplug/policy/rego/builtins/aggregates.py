@@ -34,6 +34,8 @@ def _numbers(value: Any) -> tuple[Any, ...]:
 def sum_(value: Any) -> Any:
     """Add all numbers."""
     members = _numbers(value)
+    if {item.__class__ for item in members} <= {int}:
+        return numbers.bounded(sum(members))
     exact = [numbers.whole(item) for item in members]
     if None not in exact:
         return numbers.bounded(sum(exact))  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from anyplug.policy.rego.errors import BuiltinError, NotSupported
 from anyplug.policy.rego.values import NULL
 
+_RANGE: Final = re.compile(r"!?[^-\\\[\]]-[^-\\\[\]]")
 TOP: Final = 0x10FFFF  # the last character of Unicode
 
 
@@ -79,6 +80,9 @@ def _choice(glob: str, at: int) -> tuple[str, int]:
         char = glob[end : end + 1]
         if glob[end + 1 : end + 2] == "-" and glob[end + 2 : end + 3] not in {"", "]"}:
             last = glob[end + 2]
+            if last < char and not _RANGE.fullmatch(glob[at : glob.find("]", at)]):
+                msg = "a glob with a range beside other characters in brackets"
+                raise NotSupported(msg)
             if last < char:
                 msg = f"hi character {last!r} should be greater than lo {char!r}"
                 raise BuiltinError(msg)
@@ -87,6 +91,9 @@ def _choice(glob: str, at: int) -> tuple[str, int]:
         else:
             inner.append(_in_class(char))
             end += 1
+    if "-" in glob[at:end] and not _RANGE.fullmatch(glob[at:end]):
+        msg = "a glob with a range beside other characters in brackets"
+        raise NotSupported(msg)
     if end >= len(glob) or not inner:
         msg = f"bad character list in glob {glob!r}"
         raise BuiltinError(msg)

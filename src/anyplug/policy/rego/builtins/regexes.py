@@ -14,6 +14,7 @@ from anyplug.policy.rego.values import FALSE, TRUE, boolean
 MAX_PATTERNS: Final = 256  # compiled ones that are kept
 MAX_MEMORY: Final = 8 << 20  # bytes for one pattern: RE2 works on, more slowly, where more would be needed
 PER_STEP: Final = 16  # characters that are looked at for the price of one step
+_SPACED: Final = re.compile(r"\\[pP]\{\^?[A-Za-z0-9_]*[^A-Za-z0-9_}^]")
 _NAME: Final = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)
 
 
@@ -28,6 +29,9 @@ def _engine() -> Any:
 @functools.lru_cache(MAX_PATTERNS)
 def compiled(pattern: str) -> Any:
     """Compile a pattern. Raises BuiltinError."""
+    if "\\p{" in pattern.lower() and _SPACED.search(pattern):
+        msg = "a class of Unicode written with other than letters, digits and _"
+        raise NotSupported(msg)
     engine = _engine()
     options = engine.Options()
     options.log_errors = False
@@ -62,6 +66,9 @@ def _matches(context: Any, pattern: str, text: str, most: int = -1) -> Iterator[
 @builtin("regex.match", STRING, STRING, context=True)
 def match(context: Any, pattern: Any, text: Any) -> Any:
     """Whether a pattern fits somewhere."""
+    if "\\B" in pattern and not text.isascii():
+        msg = "\\B in a text beyond ASCII, where Go and RE2 differ"
+        raise NotSupported(msg)
     context.spend(len(text) // PER_STEP)
     return TRUE if compiled(pattern).search(text.encode()) is not None else FALSE  # no offsets, no need for str
 

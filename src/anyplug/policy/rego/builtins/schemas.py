@@ -3,17 +3,19 @@
 A schema with any other keyword is refused when it is met: an answer that ignores half of it would be wrong.
 """
 
+import re
 from typing import Any, Final
 
 from anyplug.policy.rego.builtins.encoding import read_json
 from anyplug.policy.rego.builtins.registry import ANY, builtin
-from anyplug.policy.rego.errors import BuiltinError, NotSupported, OperandError
+from anyplug.policy.rego.errors import BuiltinError, NotSupported
 from anyplug.policy.rego.texts import json_text
 from anyplug.policy.rego.values import FALSE, NULL, TRUE, Atom, Object, boolean, type_name
 
 TYPES: Final = ("array", "boolean", "integer", "number", "null", "object", "string")
 ASIDE: Final = frozenset({"$schema", "$id", "id", "title", "description", "default", "examples", "$comment"})
 KNOWN: Final = frozenset({"type", "properties", "required", "items", "enum", "const", "additionalProperties"})
+_NAMED: Final = re.compile(r"given: /[a-z_]+/")
 ROOT: Final = "(Root)"
 
 
@@ -21,8 +23,8 @@ def _document(index: int, value: Any) -> Any:
     if value.__class__ is str:
         return read_json(value)
     if value.__class__ is not Object:
-        msg = f"operand {index} must be one of {{string, object}} but got {type_name(value)}"
-        raise OperandError(msg)
+        msg = f"a document or schema that is no string or object, but {type_name(value)}"
+        raise NotSupported(msg)
     return value
 
 
@@ -77,7 +79,7 @@ class _Errors:
         )
 
 
-def _validate(value: Any, schema: Any, field: str, errors: _Errors) -> None:
+def _validate(value: Any, schema: Any, field: str, errors: _Errors) -> None:  # noqa: C901 - one branch for each keyword
     if schema.__class__ is Atom:
         if schema is FALSE:
             errors.add(field, "false", "False always fails validation")
@@ -89,6 +91,11 @@ def _validate(value: Any, schema: Any, field: str, errors: _Errors) -> None:
         expected = wanted[0] if len(wanted) == 1 else f"[{','.join(wanted)}]"
         errors.add(field, "invalid_type", f"Invalid type. Expected: {expected}, given: {given}")
         return
+    if "const" in schema or "enum" in schema:
+        fixed = (*schema.get("enum", ()), schema.get("const", ""))
+        if any(each.__class__ is not str for each in fixed) or value.__class__ is not str:
+            msg = "the JSON Schema keywords const and enum with other than strings"
+            raise NotSupported(msg)
     if "enum" in schema and value not in schema["enum"]:
         listed = ", ".join(json_text(item) for item in schema["enum"])
         errors.add(field, "enum", f"{field} must be one of the following: {listed}")
@@ -135,7 +142,7 @@ def verify_schema(schema: Any) -> Any:
     try:
         _check(_document(1, schema))
     except BuiltinError as error:
-        if "NOT VALID" in str(error):
+        if "NOT VALID" in str(error) and "type" in str(error) and _NAMED.search(str(error)):
             return (FALSE, f"jsonschema: {error}")
         raise NotSupported(str(error)) from None
     return (TRUE, NULL)
