@@ -39,8 +39,8 @@ LOCAL = "unix"  # the scope of `network` that is not about other machines
 LARGEST_PORT = 65535
 # What people would not think of, or hope for in vain: the kernel knows neither clipboards nor notifications.
 REALLY = {
-    "filesystem:write": "opens all your files but protected ones, which other programs run later: ~/.bashrc, "
-    "~/.config, .git/hooks, `anyplug show` counts them. Mostly a folder is enough: `filesystem:write:PATH`",
+    "filesystem:write": "opens all your files except those that other programs run later, such as ~/.bashrc and "
+    ".git/hooks. A folder is usually enough: `filesystem:write:PATH`",
     "clipboard": "opens nothing by itself. A program that reaches the desktop's clipboard needs `shell:exec:PROGRAM` "
     "(xclip, wl-paste) and `network:unix`",
     "notifications": "opens nothing by itself. `notify-send` needs `shell:exec:notify-send` and `network:unix`",
