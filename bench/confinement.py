@@ -68,30 +68,31 @@ async def rows(folder: str, plan: Plan) -> list[Row]:
             await _beside_spinning(what, main, (python, "-c", SPIN), (guard, profile, confined), plan.scripts),
             *await _bubblewraps(what, main, (confined, direct), (profile, place), plan.scripts),
         ]
-        found.append(await _created(python, place, (guard, search_path), plan.scripts))
+        found.append(await _created(python, place, (guard, confined, search_path), plan.scripts))
     finally:
         await anyio.to_thread.run_sync(confined.close)
         await anyio.to_thread.run_sync(guard.close)
     return found
 
 
-async def _created(python: str, place: Place, around: tuple[Guard, str], rounds: int) -> Row:
-    """Create files in a granted folder, where a broker makes them, and in the plugin's own, where it does itself."""
-    guard, search_path = around
+async def _created(python: str, place: Place, around: tuple[Guard, Spawn, str], rounds: int) -> Row:
+    """Create files in a granted folder, where a broker makes them; and in its own, as a plugin without such a grant."""
+    guard, without, search_path = around
     granted = os.path.join(place.user, "granted")
     os.mkdir(granted)
     found = system.survey(search_path, place.home, place.user)
     profile = draw((f"filesystem:write:{granted}",), place, found, system.program_files)
     spawn = await anyio.to_thread.run_sync(ConfinedSpawn, guard, profile)
     try:
+        create = (python, "-I", "-S", "-c", CREATE)
         measured, baseline = await medians(
-            rounds, *(_run((python, "-I", "-S", "-c", CREATE, folder), spawn) for folder in (granted, place.data))
+            rounds, _run((*create, granted), spawn), _run((*create, place.data), without)
         )
     finally:
         await anyio.to_thread.run_sync(spawn.close)
     return Row(
         what=f"a program that creates and removes {FILES} files in a granted folder",
-        against="in its own folder",
+        against="in its own folder, without a broker",
         measured=measured,
         baseline=baseline,
     )

@@ -133,15 +133,19 @@ class Call:
 
     def umask(self) -> int:
         """Read the umask of the program."""
-        with open(f"/proc/{self.tid}/status", "rb") as file:
-            text = file.read(256)
-        return int(text.partition(b"Umask:")[2].split(None, 1)[0], 8)
+        return int(self._status(b"Umask:"), 8)
+
+    def _status(self, key: bytes) -> bytes:
+        """Read one of the first lines that the kernel writes about the program."""
+        fd = os.open(f"/proc/{self.tid}/status", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(fd, 512).partition(key)[2].split(None, 1)[0]
+        finally:
+            os.close(fd)
 
     def descriptor(self, fd: int) -> int:
         """Take a copy of one of the program's descriptors."""
-        with open(f"/proc/{self.tid}/status", "rb") as file:
-            group = int(file.read(512).partition(b"Tgid:")[2].split(None, 1)[0])
-        process = os.pidfd_open(group)
+        process = os.pidfd_open(int(self._status(b"Tgid:")))
         try:
             return self.keep(kernel.syscall("pidfd_getfd", SYS_PIDFD_GETFD, process, fd, 0))
         finally:
