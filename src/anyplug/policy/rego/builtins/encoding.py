@@ -195,6 +195,8 @@ def read_json(text: str) -> Any:
             json.loads(text, parse_float=numbers.parse, parse_int=numbers.parse, parse_constant=_no_constant)
         )
     except ValueError as error:
+        if str(error).startswith("Extra data"):  # some of which OPA reads
+            raise NotSupported(str(error)) from None
         raise BuiltinError(str(error)) from None
     except (RecursionError, ArithmeticError) as error:
         raise NotSupported(str(error)) from None

@@ -42,6 +42,8 @@ def compiled(pattern: str) -> Any:
         reason = error.args[0] if error.args else "invalid pattern"
         reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         msg = f"error parsing regexp: {reason}"
+        if "\\p" in pattern.lower():  # Go knows more names of classes than RE2
+            raise NotSupported(msg) from None
         raise BuiltinError(msg) from None
 
 

@@ -93,6 +93,7 @@ for _size in SIZES:
 
 
 def _keys(text: str) -> list[Key]:
+    # 60 ms of start-up that only policies with signed tokens need
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
 
@@ -117,6 +118,7 @@ def _second(text: str) -> str:
 
 
 def _jwk(document: dict[str, Any]) -> Key:
+    # 60 ms of start-up that only policies with signed tokens need
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
     def number(name: str) -> int:
@@ -137,6 +139,7 @@ def _jwk(document: dict[str, Any]) -> Key:
 
 
 def _fits(kind: str, size: str, key: Any, message: bytes, signature: bytes) -> bool:
+    # 60 ms of start-up that only policies with signed tokens need
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, utils
