@@ -265,6 +265,8 @@ class Confinement:
             await self._copied(plugin, functools.partial(self._own_folders.keep, plugin, digest))
 
     def _runs_from_snapshot(self, plugin: Plugin) -> bool:
+        if plugin.explicit and self._own_folders.is_large(plugin):
+            return False  # who writes it would wait for a copy after each change, and every change is approved
         return sys.platform == "linux" and self._settings.namespaces and not plugin.is_file
 
     async def _view(self, plugin: Plugin, standing: Standing, purpose: Purpose) -> View | None:
