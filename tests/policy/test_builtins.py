@@ -206,7 +206,10 @@ async def test_files_with_secrets_are_not_read(given, word):
         ("cupcake eval", "block"),
         ("/usr/local/bin/cupcake init", "block"),
         ("anyplug approve x", "block"),
-        ("anyplug call x", "allow"),
+        ("anyplug call x", "deny"),  # by self-protection
+        ("anyplug list", "allow"),
+        ("bash setup-cupcake.sh", "block"),
+        ("cat .cupcake/rulebook.yml", "allow"),
         ("cupcake --version", "allow"),
         ("echo cupcakes", "allow"),
     ],

@@ -34,6 +34,15 @@ runs_the_gate(words) if {
 	later in {"approve", "config", "deny", "disable", "enable", "grant", "install", "policy", "remove", "secret", "ungrant"}
 }
 
+# Scripts and names that stand for it; `.cupcake` is the folder of policies, and not the program.
+runs_the_gate(words) if {
+	regex.match(`(^|/)(sh|bash|zsh|source|\.|eval|exec|alias|function)$`, words[0])
+	some word in array.slice(words, 1, count(words))
+	regex.match(`(^|[^.])cupcake`, lower(word))
+}
+
+runs_the_gate(words) if startswith(lower(words[0]), "/opt/cupcake")
+
 allowed(words) if {
 	some start in config.allowed_commands
 	startswith(concat(" ", words), start)

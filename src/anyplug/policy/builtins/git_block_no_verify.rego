@@ -33,14 +33,15 @@ deny contains decision("Disabling git hooks is not permitted. Hooks are required
 gits contains array.slice(command.words, at, count(command.words)) if {
 	some command in input.commands
 	some at, word in command.words
-	regex.match(`(^|/)git$`, word)
+	regex.match(`(?i)(^|/)git$`, word)
 }
 
 skips_hooks(words) if {
 	some subcommand in {"commit", "push", "merge", "rebase", "am", "pull", "cherry-pick"}
-	subcommand in words
+	some one in words
+	lower(one) == subcommand
 	some word in words
-	word in {"--no-verify", "--no-veri", "--no-verif"}
+	lower(word) in {"--no-verify", "--no-veri", "--no-verif"}
 }
 
 # -n means the same to commit only; of letters in one word it is one before the first that takes a value.

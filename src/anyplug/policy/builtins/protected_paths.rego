@@ -31,4 +31,56 @@ halt contains decision(concat("", [config.message, " (only read operations allow
 	not shared.reads_only(other)
 }
 
+# A command that does not only read, and that is given a folder in which something protected lies, may change that, too.
+halt contains parent_decision(pattern, folder) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some other in input.commands
+	not shared.keeps_files(other)
+	some folder in folders
+	some pattern in config.paths
+	startswith(pattern, "/")
+	lies_in(pattern, folder)
+}
+
+# Of a pattern that is relative, or has a * in it, only what removes or moves a folder as a whole is taken for that.
+halt contains parent_decision(pattern, folder) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some other in input.commands
+	removes(other)
+	some folder in array.concat(other.paths, input.affected_parent_directories)
+	some pattern in config.paths
+	not startswith(pattern, "/")
+	lies_in(concat("/", [input.cwd, trim_prefix(pattern, "./")]), folder)
+}
+
+folders contains folder if some folder in input.affected_parent_directories
+
+folders contains folder if {
+	some command in input.commands
+	some folder in array.concat(command.paths, command.writes)
+}
+
+lies_in(place, folder) if {
+	outer := concat("", [lower(trim_right(folder, "/")), "/"])
+	startswith(concat("", [lower(trim_right(place, "/")), "/"]), outer)
+}
+
+removes(command) if {
+	some word in command.words
+	regex.match(`(^|/)(rm|rmdir|mv|chmod|chown|shred|trash|unlink|rsync)$`, word)
+}
+
+removes(command) if {
+	command.name == "find"
+	shared.changes_files(command)
+}
+
+parent_decision(pattern, folder) := {
+	"rule_id": "BUILTIN-PROTECTED-PATHS-PARENT",
+	"reason": concat("", [config.message, " (", pattern, " would be affected by an operation on ", folder, ")"]),
+	"severity": "HIGH",
+}
+
 decision(reason) := {"rule_id": "BUILTIN-PROTECTED-PATHS", "reason": reason, "severity": "HIGH"}

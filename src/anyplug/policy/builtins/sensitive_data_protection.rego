@@ -15,6 +15,14 @@ config := input.builtin_config.sensitive_data_protection
 
 folders := {"/.ssh/", "/.aws/", "/.gnupg/", "/.kube/", "/.azure/", "/.gcloud/", "/.config/gcloud/", "/.docker/config"}
 
+# Words that mean it only as a whole: `auth.json`, and not `author.py`.
+words := `(?i)(^|[^a-z])(tokens?|private|auth|cookies?|sessions?|apikeys?)([^a-z]|$)`
+
+# What a program is made of names such things, and holds none.
+source_code := `(?i)\.(c|cc|cpp|cs|css|ex|go|h|html|java|js|jsx|kt|md|php|py|rb|rs|rst|scala|swift|ts|tsx|vue)$`
+
+files := `(?i)(^|/)(known_hosts|authorized_keys|kubeconfig|dotenv|\.dockercfg|\.gitconfig|\.hgrc|database\.(yml|json)|connection\.json|wp-config\.php|nuget\.config|\.m2/settings\.xml|\.gradle/gradle\.properties)$|\.(cer|crt|db|sqlite[0-9]*)$`
+
 names := `(?i)^(\.env(\..*)?|\.netrc|\.npmrc|\.pypirc|\.git-credentials|\.htpasswd|id_(rsa|dsa|ecdsa|ed25519).*|.*\.(pem|key|p12|pfx|jks|keystore|ppk)|.*(credential|secret|password|passwd|api[_-]?key|private[_-]?key|access[_-]?token).*)$`
 
 deny contains decision(concat("", [config.message, ": ", base(file)])) if {
@@ -42,17 +50,32 @@ deny contains decision(concat("", [config.message, ": ", base(word)])) if {
 	sensitive(concat("", ["/", word]))
 }
 
+deny contains decision(concat("", [config.message, ": ", base(file)])) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some command in input.commands
+	some file in command.writes
+	sensitive(file)
+}
+
 deny contains decision(concat("", [config.message, ": ", found])) if {
 	input.hook_event_name == "PreToolUse"
 	input.tool_name == "Bash"
 	some found in {
-		"security find-generic-password", "security dump-keychain", "gpg --export-secret", "aws configure get",
-		"gcloud auth print-access-token",
+		"security find-generic-password", "security dump-keychain", "gpg --export", "ssh-add -l", "aws configure get",
+		"gcloud auth print-access-token", "docker login", "git config --get",
 	}
 	contains(lower(input.tool_input.command), found)
 }
 
 sensitive(path) if regex.match(names, base(path))
+
+sensitive(path) if {
+	regex.match(words, base(path))
+	not regex.match(source_code, base(path))
+}
+
+sensitive(path) if regex.match(files, path)
 
 sensitive(path) if {
 	some folder in folders

@@ -16,8 +16,17 @@ config := input.builtin_config.system_protection
 folders := {
 	"/bin/", "/boot/", "/dev/", "/etc/", "/lib/", "/lib64/", "/proc/", "/root/", "/sbin/", "/sys/", "/system/",
 	"/usr/bin/", "/usr/sbin/", "/var/log/auth", "/var/log/secure", "/library/launchagents/",
-	"/library/launchdaemons/", "/library/preferences/", "/private/etc/", "c:\\windows\\", "c:\\program files",
+	"/library/launchdaemons/", "/library/preferences/", "/private/etc/", "/private/var/", "c:\\windows\\",
+	"c:\\program files", "c:\\programdata\\", "c:\\users\\all users\\", "c:\\bootmgr", "%systemroot%", "%windir%",
 }
+
+# Of the person's own folder, wherever that is.
+personal := {"/.ssh/", "/.gnupg/", "/.local/share/keyrings/", "/library/launchagents/"}
+
+named_personal := {"~/.ssh/", "~/.gnupg/", "~/.config/", "~/.local/share/keyrings/", "~/library/launchagents/"}
+
+# A place of the system inside of a word, as scripts have it.
+inside := `(^|[^a-z0-9_.~/-])(/(etc|usr/bin|usr/sbin|boot|lib|sys|system|proc|dev|private/etc|private/var)/|/library/launch|~/\.ssh/|c:\\windows\\|%systemroot%|%windir%)`
 
 harmless := {"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/urandom"}
 
@@ -26,6 +35,29 @@ halt contains decision(concat("", [config.message, ": ", file])) if {
 	input.tool_name != "Bash"
 	some file in shared.files
 	of_the_system(file)
+}
+
+halt contains decision(concat("", [config.message, ": ", place])) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name != "Bash"
+	some key in ["file_path", "filePath", "path", "notebook_path", "pattern", "url"]
+	place := input.tool_input[key]
+	named_as_system(trim_prefix(place, "file://"))
+}
+
+halt contains decision(concat("", [config.message, ": ", edit.file_path])) if {
+	input.hook_event_name == "PreToolUse"
+	some edit in input.tool_input.edits
+	named_as_system(edit.file_path)
+}
+
+halt contains decision(concat("", [config.message, ": ", word])) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some command in input.commands
+	some word in command.words
+	regex.match(inside, lower(word))
+	not word in harmless
 }
 
 halt contains decision(concat("", [config.message, ": ", place])) if {
@@ -48,6 +80,18 @@ of_the_system(path) if {
 	some folder in folders
 	startswith(lower(path), folder)
 	not path in harmless
+}
+
+of_the_system(path) if {
+	some folder in personal
+	contains(lower(path), folder)
+}
+
+named_as_system(place) if of_the_system(place)
+
+named_as_system(place) if {
+	some start in named_personal
+	startswith(lower(place), start)
 }
 
 of_the_system(path) if {
