@@ -13,6 +13,7 @@ import looking
 import making
 import using
 from anyplug.frontends.resident.address import Address
+from anyplug.policy import accepted
 from anyplug.policy.opencode import installation
 from anyplug.policy.starter import EVALUATE
 
@@ -68,6 +69,7 @@ def project(tmp_path: Path, server: opencode.Server) -> Path:
     making.write(str(folder / ".cupcake" / "system" / "evaluate.rego"), EVALUATE)
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     installation.install(str(folder), home=str(server.home), program=[sys.executable, "-m", "anyplug"])
+    accepted.accept(str(server.home), str(folder / ".cupcake"), trusted=True)
     return folder
 
 
@@ -98,3 +100,28 @@ def test_the_engine_decides_about_every_call(
     assert "an agent may not change the policies that bind it" in told[3]
     assert not (project / "forbidden").exists()
     assert (project / ".cupcake").is_dir()
+
+
+def test_why_a_broken_policy_refuses_a_prompt_is_on_the_terminal(
+    server: opencode.Server, scratch: Path, project: Path
+) -> None:
+    making.write(str(project / ".cupcake" / "policies" / "opencode" / "words.rego"), "package x\ndeny contains")
+    making.write(str(project / ".cupcake" / "opencode.json"), '{"timeoutMs": 60000}')
+    with ModelServer([{"text": "done"}]) as model:
+        opencode.prepare(project, "fake", model.url)
+        done = subprocess.run(
+            [opencode.PROGRAM, "run", "do it"],
+            cwd=project,
+            env={**opencode.environment(scratch), "PWD": str(project)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=opencode.PATIENCE_S * 2,
+            check=False,
+        )
+    connection = Address(str(server.home)).connect()
+    if connection is not None:
+        connection.close()
+        using.ok("--home", str(server.home), "stop")
+    assert done.returncode != 0
+    assert "words.rego:2:14: rego_parse_error" in done.stderr

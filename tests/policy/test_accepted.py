@@ -165,6 +165,17 @@ async def test_a_script_whose_content_changed_does_not_run():
     assert not os.path.exists("ran")
 
 
+@pytest.mark.claim("loosening-waits")
+@pytest.mark.parametrize("gone", [[".cupcake"], [P, ".cupcake/signals/s.sh"]])
+async def test_a_rule_whose_script_was_taken_away_with_it_refuses(gone):
+    project({"p": SIGNAL}, **{"signals/s.sh": "#!/bin/sh\necho main\n"})
+    for path in gone:
+        shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+    made = await answer(bash("ls"))
+    assert made["decision"] == "deny"
+    assert "its script is gone" in made["reason"]
+
+
 async def test_a_change_elsewhere_leaves_trusted_commands_trusted():
     project({"p": SIGNAL}, rulebook="signals: {s: echo main}")
     making.write(".cupcake/policies/opencode/q.rego", policy("opencode.q", decision("ask")))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 UNTRUSTED: Final = "you have not trusted this project's commands"
 SWITCHED_OFF: Final = "signals are switched off in settings.toml"
+GONE: Final = "its script is gone"
 NOBODY_RUNS: Final = "signals are not run here"
 UNDEFINED: Final = "the rulebook has no such signal"
 MOST_DECISIONS: Final = 1024  # that are remembered of one place
@@ -195,11 +196,18 @@ class Inquiry:
         shown |= {signal.identity for signal in self._of_builtins(own)}
         now = [*self.loaded.source.signals.values(), *self._of_builtins(self.loaded.builtin_config)]
         altered = {signal.name for signal in now if signal.identity not in shown}
-        return {
+        there = {signal.identity for signal in now}
+        refused = {
             signal.name: UNTRUSTED
             for source, signal in self.signals
             if not source.is_global and (signal.identity not in shown or signal.name in altered)
         }
+        # Scripts run from the project's folder: one that is gone would answer with a failure, and not refuse.
+        gone = {signal.name: GONE for _, signal in self.signals if signal.digest and signal.identity not in there}
+        return {**{name: why for name, why in gone.items() if not self._is_own(name)}, **refused}
+
+    def _is_own(self, name: str) -> bool:
+        return any(source.is_global for source, signal in self.signals if signal.name == name)
 
     async def ask_signals(self) -> "Answers":
         """Run the signals that are needed, and that may run."""
