@@ -259,21 +259,26 @@ class Confinement:
 
     async def keep(self, plugin: Plugin, digest: str, tell: Callable[[str], None]) -> None:
         """Make the snapshot from which a plugin will run, if it will; raises NotApproved, or Unavailable."""
-        if self._own_folders is not None and self.is_on and self._runs_from_snapshot(plugin):
-            if self._own_folders.is_large(plugin):
+        folders = self._folders_shown(plugin) if self.is_on else None
+        if folders is not None:
+            if folders.is_large(plugin):
                 tell(f"copying the files of plugin '{plugin.name}': it runs from this copy")
-            await self._copied(plugin, functools.partial(self._own_folders.keep, plugin, digest))
+            await self._copied(plugin, functools.partial(folders.keep, plugin, digest))
 
-    def _runs_from_snapshot(self, plugin: Plugin) -> bool:
-        if plugin.explicit and self._own_folders.is_large(plugin):
-            return False  # who writes it would wait for a copy after each change, and every change is approved
-        return sys.platform == "linux" and self._settings.namespaces and not plugin.is_file
+    def _folders_shown(self, plugin: Plugin) -> OwnFolders | None:
+        """Return what shows a plugin its own folder; None if it runs from the folder itself."""
+        folders = self._own_folders
+        if folders is None or sys.platform != "linux" or not self._settings.namespaces or plugin.is_file:
+            return None
+        # Who writes a plugin would wait for a copy after each change, and every change is approved.
+        return None if plugin.explicit and folders.is_large(plugin) else folders
 
     async def _view(self, plugin: Plugin, standing: Standing, purpose: Purpose) -> View | None:
         """Return the view of a plugin's own folder, if it runs from a snapshot; raises NotApproved, or Unavailable."""
-        if self._own_folders is None or purpose == "init" or not self._runs_from_snapshot(plugin):
+        folders = self._folders_shown(plugin) if purpose != "init" else None
+        if folders is None:
             return None
-        return await self._copied(plugin, functools.partial(self._own_folders.view, plugin, standing, purpose))
+        return await self._copied(plugin, functools.partial(folders.view, plugin, standing, purpose))
 
     async def _copied(self, plugin: Plugin, copy: Callable[[], T]) -> T:
         """Copy in a thread what a plugin runs from; raises NotApproved, or Unavailable."""
@@ -293,7 +298,14 @@ class Confinement:
         """Take code away that a plugin wrote over its own, and the room in which it would still be seen."""
         if self._own_folders is None or not self._own_folders.has_written(plugin, standing):
             return
-        if await anyio.to_thread.run_sync(self._own_folders.tidy, plugin):
+        try:
+            had_code = await lanes.run(plugin.path, self._own_folders.tidy, plugin)
+        except OSError as error:
+            raise Unavailable(
+                f"what '{plugin.name}' wrote into its folder cannot be looked through: {error.strerror}",
+                f"delete what it does not need in {self._home.beside(plugin)}",
+            ) from error
+        if had_code:
             room = self._rooms.pop((plugin.path, "run"), None)
             if room is not None:
                 self._put_away(room)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from anyplug import untrusted_files
-from anyplug.untrusted_files import Budget, Changed, Entry
+from anyplug.untrusted_files import Budget, Changed, Entry, HeldFolder
 from anyplug.untrusted_text import for_people
 
 NEVER = frozenset({".git", "__pycache__"})
@@ -294,7 +294,15 @@ def is_data(relative: str, path: str) -> bool:
     """Whether it is a file that we can read, and that can neither run nor decides what runs."""
     try:
         with untrusted_files.hold(os.path.dirname(path)) as held:
-            fd = held.open(os.path.basename(path))
+            return is_data_in(held, os.path.basename(path), relative)
+    except OSError:
+        return False
+
+
+def is_data_in(held: HeldFolder, name: str, relative: str) -> bool:
+    """Whether a file of a folder that is held is data; `relative` is what the plugin calls it."""
+    try:
+        fd = held.open(name)
     except OSError:
         return False
     try:

@@ -5,7 +5,6 @@ lands in `<home>/data/<plugin>/beside`, laid over the snapshot. Formats whose pl
 see that, with the snapshot's code laid over it. `runtime.confine.shelf` does the mounting.
 """
 
-import errno
 import os
 import stat
 import time
@@ -13,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
-from anyplug import digest, permissions
+from anyplug import digest, permissions, untrusted_files
 from anyplug.allowances import code_names
 from anyplug.approval import Standing
 from anyplug.catalog import Catalog
@@ -26,8 +25,10 @@ from anyplug.runtime.confine.profile import Profile, Shown
 from anyplug.runtime.program import Purpose
 from anyplug.runtime.stir import Arrivals
 from anyplug.snapshots import Changed, Snapshot, Snapshots
+from anyplug.untrusted_files import Budget, Entry
 from anyplug.untrusted_text import for_people
 
+TIDY_S = 60.0  # for looking through them
 MOST_BESIDE = 50_000  # files that a plugin may have written into its folder, all of which are looked at
 MOST_ARRIVED = 5_000  # entries of a folder that came into the real one, all of which are looked at
 MANY_FILES = 2_000  # take a second to copy
@@ -188,28 +189,27 @@ class OwnFolders:
 
         Else it would run in place of what was approved. Raises OSError.
         """
-        beside = self._home.beside(plugin)
         kept = os.path.join(self._home.kept(plugin), f"beside-{time.strftime('%Y%m%d-%H%M%S')}")
-        moved = seen = 0
-        for folder, _, names, opened in os.fwalk(beside, follow_symlinks=False):
-            below = os.path.relpath(folder, beside)
-            with suppress(OSError):
-                os.removexattr(opened, OPAQUE)
-                moved += 1
-            for name in names:
-                seen += 1
-                if seen > MOST_BESIDE:
-                    raise OSError(errno.EMLINK, f"more than {MOST_BESIDE:,} files; remove some", beside)
-                relative = os.path.normpath(os.path.join(below, name))
-                if digest.is_data(relative, f"/proc/self/fd/{opened}/{name}"):
-                    continue
-                moved += 1
-                if stat.S_ISCHR(os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode):  # overlay: deleted
-                    os.unlink(name, dir_fd=opened)
-                    continue
-                os.makedirs(os.path.dirname(os.path.join(kept, relative)), mode=0o700, exist_ok=True)
-                os.rename(name, os.path.join(kept, relative), src_dir_fd=opened)
+        moved = 0
+        with untrusted_files.hold(self._home.beside(plugin)) as beside:
+            for entry in beside.walk(Budget(MOST_BESIDE, seconds=TIDY_S)):
+                if entry.is_folder:
+                    with suppress(OSError):
+                        os.removexattr(entry.folder.fd, OPAQUE)
+                        moved += 1
+                elif not digest.is_data_in(entry.folder, entry.name, entry.relative):
+                    _move_out(entry, os.path.join(kept, entry.relative))
+                    moved += 1
         return bool(moved)
+
+
+def _move_out(entry: Entry, to: str) -> None:
+    """Move what a plugin wrote over its folder to where no plugin sees it; what it deleted there, only forget."""
+    if stat.S_ISCHR(entry.found.st_mode):  # how an overlay notes that
+        os.unlink(entry.name, dir_fd=entry.folder.fd)
+        return
+    os.makedirs(os.path.dirname(to), mode=0o700, exist_ok=True)
+    os.rename(entry.name, to, src_dir_fd=entry.folder.fd)
 
 
 def writes_aside(plugin: Plugin, standing: Standing) -> bool:

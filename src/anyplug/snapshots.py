@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from anyplug import digest, untrusted_files
 from anyplug.digest import EXECUTABLE, Reading, Stamp
+from anyplug.untrusted_files import Budget, HeldFolder
 from anyplug.untrusted_text import for_people
 
 FILES, INDEX, WORK, EMPTY = "files", "index", ".work", "empty"
@@ -229,19 +230,42 @@ def _copied(root: str, reading: Reading, whole: tuple[str, ...] | None, to: str)
     linked = tuple(f"{name}/" for name in folders if whole is not None and os.path.islink(os.path.join(root, name)))
     for folder in sorted(folders) if whole is None else ():
         os.makedirs(os.path.join(to, folder), exist_ok=True)
-    for stamp, sha in zip(reading.stamps, reading.hashes, strict=True):
-        path = stamp[0]
-        if not sha and not any(path.startswith(f"{folder}/") for folder in whole or ()):
-            continue
-        at = "" if path.startswith(linked) else os.path.join(to, path)
-        stays_folder = whole is None and path in folders
-        entry = _copied_entry(os.path.join(root, path), "" if stays_folder else at, stamp, root, counted)
-        if sha and entry.sha != sha:
-            raise Changed(f"{for_people(path)} changed")
-        yield entry._replace(counts=bool(sha))
+    budget = digest.whole_budget()
+    with untrusted_files.hold(root) as held:
+        for stamp, sha in zip(reading.stamps, reading.hashes, strict=True):
+            path = stamp[0]
+            if not sha and not any(path.startswith(f"{folder}/") for folder in whole or ()):
+                continue
+            budget.entry(path)
+            at = "" if path.startswith(linked) or (whole is None and path in folders) else os.path.join(to, path)
+            if sha:
+                entry = _copied_entry(os.path.join(root, path), at, stamp, root, counted, budget)
+                if entry.sha != sha:
+                    raise Changed(f"{for_people(path)} changed")
+                yield entry
+            elif at and stat.S_ISREG(stamp[1]):
+                yield _copied_data(held, at, stamp, budget)
 
 
-def _copied_entry(source: str, at: str, stamp: Stamp, root: str, counted: set[str]) -> Entry:
+def _copied_data(held: HeldFolder, at: str, stamp: Stamp, budget: Budget) -> Entry:
+    """Copy a file that does not count. No hash vouches for it, so it is reached through no link that may lead out."""
+    path, mode = stamp[0], stamp[1]
+    try:
+        fd = held.open(path)
+    except OSError as error:
+        raise Changed(f"{for_people(path)} cannot be read: {error.strerror}") from error
+    total = hashlib.sha256()
+    os.makedirs(os.path.dirname(at), exist_ok=True)
+    try:
+        _write_hashed(fd, held.where(path), at, path, total, budget)
+    finally:
+        os.close(fd)
+    os.chmod(at, RUNNABLE if mode & EXECUTABLE else WRITABLE)
+    os.utime(at, ns=(stamp[3], stamp[3]))
+    return Entry(path, mode, total.hexdigest(), counts=False)
+
+
+def _copied_entry(source: str, at: str, stamp: Stamp, root: str, counted: set[str], budget: Budget) -> Entry:
     """Copy one file or link to `at`, or only hash it if that is empty."""
     path, mode, link = stamp[0], stamp[1], _link(source)
     if at:
@@ -253,7 +277,7 @@ def _copied_entry(source: str, at: str, stamp: Stamp, root: str, counted: set[st
     if not stat.S_ISREG(mode):
         sha = hashlib.sha256(_bytes(f"{stat.S_IFMT(mode):o} {link}")).hexdigest()
     else:
-        copied = _copy(source, "" if is_link else at, path, link)
+        copied = _copy(source, "" if is_link else at, path, link, budget)
         sha = copied or hashlib.sha256(_bytes(link)).hexdigest()  # nobody may read it, neither we nor the plugin
         if copied and at and not is_link:
             is_kept = True
@@ -262,7 +286,7 @@ def _copied_entry(source: str, at: str, stamp: Stamp, root: str, counted: set[st
     return Entry(path, mode, sha, counts=True, link=link, is_kept=is_kept)
 
 
-def _copy(source: str, at: str, path: str, link: str) -> str | None:
+def _copy(source: str, at: str, path: str, link: str, budget: Budget) -> str | None:
     """Copy a file, or only read it; return its hash as the digest has it, of the same bytes. None: not readable."""
     total = hashlib.sha256(_bytes(link))
     try:
@@ -271,17 +295,21 @@ def _copy(source: str, at: str, path: str, link: str) -> str | None:
         return None
     except OSError as error:
         raise Changed(f"{for_people(path)} cannot be read: {error.strerror}") from error
-    with open(fd, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise Changed(f"{for_people(path)} is no file any more")
-        with open(at, "xb") if at else open(os.devnull, "wb") as copy:
-            chunk = file.read(CHUNK)
-            total.update(digest.as_hashed(path, chunk))
-            while chunk:
-                copy.write(chunk)
-                if chunk := file.read(CHUNK):
-                    total.update(chunk)
+        _write_hashed(fd, source, at, path, total, budget)
+    finally:
+        os.close(fd)
     return total.hexdigest()
+
+
+def _write_hashed(fd: int, source: str, at: str, path: str, total: "hashlib._Hash", budget: Budget) -> None:
+    """Copy an open file to `at`, or only read it if that is empty, and hash the same bytes as the digest does."""
+    with open(at or os.devnull, "xb" if at else "wb") as copy:
+        for number, chunk in enumerate(untrusted_files.chunks(fd, source, budget)):
+            total.update(chunk if number else digest.as_hashed(path, chunk))
+            copy.write(chunk)
 
 
 def _is_right(folder: str, value: str) -> bool:
