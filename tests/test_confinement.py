@@ -790,7 +790,7 @@ async def test_who_may_write_to_a_project_changes_neither_policies_nor_who_asks_
         f"{usual}/.config/cupcake/policies/a.rego",
         f"{usual}/.config/opencode/plugins/anyplug-policy.js",
     ]
-    free = [f"{work}/src/main.py", *([f"{usual}/.config/other/file"] if granted == "filesystem:write" else [])]
+    free = [f"{work}/src/main.py", *([f"{usual}/notes/file"] if granted == "filesystem:write" else [])]
     for path in (*bound, *free):
         making.write(path, "")
     async with host(cyclop("writes", WRITES, permissions=[granted], tools=PATHS)) as h:

@@ -22,6 +22,7 @@ from anyplug.formats.oneshot import make_folder
 from anyplug.formats.workbench import format as workbench
 from anyplug.model import Plugin
 from anyplug.runtime.confine.profile import Profile, Shown
+from anyplug.runtime.confine.protected import Protected
 from anyplug.runtime.program import Purpose
 from anyplug.runtime.stir import Arrivals
 from anyplug.snapshots import Changed, Snapshot, Snapshots
@@ -99,6 +100,8 @@ class View:
     def added_to(self, profile: Profile) -> Profile:
         """Add it to what a plugin's programs may do."""
         shown = self._shown
+        if shown.shelved and _may_write_around(shown.own, profile):  # what it writes there must not land on the shelf
+            shown = msgspec.structs.replace(shown, shelved=False)
         if not shown.beside:
             return msgspec.structs.replace(profile, shown=shown)
         return msgspec.structs.replace(
@@ -210,6 +213,13 @@ def _move_out(entry: Entry, to: str) -> None:
         return
     os.makedirs(os.path.dirname(to), mode=0o700, exist_ok=True)
     os.rename(entry.name, to, src_dir_fd=entry.folder.fd)
+
+
+def _may_write_around(own: str, profile: Profile) -> bool:
+    """Whether a plugin was granted the folder in which its own lies, and may make files there."""
+    parent = os.path.dirname(own)
+    is_granted = any(f"{parent}/".startswith(f"{path.rstrip('/')}/") for path in profile.brokered)
+    return is_granted and not Protected(profile.protected, profile.named).opener(f"{parent}/new")
 
 
 def writes_aside(plugin: Plugin, standing: Standing) -> bool:

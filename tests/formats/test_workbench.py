@@ -127,7 +127,7 @@ async def test_odd_names_work_and_those_nobody_could_use_are_listed(host):
 async def test_names_that_meet_for_models_are_told_apart_the_same_way_each_time(workbench, host):
     index = "exports.register = (api) => { for (const name of [%s]) api.registerTool({ name, run: () => name }); };"
     one = workbench("one", index=index % "'a.b', 'a b', 'a_b', 'x'.repeat(60)")
-    two = workbench("two", index=index % "'a/b', 'a\\u2028b'")
+    two = workbench("two", index=index % "'a/b', 'a:b'")
     seen = []
     for _ in range(2):
         async with host(one, two) as h:
