@@ -279,6 +279,21 @@ async def test_a_rewrite_that_was_not_granted_refuses_the_call_and_names_the_gra
         assert (await h.call("target", {"path": "notes"})).text == '{"path": "~/.ssh"}'
 
 
+@pytest.mark.claim("calls-rewrite")
+@pytest.mark.parametrize("changed", ["{}", "{'path': 3}", "'text'", "[1]"])
+async def test_a_rewrite_that_was_not_granted_and_cannot_be_used_refuses_the_call_as_well(changed, zot, host, root):
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    named = f'tool(NAME.replace("-", "_"), schema={schema!r})'
+    target = zot("target", extending.ECHO.replace('tool(NAME.replace("-", "_"))', named))
+    zot("guard", guarding(f"{{'modified_args': {changed}}}"))
+    async with host(roots=(root,)) as h:
+        await approve(h, "guard")
+        await approve(h, "target", always=True)
+        result = await h.call("target", {"path": "notes"})
+        assert (result.error.code, "was not granted calls:rewrite" in result.error.message) == ("denied", True)
+        assert heard(target, "tool_call") == []
+
+
 @pytest.mark.claim("text-rewrite")
 async def test_a_text_that_is_changed_without_the_grant_is_withheld(zot, host, root):
     zot("guard", guarding("{'replace_text': 'other'}", "assistant_message"))

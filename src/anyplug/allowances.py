@@ -13,6 +13,7 @@ from anyplug import digest, permissions, protected_paths
 from anyplug.approval import Standing
 from anyplug.formats import table
 from anyplug.formats.mcp import configuration
+from anyplug.home_folder import home_path, state_path, usual_path
 from anyplug.model import Endpoint, Plugin
 from anyplug.runtime.confine import profile as profiles
 from anyplug.runtime.confine import system
@@ -50,7 +51,7 @@ class Allowances:
             cache=home.cache(plugin),
             home=home.path,
             user=os.path.expanduser("~"),
-            others=_others(self._project),
+            others=(*_others(self._project), *self._other_homes()),
             project=self._project if self._project != "/" else "",  # services run there: it is nobody's project
             writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
             code=() if purpose == "init" else _code(plugin, standing.files),
@@ -88,6 +89,14 @@ class Allowances:
             misled=misled,
         )
 
+    def _other_homes(self) -> tuple[str, ...]:
+        """Return the folders of ours besides this host's home: one that a variable names, the usual one, and its state.
+
+        A host with another home must not let its plugins change what binds those of the usual one.
+        """
+        usual = (home_path(), home_path(usual_path()), os.path.abspath(os.path.expanduser(state_path())))
+        return tuple(path for path in dict.fromkeys(usual) if path != self._home.path)
+
     def _also_protected(self, standing: Standing) -> tuple[str, ...]:
         """Give what is to be protected besides the table, where anything was granted that could hold it.
 
@@ -100,6 +109,7 @@ class Allowances:
         paths = [
             *standard_roots(self._home, self._project),
             *binding_places(self._project),
+            *filter(None, [self._home.second_head(self.settings)]),
             *filter(os.path.isabs, named),
         ]
         known = protected_paths.places(user, self._project, paths)

@@ -12,6 +12,7 @@ A head only moves forward along one chain: one that the chain does not contain i
 import fcntl
 import hmac
 import os
+import stat
 import time
 from collections.abc import Callable
 from typing import Literal
@@ -156,6 +157,8 @@ def _read(path: str, key: bytes) -> Found:
     except OSError:
         return Found(path, "invalid")
     try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return Found(path, "invalid")
         text = os.read(fd, LARGEST)
     except OSError:
         return Found(path, "invalid")

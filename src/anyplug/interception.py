@@ -10,6 +10,7 @@ Who may refuse and was not granted to rewrite, and does so, has refused: what it
 unchanged.
 """
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -289,7 +290,7 @@ class Guards:
             said = _short(answer.reason)
             if answer.block and may_block:
                 return _Word(name, value, block=said or f"refused by extension {name}")
-            after = rewritten(answer, value)
+            after = self._rewritten(extension, frame["event"], functools.partial(rewritten, answer, value), value)
         except NotSent as not_sent:  # it was not silent: nobody could ask it, and so what settings say does not count
             unasked = f"the guard '{name}' cannot be asked: {not_sent}"
             return _Word(name, value, block=unasked) if may_block else _missing(name, value, unasked)
@@ -300,15 +301,31 @@ class Guards:
             if may_block and (is_down or self._settings.of(name).on_silence == "closed"):
                 return _unheard(name, value, unusable)
             return _missing(name, value, unusable)
+        if isinstance(after, _Word):
+            return after
         if not values.are_same(after, value):
-            needed = ASKED_WITH[frame["event"]][1]
-            if not permissions.may(self._granted(extension.plugin), needed):
-                what = "the arguments of this call" if frame["event"] == "tool_call" else "this text"
-                held = "the call is refused" if frame["event"] == "tool_call" else "the text is withheld"
-                refusal = f"the guard '{name}' wants to change {what} and was not granted {needed}, so {held}"
-                return _Word(name, value, block=refusal, cure=_granting(name, needed))
             return _Word(name, after, note=f"{name} rewrote it" + (f": {said}" if said else ""))
         return _Word(name, value, note=f"{name} noted: {said}" if said else "")
+
+    def _rewritten(self, extension: Extension, event: str, rewrite: Callable[[], Any], value: Any) -> Any:
+        """Return what a guard made of a value; or a refusal, if it wants a change that it was not granted to make.
+
+        That goes for a change that could not be used as well: what it wanted changed never passes unchanged. Raises
+        BadAnswer.
+        """
+        name, needed = extension.plugin.name, ASKED_WITH[event][1]
+        may_rewrite = permissions.may(self._granted(extension.plugin), needed)
+        try:
+            after = rewrite()
+            if may_rewrite or values.are_same(after, value):
+                return after
+        except BadAnswer:
+            if may_rewrite:
+                raise
+        what = "the arguments of this call" if event == "tool_call" else "this text"
+        held = "the call is refused" if event == "tool_call" else "the text is withheld"
+        refusal = f"the guard '{name}' wants to change {what} and was not granted {needed}, so {held}"
+        return _Word(name, value, block=refusal, cure=_granting(name, needed))
 
     def _unready(self, asker: str) -> str:
         """Give who asks, if it has not said that it is ready; one that is can be asked about its own calls, too."""

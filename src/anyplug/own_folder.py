@@ -20,6 +20,7 @@ from anyplug.digest import Reading
 from anyplug.formats import table
 from anyplug.formats.oneshot import make_folder
 from anyplug.formats.workbench import format as workbench
+from anyplug.home_folder import make_private
 from anyplug.model import Plugin
 from anyplug.runtime.confine.profile import Profile, Shown
 from anyplug.runtime.confine.protected import Protected
@@ -211,7 +212,7 @@ def _move_out(entry: Entry, to: str) -> None:
     if stat.S_ISCHR(entry.found.st_mode):  # how an overlay notes that
         os.unlink(entry.name, dir_fd=entry.folder.fd)
         return
-    os.makedirs(os.path.dirname(to), mode=0o700, exist_ok=True)
+    make_private(os.path.dirname(to))
     os.rename(entry.name, to, src_dir_fd=entry.folder.fd)
 
 

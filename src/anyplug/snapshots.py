@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from anyplug import digest, untrusted_files
 from anyplug.digest import EXECUTABLE, Reading, Stamp
+from anyplug.home_folder import make_private
 from anyplug.untrusted_files import Budget, HeldFolder
 from anyplug.untrusted_text import for_people
 
@@ -65,7 +66,7 @@ class Snapshot:
         """Make a folder in which overlays can work; it goes with `release`, or after us if we are killed."""
         store = os.path.dirname(os.path.dirname(self.files))
         path = os.path.join(store, WORK, secrets.token_hex(CHANCE))
-        os.makedirs(os.path.join(path, EMPTY), mode=0o700)
+        make_private(os.path.join(path, EMPTY))
         self._works.append(path)
         self._locks.append(_locked(path, fcntl.LOCK_SH))
         return path
@@ -194,7 +195,7 @@ class Snapshots:
 
     def _make(self, root: str, reading: Reading, whole: tuple[str, ...] | None, key: str, *, config: bool) -> None:
         staged = os.path.join(self.folder, STAGED + secrets.token_hex(CHANCE))
-        os.makedirs(os.path.join(staged, FILES), mode=0o700)
+        make_private(os.path.join(staged, FILES))
         try:
             entries = list(_copied(root, reading, whole, os.path.join(staged, FILES)))
             if config:

@@ -64,4 +64,4 @@ def test_a_changed_text_is_shown_as_a_diff_and_accepted_by_an_approval():
     assert "\n+ tool of mine" not in said
     assert "\x1b" not in said
     (tool,) = [one for one in using.ok("tools", "--json").json if one["plugin"] == "kit"]
-    assert json.dumps(tool["description"]) == json.dumps("Adds.\n+ tool of mine\x1b[2J")
+    assert json.dumps(tool["description"]) == json.dumps("Adds.\n+ tool of mine")

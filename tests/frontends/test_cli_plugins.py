@@ -164,7 +164,7 @@ def test_show_tells_a_person_all_of_it_and_no_secret(monkeypatch):
     making.write(f"{folder}/config.json", '{"api_key": "open-sesame"}')
     done = using.ok("show", "kit")
     for text in ("kit", "Stavrobot", folder, "network: talk to other machines", "SOME_API_KEY", "api_key = •••",
-                 "Instructions from the plugin's author, for you:\n\nGet a key."):  # fmt: skip
+                 "Instructions from the plugin's author, for you:\n\n| Get a key."):  # fmt: skip
         assert text in done.out
     assert "open-sesame" not in done.out + done.err + using.ok("show", "kit", "--json").out
     assert "sk-12345678" not in done.out + done.err

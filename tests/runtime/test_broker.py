@@ -97,6 +97,35 @@ def test_no_way_leads_to_a_protected_path(user, without):
     assert [name for name in left if any(part in name for part in bad)] == [".git/hooks/"]
 
 
+SEPARATE = """
+tried(
+    config=lambda: write("separate/config"),
+    config_in_a_worktree=lambda: write("separate/worktrees/one/commondir"),
+    hook=lambda: write("separate/hooks/post-commit"),
+    hooks=lambda: os.mkdir("empty/hooks"),
+    modules=lambda: os.makedirs("separate/modules/x"),
+    mode=lambda: os.chmod("separate/config", 0o777),
+    mark_away=lambda: os.rename("separate/HEAD", "separate/other"),
+    folder_renamed_first=lambda: (os.rename("separate", "moved"), write("moved/config")),
+    objects=lambda: write("moved/objects/x"), config_elsewhere=lambda: write("config"),
+    hooks_elsewhere=lambda: (os.mkdir("hooks"), write("hooks/useState.ts")),
+)
+"""
+
+
+@pytest.mark.claim("protected-paths")
+@pytest.mark.parametrize("user", USERS)
+def test_a_repository_is_known_by_what_is_in_its_folder_whatever_that_is_called(user):
+    found = brokering.outcome(
+        user,
+        SEPARATE,
+        files={"separate/HEAD": "ref: x", "separate/config": "", "separate/hooks/x.sample": "",
+               "separate/objects/y": "", "separate/worktrees/one/HEAD": "", "empty/HEAD": ""},
+    )  # fmt: skip
+    assert found["code"] == 0, found["stderr"]
+    assert opened(found) == {"objects", "config_elsewhere", "hooks_elsewhere"}
+
+
 @pytest.mark.claim("protected-paths")
 @pytest.mark.parametrize("user", USERS)
 def test_a_grant_of_all_files_opens_no_start_up_files_and_makes_no_keys(user):

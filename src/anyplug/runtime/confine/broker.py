@@ -25,7 +25,7 @@ import stat
 import struct
 
 from anyplug.runtime.confine import kernel, packets, seccomp
-from anyplug.runtime.confine.protected import CLOSED, FREE, INNER, Protected
+from anyplug.runtime.confine.protected import CLOSED, FREE, GIT_MARK, INNER, Protected
 from anyplug.runtime.confine.watch import wear
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
@@ -283,12 +283,24 @@ class Broker:
         `there` is the error if something exists, or if nothing does with a negative number; `folder`: only a folder.
         """
         state = self._protected.state(place.folder, place.name)
+        if state != CLOSED and self._is_gits(place):
+            state = CLOSED
         if state == FREE or (state == INNER and folder):
             return
         exists = _look(place) is not None
         if there and exists == (there > 0):
             raise OSError(abs(there), "as the kernel would say")
         raise OSError(errno.EROFS, "protected")
+
+    def _is_gits(self, place: Place) -> bool:
+        """Whether git would run commands from a name: whatever its folder is called, it holds a repository."""
+        for levels in self._protected.git_folders(place.folder, place.name):
+            try:
+                os.stat("../" * levels + GIT_MARK, dir_fd=place.fd, follow_symlinks=False)
+            except OSError:
+                continue
+            return True
+        return False
 
     # The calls
 
@@ -509,6 +521,9 @@ class Broker:
             raise OSError(errno.EROFS, "not granted")
         state = self._protected.state(folder, name)
         if state == CLOSED or (state == INNER and not stat.S_ISDIR(os.fstat(fd).st_mode)):
+            raise OSError(errno.EROFS, "protected")
+        levels = self._protected.git_folders(folder, name)
+        if any(os.path.lexists(os.path.join(folder, "../" * up, GIT_MARK)) for up in levels):
             raise OSError(errno.EROFS, "protected")
         return True
 

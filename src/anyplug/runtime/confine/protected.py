@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 GIT, SETTINGS = ".git", ".config"
+# What git runs commands from in a folder that holds a repository, and the file by which git knows such a folder. That
+# file is protected itself outside of `.git`, so no folder becomes one, or stops being one, under a plugin's hands.
+GIT_FOLDERS = frozenset({"hooks", "modules", "worktrees"})
+GIT_NAMES = frozenset({"config", "config.worktree", "commondir"}) | GIT_FOLDERS
+GIT_MARK = "HEAD"
 EXACT = "="  # before a pattern whose case counts
 MOST_KNOWN = 4096  # folders whose verdict is kept
 
@@ -100,6 +105,19 @@ class Protected:
             if len(grant) == len(whole) and grant == whole:
                 opened = len(whole)
         return self._at(parts, name, opened)
+
+    def git_folders(self, folder: str, name: str) -> list[int]:
+        """List how many levels above a name's folder a repository's folder would have to be for the name to be closed.
+
+        0 is the folder itself. Those that a grant names are left out.
+        """
+        real = split(folder)
+        if any(fold_part(part) == GIT for part in real):
+            return []  # the table says what is protected in there
+        found = [0] if fold(name) in GIT_NAMES else []
+        found += [len(real) - at for at, part in enumerate(real) if fold(part) in GIT_FOLDERS]
+        opened = max((len(grant) for grant in self._named if real[: len(grant)] == grant), default=0)
+        return [levels for levels in found if len(real) - levels > opened]
 
     def opener(self, path: str) -> str:
         """Give the path that a grant has to name to open another; empty if that is not protected."""
