@@ -315,6 +315,26 @@ def test_a_head_that_is_gone_is_said_and_not_made_again_by_itself(trail, home):
     assert trail.verify() == (7, [])
 
 
+@pytest.mark.claim("audit-disappeared")
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("how", ["gone", "empty", "a fifo"])
+def test_one_of_two_heads_that_is_gone_is_found_also_after_further_records(how, which, home, tmp_path):
+    second = str(tmp_path / "elsewhere" / "audit-head")
+    opened = Store(str(home / "anyplug.db"))
+    trail = Audit(opened, second)
+    write(trail, 3)
+    path = (str(home / "audit-head"), second)[which]
+    os.unlink(path)
+    if how == "empty":
+        open(path, "w").close()
+    elif how == "a fifo":
+        os.mkfifo(path)
+    assert len(reasons_of(trail)) == 1
+    trail.end(begun("later", outcome="done"))
+    assert len(reasons_of(trail)) == 1
+    opened.close()
+
+
 @pytest.mark.parametrize(
     "text", [b"{}", b"nonsense", b'{"number":5,"hash":"x","at":1.0,"seal":"00"}\n', b"\xff" * 9000]
 )

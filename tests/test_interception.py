@@ -824,6 +824,23 @@ async def test_what_nobody_approved_takes_no_guards_place(host, tmp_path, impost
             assert (await h.call("hello")).text == "done"
 
 
+@pytest.mark.claim("calls-guard")
+@pytest.mark.parametrize("impostor", ["extension", "another format"])
+async def test_a_folder_that_is_named_for_one_run_takes_no_guards_place(host, tmp_path, impostor):
+    own, elsewhere = str(tmp_path / "own"), str(tmp_path / "elsewhere")
+    extending.extension(own, "guard", guarding("{'block': True, 'reason': 'mine'}"))
+    making.cyclop(own, "hello")
+    async with host(roots=(own,)) as h:
+        await approve(h, "guard", "hello")
+    make = making.cyclop if impostor == "another format" else extending.extension
+    async with host(make(elsewhere, "guard"), roots=(own,)) as h:
+        assert [(entry.state, entry.on_guard) for entry in h.plugins if entry.name == "guard"] == [
+            ("approved", False),
+            ("shadowed", True),
+        ]
+        assert (await h.call("hello")).text == "mine"
+
+
 async def test_of_several_shadowed_guards_of_one_name_the_first_that_is_approved_goes_on(host, tmp_path):
     roots = [str(tmp_path / name) for name in ("project", "one", "two")]
     for root in roots[1:]:

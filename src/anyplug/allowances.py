@@ -5,7 +5,8 @@ Draws it, and holds nobody to it.
 
 import itertools
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -27,18 +28,27 @@ MODULES = "/node_modules/"
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 SHARED_TMP = ("/tmp/", "/var/tmp/")
 MOST_SETTINGS = 500  # entries of a folder that are looked at for links
+SYSTEM_PREFIXES = ("/usr", "/opt")  # nobody is granted these by a folder of their own
 MOST_LINKS = 40  # on the way to one file, as with the kernel
 
 
 class Allowances:
     """Draws profiles for the plugins of one project."""
 
-    def __init__(self, home: Home, settings: Settings, project: str, variables: Mapping[str, str] = os.environ) -> None:
-        """`variables` are the user's: programs are looked for on that PATH."""
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        project: str,
+        variables: Mapping[str, str] = os.environ,
+        plugin_folders: Callable[[], frozenset[str]] = frozenset,
+    ) -> None:
+        """`variables` are the user's: programs are looked for on that PATH. `plugin_folders` are protected."""
         self._home = home
         self.settings = settings
         self._project = project
         self._variables = variables
+        self._plugin_folders = plugin_folders
 
     def profile(self, plugin: Plugin, standing: Standing, purpose: Purpose = "run") -> Profile:
         """Draw what a plugin's programs may do."""
@@ -55,7 +65,7 @@ class Allowances:
             project=self._project if self._project != "/" else "",  # services run there: it is nobody's project
             writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
             code=() if purpose == "init" else _code(plugin, standing.files),
-            protected=self._also_protected(standing),
+            protected=self._also_protected(plugin, standing),
         )
         granted = ("network",) if purpose == "resolve" else standing.granted
         if not place.project:
@@ -97,10 +107,11 @@ class Allowances:
         usual = (home_path(), home_path(usual_path()), os.path.abspath(os.path.expanduser(state_path())))
         return tuple(path for path in dict.fromkeys(usual) if path != self._home.path)
 
-    def _also_protected(self, standing: Standing) -> tuple[str, ...]:
+    def _also_protected(self, plugin: Plugin, standing: Standing) -> tuple[str, ...]:
         """Give what is to be protected besides the table, where anything was granted that could hold it.
 
-        Plugin roots, places that variables name, and what links at protected paths lead to: dotfiles are often links.
+        Plugin roots, other plugins wherever they lie, this program itself, places that variables name, and what links
+        at protected paths lead to: dotfiles are often links.
         """
         if not any(permissions.kind(grant) == "filesystem:write" for grant in standing.granted):
             return ()
@@ -110,6 +121,8 @@ class Allowances:
             *standard_roots(self._home, self._project),
             *binding_places(self._project),
             *filter(None, [self._home.second_head(self.settings)]),
+            *(self._plugin_folders() - {plugin.path}),
+            *_this_program(),
             *filter(os.path.isabs, named),
         ]
         known = protected_paths.places(user, self._project, paths)
@@ -245,6 +258,12 @@ def _follow(path: str, folders: tuple[str, ...]) -> tuple[str, bool]:
         at = "/" if target.startswith("/") else at
         parts += target.split("/")[::-1]
     return at, is_inside
+
+
+def _this_program() -> tuple[str, ...]:
+    """Return where this program and its libraries lie, unless the system has them: what is put there runs in hosts."""
+    found = (sys.prefix, os.path.dirname(os.path.abspath(__file__)))
+    return tuple(path for path in found if not path.startswith(SYSTEM_PREFIXES))
 
 
 def _others(project: str) -> tuple[str, ...]:

@@ -111,6 +111,10 @@ class Approvals:
             if decision.approved and decision.name == plugin.name and path != plugin.path and os.path.exists(path)
         )
 
+    def paths(self) -> frozenset[str]:
+        """Return the folders that people approved, as of the last look at decisions."""
+        return frozenset(path for path, decision in self._decisions.items() if decision.approved)
+
     def digests(self) -> frozenset[str]:
         """Return the digests that people approved, as of the last look at decisions."""
         return frozenset(decision.digest for decision in self._decisions.values() if decision.approved)

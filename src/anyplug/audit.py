@@ -346,8 +346,8 @@ def _unsealed(rows: list[Any], found: list[Found]) -> list[Broken]:
             broken.append(Broken(end, f"{place.path} was not sealed by this home, or was changed"))
         elif place.head is not None and hashes.get(place.head.number, place.head.hash) != place.head.hash:
             broken.append(Broken(place.head.number, f"it is not the record that {place.path} was sealed with"))
-    if rows and all(place.state == "missing" for place in found):
-        broken.append(Broken(end, f"the sealed head {found[0].path} is missing, so records may have been cut off"))
+        elif rows and place.state == "missing":
+            broken.append(Broken(end, f"the sealed head {place.path} is missing, so records may have been cut off"))
     return broken
 
 

@@ -79,7 +79,7 @@ class Heads:
 
         Raises OSError.
         """
-        self._move(Head(0, FIRST, time.time()), lambda there: not there)
+        self._move(Head(0, FIRST, time.time()), lambda places: all(found.state == "missing" for found in places))
 
     def advance(self, head: Head, contains: Callable[[Head], bool]) -> None:
         """Move every place forward to a head. Raises OSError.
@@ -89,15 +89,12 @@ class Heads:
         """
         self._move(
             head,
-            lambda there: (
-                bool(there)
-                and all(
-                    found.state == "sealed"
-                    and found.head is not None
-                    and found.head.number < head.number
-                    and contains(found.head)
-                    for found in there
-                )
+            lambda places: all(
+                found.state == "sealed"
+                and found.head is not None
+                and found.head.number < head.number
+                and contains(found.head)
+                for found in places
             ),
         )
 
@@ -109,7 +106,7 @@ class Heads:
         own = os.open(self.paths[0], WRITE, 0o600)
         try:
             fcntl.flock(own, fcntl.LOCK_EX)  # other processes append to the same chain
-            if may_move([found for found in self.look() if found.state != "missing"]):
+            if may_move(self.look()):
                 self._write(self.seal(head), own)
         finally:
             os.close(own)

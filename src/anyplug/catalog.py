@@ -48,6 +48,7 @@ class Catalog:
         )
         self.store = Store(home.store)
         self.approvals = Approvals(self.store)
+        self._found: frozenset[str] = frozenset()  # the folders of the plugins in the last snapshot
         self._readings: dict[str, Reading] = {}
         self._failures: dict[str, OSError] = {}  # why the last look at a plugin gave no reading
         self.is_on_loop = False  # whether looks that nobody waits for in a thread have to be brief
@@ -148,9 +149,14 @@ class Catalog:
         """
         if not all(plugin.explicit for plugin in plugins):
             self.approvals.refresh()
+        self._found = frozenset(plugin.path for plugin in plugins if not plugin.is_file)
         known = offer_of or self.last_offer
         joined = [self._joined(plugin, known(plugin)) if plugin.stays_up else plugin for plugin in plugins]
         return registry.build(joined, self.standing_as_read if as_read else self._standing)
+
+    def plugin_folders(self) -> frozenset[str]:
+        """Return the folders of all plugins that are listed or approved: none of them is another plugin's to change."""
+        return self._found | self.approvals.paths()
 
     def _joined(self, plugin: Plugin, offer: Offer | None) -> Plugin:
         """Give a plugin with what it registered, as far as that is what was pinned when it was approved."""

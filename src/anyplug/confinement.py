@@ -103,7 +103,9 @@ class Confinement:
         self._project = project
         self._own_folders = own_folders
         self._learning = learning
-        self._allowances = Allowances(home, settings, project, variables)
+        folders = own_folders.plugin_folders if own_folders is not None else frozenset
+        self._plugin_folders = folders
+        self._allowances = Allowances(home, settings, project, variables, folders)
         self._tell = tell
         self._rooms: dict[tuple[str, Purpose], Room] = {}  # who was used last comes last
         self._receipts: dict[str, Receipt] = {}  # of the rooms in which plugins ran last
@@ -338,10 +340,10 @@ class Confinement:
             found.append(_identity(folder))
         scopes = (permissions.scope_of(grant) for grant in standing.granted if grant.startswith("filesystem:"))
         found += [_identity(os.path.join(self._project, os.path.expanduser(scope))) for scope in scopes if scope]
-        if any(
-            grant.startswith("filesystem:") for grant in standing.granted
-        ):  # what appears later is to be hidden, too
+        if any(grant.startswith("filesystem:") for grant in standing.granted):
+            # What appears later is to be hidden and protected, too.
             found += map(_identity, protected_paths.places(os.path.expanduser("~"), "").hidden)
+            found.append(hash(self._plugin_folders()))
         return tuple(found)
 
     def _current(self, key: tuple[str, Purpose], basis: object) -> Room | None:

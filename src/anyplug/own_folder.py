@@ -128,6 +128,10 @@ class OwnFolders:
         self._home = catalog.home
         self.snapshots = Snapshots(catalog.home.path)
 
+    def plugin_folders(self) -> frozenset[str]:
+        """Return the folders of all plugins; never blocks."""
+        return self._catalog.plugin_folders()
+
     def is_large(self, plugin: Plugin) -> bool:
         """Whether a snapshot of a plugin takes so long that a person should know; never blocks."""
         reading = self._catalog.last_reading(plugin)

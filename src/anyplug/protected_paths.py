@@ -39,11 +39,9 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "hidden",
         "user",
-        _words(
-            ".mozilla .thunderbird .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge "
-            ".config/vivaldi .config/opera .librewolf snap/firefox snap/chromium .var/app/org.mozilla.firefox "
-            ".var/app/com.google.Chrome .var/app/org.chromium.Chromium"
-        ),
+        _words(".mozilla .thunderbird .config/google-chrome .config/chromium .config/BraveSoftware "
+               ".config/microsoft-edge .config/vivaldi .config/opera .librewolf snap/firefox snap/chromium "
+               ".var/app/org.mozilla.firefox .var/app/com.google.Chrome .var/app/org.chromium.Chromium"),
         "browsers' and mail programs' passwords and sessions",
     ),
     Entry("read-only", "anywhere", _words(".cupcake"), "policies, whose signals run commands"),
@@ -54,50 +52,56 @@ TABLE: tuple[Entry, ...] = (
         "commands that git runs. A `.git` that is no folder is refused, too: it leads git elsewhere",
     ),
     Entry("read-only", "anywhere", _words("=HEAD"), "outside of `.git`: it makes a folder a bare repository"),
-    Entry("read-only", "anywhere", _words(".hg/hgrc .hg/hgrc-not-shared .hg/sharedpath"), "commands of Mercurial"),
+    Entry(
+        "read-only",
+        "anywhere",
+        _words(".hg/hgrc .hg/hgrc-not-shared .hg/sharedpath .sl/config"),
+        "commands of Mercurial and Sapling",
+    ),
     Entry("read-only", "anywhere", _words(".jj/repo/config.toml .jj/config.toml"), "commands of Jujutsu"),
     Entry(
         "read-only",
         "anywhere",
-        _words(".githooks .husky .pre-commit-config.y* lefthook.* .lefthook.* lefthook-local.* .lefthook-local.* "
-               ".overcommit.yml .github/hooks .gitconfig"),
+        _words(".githooks .husky .pre-commit-config.y* lefthook.* .lefthook.* lefthook-local.* .lefthook- "
+               "local.* .overcommit.yml .github/hooks .gitconfig prek.toml .git-templates"),
         "commands that run with the next commit, where git hooks are installed",
     ),
     Entry(
         "read-only",
         "anywhere",
-        _words(".envrc .env .env.local .direnv .devenv .autoenv* .rvmrc .tool-versions mise.* .mise.* .mise .rtx.toml "
-               ".config/mise .config/mise.toml"),
+        _words(".envrc .env .env.local .direnv .devenv .autoenv* .rvmrc .tool-versions mise.* .mise.* .mise "
+               ".rtx.toml .config/mise .config/mise.toml mise/config.toml"),
         "commands and programs that a shell takes over when it enters the folder (direnv, mise, asdf)",
     ),
     Entry(
         "read-only",
         "anywhere",
-        _words(".vscode .vscode-* .idea .fleet .zed .helix .theia .cursor .windsurf .devcontainer .devcontainer.json "
-               "*.code-workspace .exrc .vimrc .vim .nvimrc .nvim .nvim.lua .lvimrc .local.vimrc .neoconf.json "
-               ".dir-locals.el .dir-locals-2.el"),
+        _words(".vscode .vscode-* .idea .fleet .zed .helix .theia .cursor .windsurf .devcontainer "
+               ".devcontainer.json *.code-workspace .exrc .vimrc .vim .nvimrc .nvim .nvim.lua .lvimrc "
+               ".local.vimrc .neoconf.json .dir-locals.el .dir-locals-2.el .lazy.lua .vs"),
         "tasks, tools and scripts that editors start",
     ),
     Entry(
         "read-only",
         "anywhere",
         _words(".claude .claude.json .mcp.json mcp.json .codex .gemini .opencode opencode.json* .aider.conf.yml "
-               ".continue .roo .cline .kilocode .kiro .amazonq .qwen .factory .goose .crush .crush.json crush.json "
-               ".junie .augment .trae .agents .copilot .zot .anyplug .cyclopone"),
+               ".continue .roo .cline .kilocode .kiro .amazonq .qwen .factory .goose .crush .crush.json "
+               "crush.json .junie .augment .trae .agents .copilot .pi .amp .warp .zot .anyplug .cyclopone"),
         "hooks, MCP servers and plugins that agents start",
     ),
     Entry(
         "read-only",
         "anywhere",
         _words(".npmrc .yarnrc .yarnrc.yml .yarn/releases .yarn/plugins .pnpmfile.* bunfig.toml .cargo/config "
-               ".cargo/config.toml .bundle/config"),
+               ".cargo/config.toml .bundle/config pnpm-workspace.yaml rust-toolchain rust-toolchain.toml .mvn"),
         "settings by which package managers run another program (`script-shell`, `yarnPath`, `rustc-wrapper`)",
     ),
     Entry(
         "read-only",
         "anywhere",
-        _words(".gdbinit .lldbinit .pdbrc .ghci .ocamlinit .irbrc .pryrc .Rprofile .octaverc ipython_config.py "
-               "jupyter_config.py jupyter_server_config.py jupyter_notebook_config.py jupyter_lab_config.py"),
+        _words(".gdbinit .lldbinit .pdbrc .ghci .ocamlinit .irbrc .pryrc .Rprofile .Renviron .octaverc .iex.exs "
+               ".erlang .byebugrc .rdbgrc .perldb ipython_config.py jupyter_config.py jupyter_server_config.py "
+               "jupyter_notebook_config.py jupyter_lab_config.py"),
         "scripts that debuggers and interpreters run at their start, in every folder",
     ),
     Entry("read-only", "project", _words("plugins data/tools"), "plugins of the project, where hosts search them"),
@@ -110,9 +114,10 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "read-only",
         "user",
-        _words(".bashrc .bashrc.d .bash_* .profile .zshrc .zshrc.d .zshenv .zprofile .zlogin .zlogout .zsh .zfunc "
-               ".zinit .zplug .antigen .oh-my-* .kshrc .mkshrc .cshrc .tcshrc .login .logout .inputrc .xonshrc .shrc "
-               ".fzf* .pam_environment .local/share/bash-completion .local/share/zsh .local/share/fish"),
+        _words(".bashrc .bashrc.d .bash_* .profile .zshrc .zshrc.d .zshenv .zprofile .zlogin .zlogout .zsh "
+               ".zfunc .zinit .zplug .antigen .oh-my-* .kshrc .mkshrc .cshrc .tcshrc .login .logout .inputrc "
+               ".xonshrc .shrc .fzf* .pam_environment .local/share/bash-completion .local/share/zsh "
+               ".local/share/fish"),
         "shells' start-up files",
     ),
     Entry(
@@ -120,25 +125,31 @@ TABLE: tuple[Entry, ...] = (
         "user",
         _words(".xprofile .xinitrc .xsession .xsessionrc .xserverrc .xmonad .i3 .fluxbox .local/share/systemd "
                ".local/share/dbus-1 .local/share/applications .local/share/gnome-shell .local/share/plasma "
-               ".local/share/kservices5 .local/share/kio .local/share/nautilus .local/share/flatpak .var/app snap"),
+               ".local/share/kservices5 .local/share/kio .local/share/nautilus .local/share/flatpak .var/app "
+               "snap"),
         "what starts with the desktop, or by a click",
     ),
     Entry(
         "read-only",
         "user",
-        _words(".local/bin bin .local/lib .local/share/uv .local/share/pipx .local/pipx .cargo/bin .cargo/env* .rustup "
-               "go/bin .nvm .volta .bun .deno .pyenv .rbenv .rvm .asdf .sdkman .local/share/mise .local/share/pnpm "
-               ".nodenv .jenv .goenv .opam .ghcup .juliaup .pixi .conda miniconda3 anaconda3 miniforge3 mambaforge "
-               "google-cloud-sdk .npm-global .nix-profile .local/share/nvim .gvimrc .emacs .emacs.d "
-               ".ipython .jupyter .pythonrc*"),
+        _words(".local/bin bin .local/lib .local/share/uv .local/share/pipx .local/pipx .cargo/bin .cargo/env* "
+               ".rustup go/bin .nvm .volta .bun .deno .pyenv .rbenv .rvm .asdf .sdkman .local/share/mise "
+               ".local/share/pnpm .nodenv .jenv .goenv .opam .ghcup .juliaup .pixi .conda miniconda3 anaconda3 "
+               "miniforge3 mambaforge google-cloud-sdk .npm-global .nix-profile .local/share/nvim .gvimrc "
+               ".emacs .emacs.d .ipython .jupyter .pythonrc* .cabal/bin .dotnet/tools .foundry/bin .krew/bin "
+               ".composer/vendor/bin .luarocks/bin .rye/shims .proto/bin .linuxbrew/bin .fnm .local/state/nix "
+               ".julia/config .ammonite .lein .sbt .cursor-server"),
         "programs, and code that programs load at their start",
     ),
     Entry(
         "read-only",
         "user",
         _words(".hgrc .docker .kube .aws .azure .condarc .terraformrc .terraform.d .ansible.cfg .gradle/init* "
-               ".tmux.conf .tmux .screenrc .wezterm.lua .psqlrc .sqliterc .curlrc .wgetrc .gemrc "
-               ".mailcap .lessfilter .forward .procmailrc .muttrc .rhosts .shosts .k5login .crontab"),
+               ".tmux.conf .tmux .screenrc .wezterm.lua .psqlrc .sqliterc .curlrc .wgetrc .gemrc .direnvrc "
+               ".bunfig.toml .gdbearlyinit .lldbinit-lldb .gradle/gradle.properties .m2/settings.xml "
+               ".m2/extensions.xml .subversion/config .my.cnf .vnc .xbindkeysrc .fehbg .screenlayout .irssi "
+               ".weechat .hyper.js .hammerspoon .local/share/thumbnailers .devscripts .quiltrc .mailcap "
+               ".lessfilter .forward .procmailrc .muttrc .rhosts .shosts .k5login .crontab"),
         "settings that run commands, or let others in",
     ),
 )  # fmt: skip

@@ -48,7 +48,9 @@ def switched_off(settings: Settings) -> str:
 
 def drawn(catalog: Catalog, plugin: Plugin, standing: Standing, project: str = "") -> Profile:
     """Draw what a plugin's programs may do, as the host does."""
-    return Allowances(catalog.home, catalog.settings, project or os.getcwd()).profile(plugin, standing)
+    folder = project or os.getcwd()
+    allowances = Allowances(catalog.home, catalog.settings, folder, plugin_folders=catalog.plugin_folders)
+    return allowances.profile(plugin, standing)
 
 
 def assess(catalog: Catalog, plugin: Plugin, standing: Standing) -> Protection:

@@ -23,7 +23,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     plugin: Plugin
     standing: Standing
     shadowed_by: str = ""
-    on_guard: bool = False  # it is an approved guard, shadowed by what nobody approved: it decides all the same
+    on_guard: bool = False  # an approved guard, shadowed by what nobody approved or named with --plugin: it decides
     problems: tuple[Problem, ...] = ()  # the plugin's own, and those it has with others
     tools: tuple[Tool, ...] = ()  # without those whose name is taken
     commands: tuple[Command, ...] = ()  # likewise
@@ -282,7 +282,8 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
             commands=free_commands,
         )
         entries.append(entry)
-        on_duty |= {plugin.name} if entry.state == "approved" else set()
+        # A folder that is named for one run takes no guard's place: whoever names it need not know that there is one.
+        on_duty |= {plugin.name} if entry.state == "approved" and not plugin.explicit else set()
         owners.update((tool.name, (tool, entry)) for tool in tools)
         overruled.update((tool.name, (tool, entry)) for tool in others)
         commands.update((command.name.lower(), (command, entry)) for command in free_commands)

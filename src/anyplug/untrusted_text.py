@@ -32,7 +32,7 @@ _MOST_MARKS = 4  # on one letter; more of them reach into other lines
 _BREAK = "\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"  # what some programs take for the end of a line
 _INVISIBLE = (
     "\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
-    "\u202a-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    "\u202a-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 # A flag of a part of a country: a black flag, then its code in tag characters.

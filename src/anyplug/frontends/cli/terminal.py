@@ -10,9 +10,9 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def say(*lines: str, fold: bool = False) -> None:
+def say(*lines: str) -> None:
     """Tell them what they have to know."""
-    render.say(*lines, fold=fold)
+    render.say(*lines)
 
 
 def put(question: str) -> None:
