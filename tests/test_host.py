@@ -295,7 +295,7 @@ async def test_a_plugin_that_is_replaced_during_a_call_finishes_as_it_began(host
     script = (
         "#!/bin/sh\n"
         'echo $$ > "$CYCLOPONE_DATA_DIR/pid"\n'
-        "while [ ! -e go ]; do sleep 0.02; done\n"
+        'while [ ! -e "$CYCLOPONE_DATA_DIR/go" ]; do sleep 0.02; done\n'
         'echo \'{"result": "old"}\'\n'
     )
     folder = cyclop(script=script)
@@ -306,10 +306,11 @@ async def test_a_plugin_that_is_replaced_during_a_call_finishes_as_it_began(host
             results.append(await h.call("hello"))
 
         tasks.start_soon(call)
-        await pid_in(os.path.join(h.catalog.home.path, "data", "hello") + "/pid")
+        data = os.path.join(h.catalog.home.path, "data", "hello")
+        await pid_in(f"{data}/pid")
         new = making.write(os.path.join(folder, "new"), making.ANSWER, 0o755)
         os.replace(new, os.path.join(folder, "run"))
-        making.write(os.path.join(folder, "go"), "")
+        making.write(f"{data}/go", "")
     assert [result.text for result in results] == ["old"]
 
 

@@ -86,7 +86,7 @@ def test_nothing_leads_past_the_proxy(user, format):
 @pytest.mark.parametrize("user", USERS)
 def test_the_record_says_what_it_was_held_to(user, format):
     found = reached(user, format)
-    assert set(found["layers"]) == {*LAYERS, "proxy"}
+    assert set(found["layers"]) == {*LAYERS, "proxy", "snapshot"}
     assert found["hosts"] == [grant.format(**found["facts"]) for grant in GRANTED if grant.startswith("network:")]
 
 

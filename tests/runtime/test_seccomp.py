@@ -377,13 +377,17 @@ def test_a_filter_has_a_name_that_depends_on_what_it_lets_through():
     assert len(names) == 6
 
 
+# They make and remove subvolumes, and so folders with all that is in them, past Landlock and the broker.
+SUBVOLUMES = (0x50009401, 0x5000940E, 0x5000940F, 0x50009417, 0x50009418, 0x5000943F, 0x4020BC10, 0x4020BC11)
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_broker_is_asked_about_changes_and_about_nothing_else(machine):
     column = MACHINES.index(machine)
     program = seccomp.build(machine=machine, brokered=True)
 
     def answer(name, *arguments):
-        number = (seccomp.BROKERED | seccomp.EXAMINED)[name][column]
+        number = syscall_table.NUMBERS[name][column]
         words = [*arguments, *[0] * 6][:6]
         return seccomp.judged(program, struct.pack("=iIQ6Q", number, seccomp.AUDIT_ARCH[machine], 0, *words))
 
@@ -396,6 +400,6 @@ def test_a_broker_is_asked_about_changes_and_about_nothing_else(machine):
     for name, numbers in seccomp.BROKERED.items():
         if numbers[column] is not None and name not in {"open", "openat", "bind"}:
             assert answer(name) == asked, name
-    for request in seccomp.SUBVOLUMES:
+    for request in SUBVOLUMES:
         assert answer("ioctl", 0, request) == seccomp.REFUSE[3]
     assert answer("ioctl", 0, 0x40049409) == seccomp.ALLOW[3]  # FICLONE

@@ -27,15 +27,15 @@ def _put(question: Question) -> None:
     may_use = render.line(", ".join(question.permissions)) or "nothing"
     if question.caller:
         asked = f"{question.caller} wants {question.plugin} to run {question.tool} for it. It may use: {may_use}"
-        terminal.say(asked)
-        terminal.say(f"called by: {render.line(' > '.join(question.callers))}")
+        terminal.say(asked, fold=True)
+        terminal.say(f"called by: {render.line(' > '.join(question.callers))}", fold=True)
     else:
-        terminal.say(f"{question.plugin} wants to run {question.tool}. It may use: {may_use}")
+        terminal.say(f"{question.plugin} wants to run {question.tool}. It may use: {may_use}", fold=True)
     if question.lent:
         lent = render.line(", ".join(question.lent))
-        terminal.say(f"{question.caller} itself was not granted: {lent}")
+        terminal.say(f"{question.caller} itself was not granted: {lent}", fold=True)
     if question.asker or question.caller:  # about this very call, which a guard or a plugin made what it is
-        terminal.say(f"with: {render.line(question.given)}")
+        terminal.say(f"with: {render.line(question.given)}", fold=True)
     if question.warning:
         terminal.say(f"warning: {question.warning}")
     always = "" if question.caller else "[a]lways; "  # that takes a grant which names the tool

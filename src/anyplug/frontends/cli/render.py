@@ -40,7 +40,7 @@ STATE_COLOURS = {
 def out(*lines: str) -> None:
     """Print lines to stdout."""
     for line in lines:
-        print("\n".join(_folded(for_people(line), sys.stdout)))
+        print(for_people(line))
     sys.stdout.flush()
 
 
@@ -49,10 +49,10 @@ def heading(text: str) -> None:
     print(style("1", for_people(text)))
 
 
-def say(*lines: str) -> None:
-    """Print lines to stderr."""
+def say(*lines: str, fold: bool = False) -> None:
+    """Print lines to stderr; `fold` those that a plugin can make long: what a terminal breaks begins in column 0."""
     for line in lines:
-        print("\n".join(_folded(for_people(line), sys.stderr)), file=sys.stderr)
+        print("\n".join(_folded(for_people(line), sys.stderr)) if fold else for_people(line), file=sys.stderr)
     sys.stderr.flush()
 
 
@@ -104,12 +104,10 @@ def fields(pairs: Sequence[tuple[str, str | Sequence[str]]]) -> None:
     """Print names and values, one below the other; what has no value is left out. A list has a line for each item."""
     shown = [(name, _lines_of(value)) for name, value in pairs if value]
     width = max((len(name) for name, _ in shown), default=0)
-    indent = " " * (width + GAP)
-    for name, lines in shown:
-        first, *more = [part for line in lines for part in _folded(indent + line, sys.stdout)]
-        print(style("1", name.ljust(width)) + first[width:])
+    for name, (first, *more) in shown:
+        print(f"{style('1', name.ljust(width))}  {first}")
         for line in more:
-            print(line)
+            print(" " * (width + GAP) + line)
 
 
 def _lines_of(value: str | Sequence[str]) -> list[str]:
@@ -122,8 +120,7 @@ def _lines_of(value: str | Sequence[str]) -> list[str]:
 def error(message: str, hint: str) -> None:
     """Print an error and its cure; further lines of a message are a plugin's, or as good as."""
     first, *more = lines_for_people(message.strip(), "")
-    first, *rest = _folded(f"error: {first}", sys.stderr)
-    print(first.replace("error:", style("31", "error:", sys.stderr), 1), *rest, sep="\n", file=sys.stderr)
+    print(f"{style('31', 'error:', sys.stderr)} {first}", file=sys.stderr)
     for line in more:
         print("\n".join(_folded(f"  {QUOTE}{line}", sys.stderr, f"  {QUOTE}")), file=sys.stderr)
     if hint:
@@ -197,11 +194,8 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _folded(line: str, stream: TextIO, prefix: str = "") -> list[str]:
-    """Break a line before the terminal does: what that breaks begins in column 0, as a line of ours does.
-
-    Hints stay whole: they hold commands that people copy, and nothing of a plugin's but its name.
-    """
-    if line.startswith("hint: ") or not stream.isatty() or _cells(line) < (width := max(terminal_width(), NARROWEST)):
+    """Break a line before the terminal does."""
+    if not stream.isatty() or _cells(line) < (width := max(terminal_width(), NARROWEST)):
         return [line]
     hang = prefix or " " * (len(line) - len(line.lstrip()) + HANG)
     found = []

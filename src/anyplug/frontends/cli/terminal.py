@@ -10,9 +10,9 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def say(*lines: str) -> None:
+def say(*lines: str, fold: bool = False) -> None:
     """Tell them what they have to know."""
-    render.say(*lines)
+    render.say(*lines, fold=fold)
 
 
 def put(question: str) -> None:

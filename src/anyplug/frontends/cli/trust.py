@@ -219,24 +219,24 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
     version = f" {render.line(plugin.version)}" if plugin.version else ""
     terminal.say(f"{plugin.name}{version} ({FORMAT_NAMES[plugin.format]}) in {plugin.path}")
     if plugin.description:
-        terminal.say(f"  {for_people(render.line(plugin.description), SHOWN)}")
+        terminal.say(f"  {for_people(render.line(plugin.description), SHOWN)}", fold=True)
     terminal.say("It asks for:")
     for permission in describe_permissions(plugin.permissions) or ["nothing"]:
-        terminal.say(f"  {permission}")
+        terminal.say(f"  {permission}", fold=True)
     if granted != plugin.permissions:
-        terminal.say(f"It would be granted: {render.line(', '.join(granted)) or 'nothing'}")
+        terminal.say(f"It would be granted: {render.line(', '.join(granted)) or 'nothing'}", fold=True)
     if warning := permissions.warning(granted):
         terminal.say(f"warning: {warning}")
     _present_namesakes(session, plugin)
     _present_confinement(session, entry, granted)
     _present_what_runs(session, entry)
     for change in entry.standing.changes:
-        terminal.say(f"Changed since it was approved: {render.line(change)}")
+        terminal.say(f"Changed since it was approved: {render.line(change)}", fold=True)
     for problem in entry.problems:
         first, *more = problem_lines(problem)
-        terminal.say(f"warning: {first}")
+        terminal.say(f"warning: {first}", fold=True)
         for line in more:
-            terminal.say(f"  {line}")
+            terminal.say(f"  {line}", fold=True)
 
 
 def _present_namesakes(session: Session, plugin: Plugin) -> None:
@@ -255,7 +255,7 @@ def _present_confinement(session: Session, entry: Entry, granted: tuple[str, ...
     allowed = session.options.allow_unconfined
     held_by = assess(session.catalog, entry.plugin, Standing(state="new", granted=granted, unconfined=allowed))
     for note in held_by.notes:
-        terminal.say(f"note: {render.line(note)}")
+        terminal.say(f"note: {render.line(note)}", fold=True)
     for fall in held_by.shortfalls:
         terminal.say(render.line(f"warning: nothing holds {fall.what}: {fall.why}. Cure: {fall.cure}"))
     if held_by.state == "refused":
@@ -272,18 +272,18 @@ def _present_what_runs(session: Session, entry: Entry) -> None:
         terminal.say("It runs this as long as a host is up, and says by itself what it offers:")
         terminal.say(f"  {shlex.quote(plugin.launch.program)}")
         if plugin.launch.arguments:
-            terminal.say(f"  with the arguments {shlex.join(plugin.launch.arguments)}")
+            terminal.say(f"  with the arguments {shlex.join(plugin.launch.arguments)}", fold=True)
     elif plugin.endpoints:
         terminal.say("It runs or reaches these as long as a host is up, and they say by themselves what they offer:")
     elif plugin.stays_up:
         terminal.say("It runs in Node as long as a host is up, and says by itself what it offers.")
     for server in describe_servers(plugin):
-        terminal.say(f"  {server}")
+        terminal.say(f"  {server}", fold=True)
     if entry.tools:
         terminal.say("Its tools:")
     for tool in entry.tools[:MOST_TOOLS]:
         about = render.line(tool.description.strip().partition("\n")[0])
-        terminal.say(f"  {for_people(named(tool.name, about), SHOWN)}")
+        terminal.say(f"  {for_people(named(tool.name, about), SHOWN)}", fold=True)
     if len(entry.tools) > MOST_TOOLS:
         terminal.say(f"  and {len(entry.tools) - MOST_TOOLS} more: `anyplug tools {plugin.name}` lists them")
     if plugin.init:
