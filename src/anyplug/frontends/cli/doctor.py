@@ -59,7 +59,7 @@ def _print(report: "Report") -> None:
         render.out("")
         worst_first = sorted(report.ways_out, key=lambda way: list(SHOWN).index(way.state))
         rows = [(way.name, SHOWN[way.state], _last_words(way.answer)) for way in worst_first]
-        render.table(("WAY OUT", "STATE", "THE KERNEL SAID"), rows)
+        render.table(("WAY OUT", "STATE", "THE KERNEL SAID"), rows, ours=True)
 
 
 def _summary(report: "Report") -> str:

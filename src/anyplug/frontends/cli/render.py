@@ -81,10 +81,19 @@ def trusted(text: str) -> None:
     print(text, end="" if text.endswith("\n") else "\n")
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[Sequence[str]] = ()) -> None:
-    """Print rows in columns; the last column wraps. `below` has lines for each row, which stand under it."""
+def table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[Sequence[str]] = (), *, ours: bool = False
+) -> None:
+    """Print rows in columns; the last column wraps. `below` has lines for each row, which stand under it.
+
+    `ours`: what stands in the first column is our own.
+    """
     rows = [
-        [_name(first), *(for_people(" ".join(cell.split()), LONGEST_CELL) for cell in rest)] for first, *rest in rows
+        [
+            for_people(first, LONGEST_CELL) if ours else _name(first),
+            *(for_people(" ".join(cell.split()), LONGEST_CELL) for cell in rest),
+        ]
+        for first, *rest in rows
     ]
     widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
     before_last = sum(widths[:-1]) + GAP * (len(widths) - 1)
