@@ -1,12 +1,14 @@
 """The rule that is always on: policies and our own files are not changed by those whom they bind."""
 
 import os
+import sys
 
 import pytest
 from governing import answer, ask, bash, decision, event, policy, project, verdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import anyplug
 import making
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.policy import ACTIONS
@@ -22,6 +24,7 @@ def _project():
     project(evaluate=None)
     os.symlink(".cupcake/rulebook.yml", "rules.yml")
     making.write(".opencode/plugin/anyplug-policy.js", "")
+    making.write(".claude/settings.json", "{}")
     os.mkdir("build")
 
 
@@ -121,6 +124,101 @@ CHANGES = [
     "busybox anyplug stop",
     "$(which anyplug) stop; anyplug stop",
     "cupcake init",
+    r"echo $'it\'s'; anyplug policy trust --yes",
+    r"echo $'it\'s'; rm -rf .cupcake",
+    "$'anyplug' policy trust --yes",
+    r"$'any\x70lug' policy trust --yes",
+    r"rm -rf $'\x2ecupcake'",
+    r"rm -rf $'\056cupcake'",
+    r"rm -rf $'.cup\u0063ake'",
+    r"rm -rf $'.cupcake\0x'",
+    'rm -rf $".cupcake"',
+    'echo "unclosed\nrm -rf .cupcake',
+    "echo 'unclosed\nanyplug stop",
+    'echo "${x#\'"\'}"; rm -rf .cupcake; echo "${x#\'"\'}"',
+    "echo ${x:- # }; rm -rf .cupcake",
+    "cat <<E\nit's\nE\nrm -rf .cupcake\ncat <<E\nit's\nE",
+    "cat <<E\nit's $(rm -rf .cupcake)\nE",
+    "echo x # it's\nrm -rf .cupcake # '",
+    "echo $(case x in x) anyplug stop;; esac)",
+    "tee >(anyplug policy trust --yes)",
+    "echo " + "$(" * 5 + "rm -rf .cupcake" + ")" * 5,
+    "echo " + "$(echo " * 200 + "$(anyplug policy trust --yes)" + ")" * 200,
+    "eval " * 2_000 + "anyplug stop",
+    "any\\\nplug policy trust --yes",
+    "rm -rf .cup\\\ncake",
+    'rm -rf ".cup\\\ncake"',
+    "$(which anyplug) policy trust --yes",
+    "`which anyplug` policy trust --yes",
+    "$(command -v anyplug) approve x",
+    "python3 $(which anyplug) policy trust --yes",
+    "/usr/local/bin/any* policy trust --yes",
+    "{anyplug,policy,trust,--yes}",
+    "rm -rf {.cup,x}cake",
+    "rm -rf .cupcak{e..e}",
+    "alias a=anyplug; a policy trust --yes",
+    "alias a=anyplug\na stop",
+    "X=anyplug\n$X policy trust --yes",
+    "X='anyplug policy trust'\n$X --yes",
+    "printf -v x any%s plug; $x policy trust --yes",
+    "read x <<< anyplug; $x stop",
+    "hash -p /usr/bin/anyplug foo; foo policy trust --yes",
+    "ln -s $(which anyplug) foo; ./foo stop",
+    "cp $(which anyplug) foo && ./foo policy trust --yes",
+    "script -qc 'anyplug policy trust --yes' /dev/null",
+    "echo y | script -c 'anyplug policy trust' /dev/null",
+    r"expect -c 'spawn anyplug policy trust; send y\r'",
+    "socat - EXEC:'anyplug policy trust',pty",
+    "git -c alias.x='!anyplug policy trust --yes' x",
+    "git config alias.x '!anyplug policy trust --yes'",
+    "GIT_EDITOR='anyplug policy trust --yes' git commit",
+    "export GIT_EDITOR='anyplug policy trust --yes'; git commit",
+    "git -c core.pager='anyplug stop' log",
+    "awk 'BEGIN{system(\"anyplug policy trust --yes\")}'",
+    'perl -e \'system("anyplug", "policy", "trust")\'',
+    'node -e \'require("child_process").execSync("anyplug stop")\'',
+    "ruby -e 'system \"anyplug approve x\"'",
+    "php -r 'system(\"anyplug grant x network\");'",
+    "at now <<< 'anyplug policy trust --yes'",
+    "crontab <<< '* * * * * anyplug policy trust --yes'",
+    "echo 'anyplug policy trust --yes' | sh",
+    "tmux send-keys 'anyplug policy trust --yes' Enter",
+    "ssh localhost anyplug stop",
+    "watch anyplug stop",
+    "parallel ::: 'anyplug stop'",
+    "echo x | xargs sh -c 'anyplug stop'",
+    "make -f - <<< 'all: ; anyplug policy trust --yes'",
+    "env -S 'anyplug stop'",
+    "busybox sh -c 'anyplug stop'",
+    "nsenter -t 1 anyplug stop",
+    "trap 'anyplug stop' EXIT",
+    "git stash push .cupcake",
+    "git stash push -m x -- .cupcake",
+    'rm -rf "$(pwd)"',
+    "rm -rf `pwd`",
+    "echo cake | xargs -I{} rm -rf .cup{}",
+    "grep -rl npm . | xargs sed -i s/npm/x/",
+    "fd -H rego -x rm",
+    "sed -i s/anyplug/true/ .claude/settings.json",
+    "echo '{}' > .claude/settings.local.json",
+    "cd .claude && rm settings.json",
+    "rm -rf .claude",
+    "rm -rf .cl*",
+    "rm ~/.claude/settings.json",
+    "echo > .opencode/plugin/zzz.js",
+    "echo '{}' > opencode.json",
+    "rm ~/.config/opencode/opencode.jsonc",
+    "pip uninstall -y anyplug",
+    "python -m pip uninstall anyplug",
+    "uv tool uninstall anyplug",
+    "pkill anyplug",
+    "kill $(pgrep -f anyplug)",
+    "rm /opt/x/.venv/bin/anyplug",
+    "echo > /opt/x/bin/anyplug",
+    "rm -rf /opt/x/lib/python3.11/site-packages/anyplug",
+    "rm -rf $(ls -A | grep cup)",
+    "sed -i s/npm/x/ $(grep -rl npm .)",
+    "grep -rl npm --include='*.rego' . | while read f; do sed -i s/npm/x/ \"$f\"; done",
 ]
 READS = [
     "cat .cupcake/rulebook.yml",
@@ -164,6 +262,27 @@ READS = [
     "python -m anyplug tools",
     "env anyplug audit",
     "anyplug jobs",
+    r"git commit -m $'don\'t touch .cupcake'",
+    "git commit -m 'Say what anyplug policy trust does'",
+    "echo 'run anyplug policy trust' >> README.md",
+    "grep -rn 'anyplug approve' docs | head",
+    "anyplug list; npm test",
+    "cd anyplug && npm install",
+    "npm test -- --grep 'it'",
+    "cat .claude/settings.json",
+    "cat ~/.claude/settings.json | jq .hooks",
+    "git diff opencode.json",
+    "ls .opencode/plugin",
+    "cat <<EOF > notes.md\nit's done\nEOF",
+    "echo $((1<<2))",
+    "git stash push src",
+    "grep -rl npm src | xargs sed -i s/npm/x/",
+    'for f in *.py; do echo "$f"; done # it\'s all',
+    "docker compose up -d",
+    "rm -rf $BUILD && ls",
+    "rm -rf $(find . -name '*.pyc')",
+    "kill %1",
+    "curl -s https://localhost/x | jq '.a[] | {b, c}'",
 ]
 
 
@@ -201,6 +320,23 @@ async def test_a_command_that_only_reads_them_is_not(command):
         ("write", {"filePath": ".opencode/plugin/anyplug-policy.js", "content": ""}),
         ("write", {"filePath": "anyplug-policy.js", "content": ""}),
         ("filesystem_write", {"uri": "file:///x/.cupcake/y"}),
+        ("filesystem_copy", {"destination": "rules.yml"}),
+        ("filesystem_delete", {"target": ".claude"}),
+        ("write", {"filePath": ".claude/settings.json", "content": "{}"}),
+        ("write", {"filePath": ".claude/settings.local.json", "content": "{}"}),
+        ("edit", {"filePath": "~/.claude/settings.json"}),
+        ("write", {"filePath": ".opencode/plugin/zzz.js", "content": ""}),
+        ("write", {"filePath": "opencode.jsonc", "content": ""}),
+        ("write", {"filePath": os.path.join(os.path.dirname(anyplug.__file__), "x.py"), "content": ""}),
+        ("apply_patch", {"patchText": "***  Update File:  .cupcake/rulebook.yml\n+x"}),
+        ("apply_patch", {"patchText": "*** update file: .cupcake/rulebook.yml\n+x"}),
+        ("apply_patch", {"patchText": "   *** Delete File: .cupcake/rulebook.yml"}),
+        ("apply_patch", {"patchText": "*** Add File: a\n+x\n\t***MOVE  to: .cupcake/a"}),
+        ("apply_patch", {"patchText": "*** Rename File: a\n+x"}),
+        ("bash", {"command": ["rm", "-rf", ".cupcake"]}),
+        ("bash", {"command": ["bash", "-lc", "rm -rf .cupcake"]}),
+        ("bash", {"cmd": "rm -rf .cupcake"}),
+        ("shell", {"command": ["anyplug", "policy", "trust"]}),
     ],
 )
 async def test_a_tool_that_writes_there_is_refused(tool, arguments):
@@ -258,6 +394,35 @@ async def test_an_ask_of_the_users_does_not_weaken_it():
 async def test_the_person_can_switch_it_off(home):
     made = Engine(str(home), self_protection=False)
     assert await verdict(bash("rm -rf .cupcake"), engine=made) == "allow"
+
+
+@pytest.mark.claim("agents-cannot-say-it")
+async def test_our_own_program_is_not_removed_nor_overwritten():
+    package = os.path.dirname(anyplug.__file__)
+    program = os.path.join(os.path.dirname(sys.executable), "anyplug")
+    folder = os.path.dirname(os.path.dirname(program))
+    for command in (
+        f"rm -rf {package}", f"echo > {package}/__init__.py", f"cp x {package}/host.py", f"rm -rf {package}/../*",
+        f"rm {program}", f"echo > {program}", f"cd {folder} && rm -rf bin", f"sed -i 1d {program}",
+    ):  # fmt: skip
+        assert await verdict(bash(command)) == "deny", command
+    for command in (f"cat {program}", f"ls {package}", f"{program} list && npm test", f"mypy {package}"):
+        assert await verdict(bash(command)) == "allow", command
+
+
+async def test_globs_in_the_middle_of_a_path_are_seen(home):
+    above = os.path.dirname(home)
+    assert await verdict(bash(f"rm -rf {above}/*/accepted")) == "deny"
+    assert await verdict(bash(f"rm -rf {above}/*/anyplug.db")) == "deny"
+    os.mkdir("folder")
+    os.symlink("../.cupcake", "folder/link")
+    assert await verdict(bash("tee f*/l*/rulebook.yml")) == "deny"
+
+
+async def test_a_command_that_is_too_long_to_read_may_not_mention_what_is_protected():
+    padding = "x" * 140_000
+    assert await verdict(event("terminal_run", cmd=f"echo {padding}; rm -rf .cupcake")) == "deny"
+    assert await verdict(event("terminal_run", cmd=f"echo {padding}")) == "allow"
 
 
 QUOTED = st.lists(st.sampled_from(["'", '"', "\\", ""]), min_size=8, max_size=8)

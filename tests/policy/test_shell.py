@@ -55,10 +55,48 @@ def test_reading_never_fails_and_normalising_twice_changes_nothing_more(command)
         ("a \\; b", [("a", ";", "b")]),
         ('a "\\$(b)" "`c`"', [("a", "$(b)", ""), ("c",)]),
         ("a $(b ')' \")\" \\) (c)) d", [("a", "", "d"), ("b", ")", ")", ")"), ("c",)]),
+        (r"a $'b\x63\144\u0065\n\cA'", [("a", "bcde\n\x01")]),
+        (r"a $'b\'c'", [("a", "b'c"), ("a", r"$b\c")]),
+        ('a $"b"', [("a", "b")]),
+        ("a\\\nb 'c\\\nd' \"e\\\nf\"", [("ab", "c\\\nd", "ef")]),
+        ("a # it's\nb#c", [("a",), ("b#c",)]),
+        ("a {b,c}d '{e,f}' {1..3} {} ${g,h}", [("a", "bd", "cd", "{e,f}", "1", "2", "3", "{}", "${g,h}")]),
+        ("a <<E; b\nit's $(c)\nE\nd", [("a",), ("b",), ("d",), ("its $(c)\n",), ("c",)]),
+        ("a <<'E'\n b\nE\nc", [("a",), ("c",), ("b",)]),
+        ("a `b \\`c\\``", [("a", ""), ("b", ""), ("c",)]),
+        ("script -c 'a b'", [("script", "-c", "a b"), ("a", "b")]),
+        ("$(" * 60 + "a" + ")" * 60, [("",)] * 60 + [("a",)]),
     ],
 )
 def test_a_line_is_cut_into_its_simple_commands(command, words):
     assert [simple.words for simple in shell.simple_commands(command)] == words
+
+
+@pytest.mark.parametrize(
+    "command", ["a 'b", 'a "b', "a $'b", "a `b", "a $(b", 'a "${b\'}"', "a ${b # }", "((a<<2))\nb"]
+)
+def test_what_another_shell_may_read_otherwise_is_not_sure(command):
+    assert not shell.read(command).is_sure
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "a 'b' \"c\" $'d\\'e'",
+        "a $((1 + 2))",
+        "cat <<E\nit's\nE",
+        "a # it's",
+        'a ${b} "${c}"',
+        "$(case a in b) c;; esac)",
+    ],
+)
+def test_what_every_shell_reads_alike_is_sure(command):
+    assert shell.read(command).is_sure
+
+
+def test_a_text_that_would_be_read_over_and_over_ends_the_reading():
+    assert not shell.read("cat <<E\n" * 12_000).is_sure
+    assert len(shell.simple_commands("true;" * 20_000)) == 20_000
 
 
 def test_files_that_are_written_are_told_apart_from_words():

@@ -13,6 +13,8 @@ is also seen as the edits that it consists of: `views` are further inputs for on
 """
 
 import os
+import shlex
+from collections.abc import Iterator
 from typing import Any, Final, Literal
 
 import msgspec
@@ -46,6 +48,7 @@ EVENTS: Final = {
 ALL_EVENTS: Final = frozenset().union(*EVENTS.values())
 WITH_TOOLS: Final = frozenset({"PreToolUse", "PostToolUse", "PermissionRequest"})
 PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
+COMMAND_KEYS: Final = ("command", "cmd", "script")
 PATCH_TOOLS: Final = frozenset({"apply_patch", "Patch"})
 PATCH_KEYS: Final = ("patchText", "patch", "input")
 
@@ -160,11 +163,11 @@ def _enrich(tool: str, document: dict[str, Any], harness: str) -> None:
     if not isinstance(given, dict):
         return
     arguments = dict(given)
-    command = arguments.get("command")
-    if tool == "Bash" and isinstance(command, str):
+    command = next(command_lines(arguments), None)
+    if tool == "Bash" and command is not None:
         if len(command) > LONGEST_COMMAND:
             raise BadEvent(f"the command is longer than {LONGEST_COMMAND} characters")
-        arguments["command"] = shell.normalised(command)
+        arguments["command"] = shell.normalised(shell.joined(command))
         base = _folder(document, arguments)
         document["affected_parent_directories"] = [
             resolved(word, base) for word in shell.path_words(arguments["command"])
@@ -173,6 +176,16 @@ def _enrich(tool: str, document: dict[str, Any], harness: str) -> None:
     elif tool != "Bash":
         _enrich_file(tool, document, arguments, harness)
     document["tool_input"] = arguments
+
+
+def command_lines(arguments: dict[str, Any]) -> Iterator[str]:
+    """Return what a tool is told to run, under the usual names of that argument, as a text or as a list of words."""
+    for key in COMMAND_KEYS:
+        value = arguments.get(key)
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list) and value:
+            yield shlex.join(word if isinstance(word, str) else str(word) for word in value)
 
 
 def _simple(simple: shell.Simple, base: str) -> dict[str, Any]:
@@ -227,6 +240,8 @@ def _views(tool: str, document: dict[str, Any]) -> list[tuple[str, dict[str, Any
         return []
     text = next((value for key in PATCH_KEYS if isinstance(value := arguments.get(key), str)), "")
     touched = patches.touches(text)
+    if unknown := patches.unknown_header(text):
+        document["unknown_header"] = unknown
     if len(touched) > MOST_PATCHED:
         raise BadEvent(f"the patch touches more than {MOST_PATCHED} files")
     document["patched_files"] = [

@@ -1,22 +1,26 @@
 """The rule that is always on: an agent does not change the policies that bind it, what asks them, nor our store.
 
 Tools that write are seen by where their files really are; shell commands by the paths and words in them, as far as
-these can be read: assignments in the same line, `cd`, globs, `xargs`, `sh -c`. A command that only reads is let
-through. What else a program does that a command starts is not seen here. For that there are the accepted copies of
-policies (`accepted`), the folders' permissions and the sandbox of plugins.
+these can be read (see `shell`): assignments, `cd`, globs, `xargs`, `sh -c`. A command that only reads is let through.
+Where a command cannot be read with certainty, or runs a text in another language, it is refused if it mentions what is
+protected at all. What else a program does that a command starts is not seen here. For that there are the accepted
+copies of policies (`accepted`), the folders' permissions and the sandbox of plugins.
 """
 
 import fnmatch
+import glob
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
+from urllib.parse import unquote
 
 from anyplug.policy import shell
 from anyplug.policy.decisions import Finding
-from anyplug.policy.events import LONGEST_COMMAND, Event
+from anyplug.policy.events import LONGEST_COMMAND, Event, command_lines
 from anyplug.policy.opencode.installation import NAME as GATE
-from anyplug.policy.paths import FOLDER, expanded, is_within, resolved
+from anyplug.policy.paths import FOLDER, expanded, is_within, program_places, resolved
 
 RULE: Final = "ANYPLUG-SELF-PROTECTION"
 READING_TOOLS: Final = frozenset(
@@ -61,7 +65,7 @@ MENTIONING: Final = frozenset({"type", "hash", "whereis", "man", "alias", "expor
 ASSIGNING: Final = frozenset({"export", "declare", "local", "readonly", "typeset"})
 REMOVERS: Final = frozenset({"rm", "rmdir", "mv", "chmod", "chown", "chattr", "trash", "unlink", "shred", "rsync"})
 LISTING: Final = frozenset({"find", "fd", "ls"})  # what they name, `xargs` can remove
-UNKNOWN: Final = "\0"  # stands for the value of a variable that the line does not set
+UNKNOWN: Final = shell.UNKNOWN  # also stands for the value of a variable that the line does not set
 USUAL_NAMES: Final = ("rulebook.yml", "evaluate.rego")
 MOST_FILES: Final = 2_000  # of policies whose names are compared with what `find` looks for
 FEWEST_KNOWN: Final = 3  # characters beside an unknown value by which a name is recognised
@@ -75,6 +79,23 @@ CHANGING: Final = {  # options by which what else only reads writes a file or st
     "sort": ("--output", "--compress-program"),
 }
 CHANGING_LETTERS: Final = {"file": "C", "git": "O", "less": "oO", "sort": "o", "tree": "o"}
+GATES: Final = (".claude/settings.json", ".claude/settings.local.json", ".opencode", "opencode.json", "opencode.jsonc")
+TRUSTING: Final = frozenset({"trust", "init"})
+KILLING: Final = frozenset({"kill", "pkill", "killall", "skill"})
+RENAMING: Final = frozenset({"alias", "hash", "ln", "cp", "install", "mv", "link", "function"})
+UNLINKING: Final = frozenset({"rm", "unlink", "rmdir"})  # of a link they remove that, and not what it leads to
+SEARCHING: Final = frozenset({"grep", "rg", "ag", "egrep", "fgrep"})
+WRITERS: Final = frozenset(  # change the files that they name
+    {"tee", "cp", "mv", "ln", "install", "dd", "truncate", "touch", "patch", "ed", "ex", "sponge", "link", *REMOVERS}
+)
+INTERPRETERS: Final = frozenset(  # run texts in languages of their own, in which commands can be started
+    {
+        "awk", "gawk", "mawk", "nawk", "perl", "node", "nodejs", "bun", "deno", "ruby", "php", "lua", "luajit", "tclsh",
+        "make", "gmake", "ed", "ex", "vi", "vim", "nvim", "emacs", "gdb", "Rscript", "osascript", "pwsh", "just",
+    }
+)  # fmt: skip
+MOST_GLOBS: Final = 2  # parts of a path with globs that are looked up: each can mean a whole folder of folders
+MOST_MATCHES: Final = 1_000
 SHORTEST_LONG: Final = 3  # characters of `--o`, which is taken for `--output` where nothing else begins so
 OWN_FOLDER: Final = "cupcake"  # of the person's policies for all projects
 FREE: Final = ("files", "data", "cache")  # of our own folder: what plugins write, and hand to each other
@@ -82,6 +103,24 @@ LONGEST_PATH: Final = 4096  # characters; longer texts are no paths
 LONGEST_GLOB: Final = 255  # characters; to read a longer one can take minutes, and nobody writes one in good faith
 DEEPEST: Final = 6  # levels of arguments that are looked through
 MOST_SHOWN: Final = 4  # words of a command that is refused
+# What lets Claude Code and OpenCode ask us: who changes it is not asked any more.
+_GATE: Final = re.compile(
+    r"(?:^|[^\w.-])\.claude/settings[^/\s]*\.json|(?:^|[^\w.-])\.opencode(?![\w.-])|\.config/opencode(?![\w.-])"
+    r"|(?:^|[^\w.-])opencode\.jsonc?(?![\w.-])"
+)
+_REMOVING_TOOL: Final = re.compile(r"delete|remove|move|rename|trash|unlink|rmdir|rm_", re.IGNORECASE)
+_CALLING: Final = re.compile(  # our program, options, and a command that changes something
+    r"(?:anyplug|cupcake)(?:\.exe)?[\s,;()\[\]{}:!]+(?:-[^\s,()\[\]{}]*[\s,()\[\]{}]+(?:[/~.][^\s,]*[\s,]+)?)*"
+    r"(?:policy(?:[\s,]+-[^\s,]*)*[\s,]+(?:trust|init)"
+    rf"|(?:{'|'.join(sorted(CHANGING_OURS - {'policy', 'new', 'run', 'call', 'config', 'update', 'export'}))})\b"
+    r"|(?:run|call|new|config|update|export)[\s,]+[\w-])"
+)
+_UNINSTALLING: Final = re.compile(r"\b(?:uninstall|remove|purge|erase)\b|\b(?:force-reinstall|downgrade)\b")
+_PROGRAM: Final = re.compile(r"/(?:bin/(?:anyplug|cupcake)$|(?:site|dist)-packages/anyplug(?:-[^/]*)?(?:/|$))")
+_PACKAGE: Final = re.compile(r"anyplug(?:[\[=<>~!@].*)?", re.IGNORECASE)
+_HIDDEN: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[Hu.]|--hidden|--unrestricted|--no-ignore)")
+_LISTS_FILES: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[lL]|--files)")
+_IN_PLACE: Final = re.compile(r"-\w*i|--in-place")
 _PRINTING: Final = re.compile(r"[0-9,$]*p")
 _PYTHON: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*")
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
@@ -112,29 +151,69 @@ def finding(event: Event, protected: Sequence[str]) -> Finding | None:
 def _touched(event: Event, protected: Sequence[str]) -> Iterator[str]:
     """Name what of the protected an event would change."""
     document = event.document
-    given = document.get("tool_input")
+    held = [*protected, *_gates(document["cwd"], protected)]
     if event.tool != "Bash":
+        if "unknown_header" in document:
+            yield document["unknown_header"]
         for view in (document, *(view for _, view in event.views)):
-            yield from (path for path in _paths(view) if _is_protected(path, protected))
-    for line in _command_lines(event.tool, given):
-        workdir = given.get("workdir") if isinstance(given, dict) else None
-        folder = resolved(workdir if isinstance(workdir, str) else "", document["cwd"])
-        yield from CommandLine(line, folder, protected).changes()
-
-
-def _command_lines(tool: str, given: Any) -> Iterator[str]:
-    """Give what a tool is told to run in a shell: also tools of MCP servers, by the usual names of that argument."""
+            yield from (path for path in _paths(view) if _is_written(path, protected))
+        if _REMOVING_TOOL.search(event.tool):
+            yield from (path for path in _paths(document) if any(is_within(folder, path) for folder in held))
+    given = event.given_input
     if isinstance(given, dict):
-        for key in ("command",) if tool == "Bash" else ("command", "cmd", "script"):
-            if isinstance(value := given.get(key), str) and len(value) <= LONGEST_COMMAND:
-                yield value
+        workdir = given.get("workdir")
+        folder = resolved(workdir if isinstance(workdir, str) else "", document["cwd"])
+        for line in command_lines(given):
+            if len(line) > LONGEST_COMMAND:
+                yield from _unread(line, protected)
+            else:
+                yield from CommandLine(line, folder, protected, held).changes()
+
+
+def _gates(cwd: str, protected: Sequence[str]) -> list[str]:
+    """List the files there are by which agents ask us, and our own program: not to be removed with their folders."""
+    folders = {cwd, *(os.path.dirname(folder) for folder in protected if os.path.basename(folder) == FOLDER)}
+    user = os.path.expanduser("~")
+    places = [os.path.join(folder, name) for folder in (*folders, user) for name in GATES]
+    places.append(os.path.join(user, ".config", "opencode"))
+    return [os.path.realpath(place) for place in places if os.path.lexists(place)] + program_places()
+
+
+def _unread(line: str, protected: Sequence[str]) -> Iterator[str]:
+    """Name what of the protected a text mentions."""
+    text = shell.plain(line)
+    yield from (name for name in (FOLDER, GATE, *OURS) if name in text)
+    yield from (found[0] for found in [_GATE.search(text)] if found)
+    yield from (folder for folder in protected if folder.casefold() in text)
+
+
+def _is_written(path: str, protected: Sequence[str]) -> bool:
+    """Whether a tool that writes to a path changes what is protected."""
+    return _is_protected(path, protected) or _is_program(path)
+
+
+def _is_program(path: str) -> bool:
+    """Whether a path is our own program, or lies in it: the one that runs, or another installation."""
+    return bool(_PROGRAM.search(path)) or any(is_within(path, place) for place in program_places())
 
 
 def _is_protected(path: str, protected: Sequence[str]) -> bool:
-    parts = path.casefold().split(os.sep)
-    if FOLDER in parts or parts[-1] == GATE:
+    lower = path.casefold()
+    parts = lower.split(os.sep)
+    if FOLDER in parts or parts[-1] == GATE or _GATE.search(lower):
         return True
-    return any(is_within(path, folder) and not _is_free(path, folder) for folder in protected)
+    return any(_is_in(path, folder) for folder in protected)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    """Whether a path, which may have globs in it, can lie in a folder and is not free there."""
+    if is_within(path, folder):
+        return not _is_free(path, folder)
+    if not any(char in path for char in shell.GLOBS):
+        return False
+    parts, real = path.split(os.sep), folder.split(os.sep)
+    fits = len(parts) >= len(real) and all(map(_fits, parts, real))
+    return fits and not _is_free(os.sep.join([*real, *parts[len(real) :]]), folder)
 
 
 def _is_free(path: str, folder: str) -> bool:
@@ -147,8 +226,11 @@ def _paths(document: dict[str, Any]) -> Iterator[str]:
     if "resolved_file_path" in document:
         yield document["resolved_file_path"]
     for text in _texts(document.get("tool_input"), DEEPEST):
-        if "\n" not in text and len(text) < LONGEST_PATH and (os.sep in text or FOLDER in text or text == GATE):
-            yield resolved(os.path.expanduser(text.removeprefix("file://")), cwd)
+        if text and "\n" not in text and "\0" not in text and len(text) < LONGEST_PATH:
+            path = os.path.join(cwd, os.path.expanduser(unquote(text).removeprefix("file://")))
+            if os.sep in text or _names(text, ()) or os.path.lexists(path):
+                yield resolved(path, cwd)
+                yield resolved(os.path.expanduser(text.removeprefix("file://")), cwd)
     for patched in document.get("patched_files", ()):
         yield patched["resolved_file_path"]
 
@@ -168,43 +250,111 @@ class Step:
     def __init__(self, words: list[str], writes: list[str], folder: str) -> None:
         self.words = words
         self.folder = folder
+        self.has_output = False  # of another command among its words
+        self.start = next((at for at, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
+        self.program = words[self.start].rpartition("/")[2] if self.start < len(words) else ""
         self.name = words[0].rpartition("/")[2] if words else ""
-        self.paths = [resolved(expanded(word, folder), folder) for word in words[1:] if shell.is_path(word)]
-        self.writes = [resolved(expanded(word, folder), folder) for word in writes]
+        self._is_unlinking = self.program in UNLINKING
+        self.paths = [place for word in words[1:] if shell.is_path(word) for place in self._places(word)]
+        self.writes = [place for word in writes for place in self._places(word)]
 
     def targets(self) -> list[str]:
         """Give the places that a removing command is told, also those that do not look like paths."""
         named = [word for word in self.words[1:] if word and not word.startswith("-")]
-        return [resolved(expanded(word, self.folder), self.folder) for word in named]
+        return [place for word in named for place in self._places(word)]
+
+    def _places(self, word: str) -> list[str]:
+        """Give where a word leads: by itself, as the value of an option, and what its globs stand for."""
+        folder = self.folder
+        path = expanded(word, folder)
+        found = [resolved(path, folder)]
+        _, equals, value = word.partition("=")
+        if equals and value:
+            found.append(resolved(expanded(value, folder), folder))
+        parts = path.split(os.sep)
+        globs = [at for at, part in enumerate(parts) if any(char in part for char in shell.GLOBS)]
+        if 0 < len(globs) <= MOST_GLOBS and len(path) <= LONGEST_GLOB and UNKNOWN not in path:
+            before, behind = os.sep.join(parts[: globs[-1] + 1]), parts[globs[-1] + 1 :]
+            matches = itertools.islice(glob.iglob(os.path.join(folder, before)), MOST_MATCHES)
+            found += [
+                resolved(os.path.join(match, *behind), folder)
+                for match in matches
+                if behind or not (self._is_unlinking and os.path.islink(match))
+            ]
+        return found
 
 
 class CommandLine:
     """A command line, read as far as it says what it changes."""
 
-    def __init__(self, line: str, folder: str, protected: Sequence[str]) -> None:
+    def __init__(self, line: str, folder: str, protected: Sequence[str], held: Sequence[str] = ()) -> None:
+        self._line = line
         self._protected = protected
+        self._held = held or protected  # with what is only not to be removed
         self._folder = folder
         self._has_dots = "dotglob" in line  # then * stands for names with a dot before them, too
         self._steps: list[Step] = []
         known: dict[str, str] = {}
-        for simple in shell.simple_commands(line):
-            words = [_valued(word, known) for word in simple.words]
+        reading = shell.read(line)
+        self._is_sure = reading.is_sure
+        for simple in reading.commands:
+            words = [part for word in simple.marked or simple.words for part in _split(word, known)]
             _assign(words, known)
-            step = Step(words, [_valued(word, known) for word in simple.writes], folder)
+            step = Step(_with_input(words), [_valued(word, known) for word in simple.writes], folder)
+            step.has_output = bool(simple.marked)
             self._steps.append(step)
             if step.name in {"cd", "pushd"} and len(words) > 1:
                 folder = resolved(expanded(words[-1], folder), folder)
+        is_writing = any(map(_may_write, self._steps))
+        self._is_fed = any(
+            (step.program in {"xargs", "parallel"} and not _feeds_reader(step))
+            or (step.has_output and _may_write(step))
+            or (is_writing and step.program == "while" and "read" in step.words)
+            for step in self._steps
+        )
 
     def changes(self) -> Iterator[str]:
         """Name what of the protected the line changes."""
+        if not self._is_sure:
+            yield from _unread(self._line, self._protected)
+        yield from self._runs_ours()
         for step in self._steps:
-            rest = _ours(step)
-            if rest is not None and not _only_looks(rest):
-                yield " ".join(step.words[:MOST_SHOWN])
             yield from (path for path in self._removed(step) if self._holds(path))
+            if step.writes or _may_write(step):
+                named = (*step.writes, *(step.targets() if _may_write(step) else ()))
+                yield from filter(_is_program, named)
         touched = next(self._mentioned(), "")
         if touched and not all(self._only_reads(step) for step in self._steps):
             yield touched
+
+    def _runs_ours(self) -> Iterator[str]:  # noqa: C901 - one branch for each way
+        """Name the commands that run our program, or may, to change something."""
+        text = shell.plain(self._line)
+        is_mentioned = any(name in text for name in OURS)
+        renamed: set[str] = set()
+        for step in self._steps:
+            words, shown = step.words, " ".join(step.words[:MOST_SHOWN])
+            rest = _ours(step)
+            if rest is not None and not _only_looks(rest):
+                yield shown
+            behind = words[step.start + 1 :]
+            is_unknown = UNKNOWN in step.program or not step.program or step.program.startswith("$")
+            if is_unknown and (_is_trusting(behind) or (is_mentioned and _is_changing(behind))):
+                yield shown
+            if not is_mentioned:
+                continue
+            if step.program in KILLING or (step.program in shell.PREFIXES and KILLING & set(words)):
+                yield shown
+            if step.program in renamed and not _only_looks(behind):
+                yield shown
+            if step.program in RENAMING:
+                renamed.update(word.partition("=")[0].rpartition("/")[2] for word in behind)
+            if rest is None and not _only_mentions(step) and _CALLING.search(shell.plain(" ".join(words))):
+                yield shown
+            if _UNINSTALLING.search(" ".join(words)) and any(_PACKAGE.fullmatch(word) for word in behind):
+                yield shown
+        if is_mentioned and _CALLING.search(text) and any(_runs_texts(step) for step in self._steps):
+            yield "anyplug"
 
     def _mentioned(self) -> Iterator[str]:
         if _is_protected(self._folder, self._protected):
@@ -217,8 +367,8 @@ class CommandLine:
         """Give the places that a command removes or changes with all that is in them."""
         if step.name in REMOVERS or any(word.rpartition("/")[2] in REMOVERS for word in step.words):
             yield from step.targets()
-        is_fed = any(other.name in {"xargs", "parallel"} and not _feeds_reader(other) for other in self._steps)
-        if step.name in LISTING and (is_fed or _find_changes(step)) and not self._looks_elsewhere(step):
+        lists = step.name in LISTING or (step.name in SEARCHING and _LISTS_FILES.search(" ".join(step.words)))
+        if lists and (self._is_fed or _find_changes(step)) and not self._looks_elsewhere(step):
             yield from _started(step)
         if step.name == "git":
             yield from _removed_by_git(step)
@@ -233,12 +383,13 @@ class CommandLine:
             for at, word in enumerate(words[:-1])
             if word in {"-name", "-iname"}
         ]
+        asked += [("-name", word.partition("=")[2]) for word in words if word.startswith(("--include=", "--glob="))]
         names = _names_in(self._protected) if asked else []
         return any(not any(_is_named(name, pattern, word) for name in names) for word, pattern in asked)
 
     def _holds(self, path: str) -> bool:
         """Whether a path, which may have globs in it, can be a protected folder or one that it lies in."""
-        return any(_reaches(path, folder, has_dots=self._has_dots) for folder in self._protected)
+        return any(_reaches(path, folder, has_dots=self._has_dots) for folder in self._held)
 
     def _only_reads(self, step: Step) -> bool:
         words, name = step.words, step.name
@@ -257,6 +408,21 @@ class CommandLine:
             return len(words) > 1 and words[1] in READING_GIT
         is_assignment = bool(words) and all(_ASSIGNMENT.match(word) for word in words)
         return name in READERS or is_assignment or (not name and not step.writes)
+
+
+def _with_input(words: list[str]) -> list[str]:
+    """Mark as unknown what `xargs -I{}` puts into words."""
+    if not words or words[0].rpartition("/")[2] not in {"xargs", "parallel"}:
+        return words
+    at = next((at for at, word in enumerate(words) if word.startswith("-I")), -1)
+    mark = (words[at].removeprefix("-I") or "".join(words[at + 1 : at + 2])) if at >= 0 else "{}"
+    return [word if number <= at + 1 or not mark else word.replace(mark, UNKNOWN) for number, word in enumerate(words)]
+
+
+def _split(word: str, known: dict[str, str]) -> list[str]:
+    """Put values in the place of variables, and cut a word that has become several."""
+    made = _valued(word, known)
+    return made.split() or [made] if made != word and not _ASSIGNMENT.match(word) else [made]
 
 
 def _valued(word: str, known: dict[str, str]) -> str:
@@ -284,7 +450,7 @@ def _assign(words: list[str], known: dict[str, str]) -> None:
 
 def _names(word: str, protected: Sequence[str]) -> bool:
     lower = word.casefold()
-    if FOLDER in lower or GATE in lower or any(folder in word for folder in protected):
+    if FOLDER in lower or GATE in lower or _GATE.search(lower) or any(folder in word for folder in protected):
         return True
     return any(_may_be_folder(part) for part in lower.split(os.sep))
 
@@ -309,7 +475,7 @@ def _reaches(path: str, folder: str, *, has_dots: bool) -> bool:
     )
 
 
-def _fits(part: str, name: str, *, has_dots: bool) -> bool:
+def _fits(part: str, name: str, *, has_dots: bool = False) -> bool:
     if part == name:
         return True
     if not any(char in part for char in shell.GLOBS) or len(part) > LONGEST_GLOB:
@@ -338,6 +504,12 @@ def _is_named(name: str, pattern: str, option: str) -> bool:
 def _started(step: Step) -> list[str]:
     """Give the places at which `find` or `ls` begins."""
     words: list[str] = []
+    if step.name == "fd" or step.name in SEARCHING:  # a pattern comes first; hidden folders are left out by some
+        if step.name in {"fd", "rg", "ag"} and not _HIDDEN.search(" ".join(step.words)):
+            return []
+        ends = next((at for at, word in enumerate(step.words) if word in {"-x", "-X", "--exec", "--exec-batch"}), None)
+        words = [word for word in step.words[1:ends] if not word.startswith("-")][1:]
+        return [resolved(expanded(word, step.folder), step.folder) for word in words or ["."]]
     for word in step.words[1:]:
         if step.name == "find" and word.startswith(("-", "(", "!")) and word not in {"-H", "-L", "-P"}:
             break
@@ -388,9 +560,9 @@ def _removed_by_git(step: Step) -> list[str]:
         places = named or ["."]
     elif command == "stash":
         takes_all = {"u", "a"} & set(short) or any(word.startswith(("--inc", "--al")) for word in rest)
-        if not takes_all or named[:1] not in ([], ["push"], ["save"]):
+        if named[:1] not in ([], ["push"], ["save"]):
             return []
-        places = named[1:] if "--" in rest else ["."]
+        places = named[1:] if named[:1] == ["push"] and named[1:] else ["."] if takes_all else []
     elif command in {"checkout", "restore"}:
         places = [word for word in named if word.startswith((".", ":", "/", "*"))]
     else:
@@ -413,9 +585,7 @@ def _changes(name: str, word: str) -> bool:
 
 def _ours(step: Step) -> list[str] | None:
     """Give what our own program is told, if a command runs it, whatever stands before it; else None."""
-    words = step.words
-    start = next((at for at, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
-    first = words[start].rpartition("/")[2] if start < len(words) else ""
+    words, start, first = step.words, step.start, step.program
     if _PYTHON.fullmatch(first) and any("anyplug" in word and " " in word for word in words):
         return ["python"]  # a script that imports us
     if first in READERS or first in MENTIONING or (first == "git" and _git(words)[0] != "submodule"):
@@ -426,7 +596,7 @@ def _ours(step: Step) -> list[str] | None:
         is_module = words[at - 1 : at] == ["-m"] and words[at].partition(".")[0] == "anyplug"
         if is_module or words[at] == "-manyplug" or words[at].endswith("anyplug/__main__.py"):
             return words[at + 1 :]
-        if words[at].rpartition("/")[2].casefold().removesuffix(".exe") not in OURS:
+        if not _is_our_name(words[at]):
             continue
         rest = words[at + 1 :]
         if at == start:
@@ -435,6 +605,53 @@ def _ours(step: Step) -> list[str] | None:
         if runs or next(iter(rest), "") in CHANGING_OURS:
             return rest or ["-"]  # what is read from elsewhere, as `xargs` does, is not known
     return None
+
+
+def _is_our_name(word: str) -> bool:
+    """Whether a word is our program, or can be: with globs, or with parts that are not known."""
+    name = word.rpartition("/")[2].casefold().removesuffix(".exe")
+    if name in OURS:
+        return True
+    pattern = name.replace(UNKNOWN, "*")
+    if not any(char in pattern for char in shell.GLOBS) or len(pattern) > LONGEST_GLOB:
+        return False
+    literal = len(pattern.translate(dict.fromkeys(map(ord, "*?[]!"))))
+    return literal >= FEWEST_KNOWN - 1 and fnmatch.fnmatchcase("anyplug", pattern)
+
+
+def _is_changing(words: Sequence[str]) -> bool:
+    """Whether words behind a program that is not known would let ours change something."""
+    first = next((word for word in words if not word.startswith("-")), "")
+    return first in CHANGING_OURS
+
+
+def _is_trusting(words: Sequence[str]) -> bool:
+    """Whether words would let our program accept policies, in whatever way they are cut."""
+    parts = " ".join(words).casefold().split()
+    return "policy" in parts and bool(TRUSTING & set(parts[parts.index("policy") :]))
+
+
+def _only_mentions(step: Step) -> bool:
+    """Whether a command takes what it is told as text, and runs none of it."""
+    if step.start and any("anyplug" in word for word in step.words[: step.start]):
+        return step.start == len(step.words)
+    if step.program == "git":
+        return step.words[step.start + 1 : step.start + 2] != ["-c"] and _git(step.words)[0] in READING_GIT
+    return step.program in READERS or step.program in MENTIONING - {"alias", "hash", "export"}
+
+
+def _runs_texts(step: Step) -> bool:
+    """Whether a command runs texts that it is given or fed."""
+    names = {word.rpartition("/")[2] for word in step.words[step.start : step.start + MOST_SHOWN]}
+    if _only_mentions(step):
+        return False
+    runners = shell.SHELLS | shell.TEXT_RUNNERS | INTERPRETERS | {"xargs", "eval"}
+    return bool(names & runners) or any(map(_PYTHON.fullmatch, names))
+
+
+def _may_write(step: Step) -> bool:
+    names = {word.rpartition("/")[2] for word in step.words[step.start : step.start + MOST_SHOWN]}
+    return bool(names & WRITERS) or ("sed" in names and any(map(_IN_PLACE.match, step.words)))
 
 
 def _only_looks(words: list[str]) -> bool:

@@ -11,6 +11,7 @@ Models of one family get this tool in place of edit and write; policies about fi
 A unified diff (`--- a/PATH`, `+++ b/PATH`) is read, too.
 """
 
+import re
 from typing import Final, Literal
 
 import msgspec
@@ -23,6 +24,10 @@ HEADS: Final[dict[str, Action]] = {
     "*** Delete File:": "delete",
 }
 MOVE: Final = "*** Move to:"
+# Headers as a tolerant tool may read them: any case, any blanks, indented.
+_HEAD: Final = re.compile(r"\s*\*{3}\s*(add|update|delete)\s*file\s*:(.*)", re.IGNORECASE | re.DOTALL)
+_MOVE: Final = re.compile(r"\s*\*{3}\s*move\s*to\s*:(.*)", re.IGNORECASE | re.DOTALL)
+_LIKE_HEAD: Final = re.compile(r"\*{3}\s*[A-Za-z][\w ]*:|\s+\*{3}\s*[A-Za-z]+\s*(file|to|from)\s*:", re.IGNORECASE)
 NOTHING: Final = "/dev/null"
 # What JavaScript trims, as the tool does: other than Python's with \ufeff, and without \x1c to \x1f and \x85.
 BLANKS: Final = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
@@ -38,9 +43,22 @@ class Touch(msgspec.Struct, frozen=True):
 
 
 def touches(patch: str) -> list[Touch]:
-    """List the files that a patch touches. It is read both ways: a line of one kind could hide what the other says."""
-    lines = [line.removesuffix("\r") for line in patch.split("\n")]  # what else Python takes for an end of line is none
-    return [*_marked(lines), *_unified(lines)]
+    """List the files that a patch touches. It is read in each way: a line of one kind could hide what another says."""
+    lines = _lines(patch)
+    strict = _marked(lines)
+    return [*strict, *(touch for touch in _marked(lines, is_tolerant=True) if touch not in strict), *_unified(lines)]
+
+
+def unknown_header(patch: str) -> str:
+    """Return the first line that looks like a header of a kind that is not known, or nothing."""
+    return next(
+        (line for line in _lines(patch) if _LIKE_HEAD.match(line) and not _HEAD.match(line) and not _MOVE.match(line)),
+        "",
+    )
+
+
+def _lines(patch: str) -> list[str]:
+    return [line.removesuffix("\r") for line in patch.split("\n")]  # what else Python takes for an end of line is none
 
 
 class _Open:
@@ -72,7 +90,7 @@ class _Open:
         return self.found
 
 
-def _marked(lines: list[str]) -> list[Touch]:
+def _marked(lines: list[str], *, is_tolerant: bool = False) -> list[Touch]:
     open_ = _Open()
     for line in lines:
         head = next((head for head in HEADS if line.startswith(head)), "")
@@ -80,6 +98,10 @@ def _marked(lines: list[str]) -> list[Touch]:
             open_.next(_path(line[len(head) :]), HEADS[head])
         elif line.startswith(MOVE):
             open_.found.append(Touch(_path(line[len(MOVE) :]), "move"))
+        elif is_tolerant and (found := _HEAD.match(line)):
+            open_.next(_path(found[2]), HEADS[f"*** {found[1].capitalize()} File:"])
+        elif is_tolerant and (found := _MOVE.match(line)):
+            open_.found.append(Touch(_path(found[1]), "move"))
         else:
             open_.take(line)
     return [each for touch in open_.end() for each in _as_read(touch)]

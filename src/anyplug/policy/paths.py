@@ -1,8 +1,13 @@
 """Paths as they are on disk: where policies lie, and where a path that a tool is given really leads."""
 
+import functools
 import hashlib
 import os
+import shutil
+import sys
 from typing import Final
+
+import anyplug
 
 FOLDER: Final = ".cupcake"  # of a project
 HOME_FOLDER: Final = "policy"  # in our home: policies of the person for every tool of ours, in every project
@@ -55,6 +60,16 @@ def expanded(word: str, base: str) -> str:
             if word == form or word.startswith(form + os.sep):
                 return value + word[len(form) :]
     return os.path.expanduser(word) if word.startswith("~") else word
+
+
+@functools.cache
+def program_places() -> list[str]:
+    """List where our own program lies: its package, what is known about that, and the commands that start it."""
+    package = os.path.dirname(os.path.abspath(anyplug.__file__))
+    commands = [os.path.join(os.path.dirname(sys.executable), "anyplug"), shutil.which("anyplug") or "", sys.argv[0]]
+    named = [command for command in commands if os.path.basename(command) == "anyplug" and os.path.lexists(command)]
+    found = [package, *named]
+    return list(dict.fromkeys([*map(os.path.abspath, found), *map(os.path.realpath, found)]))
 
 
 def is_link(path: str, base: str) -> bool:
