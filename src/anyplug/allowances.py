@@ -33,8 +33,16 @@ MOST_LINKS = 40  # on the way to one file, as with the kernel
 class Allowances:
     """Draws profiles for the plugins of one project."""
 
-    def __init__(self, home: Home, settings: Settings, project: str, variables: Mapping[str, str] = os.environ) -> None:
-        """`variables` are the user's: programs are looked for on that PATH."""
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        project: str,
+        variables: Mapping[str, str] = os.environ,
+        runs: tuple[str, ...] = (),
+    ) -> None:
+        """`variables` are the user's: programs are looked for on that PATH. Programs in the folders `runs` may run."""
+        self._runs = runs
         self._home = home
         self.settings = settings
         self._project = project
@@ -82,7 +90,7 @@ class Allowances:
                 *_outside(home.path, _real((*own, *_on_the_way(self._commands(plugin), search_path)))),
                 *scripts,
             ),
-            executable=(*drawn.executable, *self._launched(plugin, search_path)),
+            executable=(*drawn.executable, *self._launched(plugin, search_path), *self._runs),
             writable=(*drawn.writable, *_above(drawn.hidden, drawn.writable)),
             binding=tuple(filter(os.path.lexists, binding_places(self._project))),
             exact=exact,

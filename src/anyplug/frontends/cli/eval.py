@@ -162,7 +162,7 @@ def _of_our_own(home: str, request: dict[str, Any]) -> dict[str, Any]:
     opened = ours.open(request, cwd=os.getcwd())
     if isinstance(opened, dict):
         return opened
-    if not opened.signals:
+    if not opened.has_signals:
         return ours.close(request, opened, None)
     import anyio  # 60 ms, and only signals need it
 

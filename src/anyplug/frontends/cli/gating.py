@@ -48,12 +48,13 @@ def _look(session: Session, home: str, project: str) -> None:
     """Warn where the gate would refuse everything: there is nothing that it could decide by."""
     from anyplug.frontends.cli import policy_trust as trusting  # only for those who connect
     from anyplug.policy.engine import Engine, NoPolicies
+    from anyplug.policy.inquiry import Options
 
     engine = Engine(home)
     try:
-        root = engine.root_of(project, "opencode")
-        engine.place("opencode", root)
-        trusting.offer(session, root)
+        nearest = engine.places_of(project, "opencode")[0]
+        engine.place("opencode", nearest, engine.global_root(Options(), "opencode"))
+        trusting.offer(session, nearest.root)
     except NoPolicies as error:
         session.warn(f"as it is, every tool is refused here: {error}")
         session.note(f"hint: {error.hint}")
