@@ -35,12 +35,12 @@ def gate(session: Session) -> int:
     if options.json:
         session.print_json([{"path": one.path, "change": one.change, "kept": one.kept or None} for one in changes])
         return 0
+    if not options.remove and project is not None:
+        _look(session, home, project)  # first: where everything would be refused, that comes before the success
     for one in changes:
         render.out(SAID[one.change].format(path=one.path))
         if one.kept:
             session.note(f"what was there before is in {one.kept}")
-    if not options.remove and project is not None:
-        _look(session, home, project)
     return 0
 
 
