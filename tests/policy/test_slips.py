@@ -186,7 +186,7 @@ def test_what_is_no_event_or_no_policy_is_said_with_the_cure_that_helps():
     assert "`--harness claude` takes events of Claude Code" in using.fails(2, "policy", "explain", event).err
     making.write("./candidate.rego", "package")
     done = using.fails(1, "policy", "replay", "candidate.rego")
-    assert "the candidate cannot be used:\ncandidate.rego:1" in done.err
+    assert "the candidate cannot be used:\n  | candidate.rego:1" in done.err
     assert "validate" not in done.err
 
 
