@@ -62,6 +62,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", os.path.dirname(os.path.realpath(sys.executable)), prepend=":")
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "ZOT_HOME"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CI", "1")  # tests ask for decisions and decide about trust from one process
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")  # never the developer's own
     if "keyring.core" in sys.modules:  # it keeps the one that a test before had
         monkeypatch.setattr("keyring.core._keyring_backend", None)

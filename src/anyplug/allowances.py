@@ -42,8 +42,13 @@ class Allowances:
         project: str,
         variables: Mapping[str, str] = os.environ,
         plugin_folders: Callable[[], frozenset[str]] = frozenset,
+        runs: tuple[str, ...] = (),
     ) -> None:
-        """`variables` are the user's: programs are looked for on that PATH. `plugin_folders` are protected."""
+        """`variables` are the user's: programs are looked for on that PATH.
+
+        `plugin_folders` are protected. Programs in the folders `runs` may run.
+        """
+        self._runs = runs
         self._home = home
         self.settings = settings
         self._project = project
@@ -92,7 +97,7 @@ class Allowances:
                 *_outside(home.path, _real((*own, *_on_the_way(self._commands(plugin), search_path)))),
                 *scripts,
             ),
-            executable=(*drawn.executable, *self._launched(plugin, search_path)),
+            executable=(*drawn.executable, *self._launched(plugin, search_path), *self._runs),
             writable=(*drawn.writable, *_above(drawn.hidden, drawn.writable)),
             binding=tuple(filter(os.path.lexists, binding_places(self._project))),
             exact=exact,

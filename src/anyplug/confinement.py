@@ -89,12 +89,13 @@ class Confinement:
         learning: "Learning | None" = None,
         variables: Mapping[str, str] = os.environ,
         tell: Callable[[Plugin, str], None] = lambda *_: None,
+        runs: tuple[str, ...] = (),
     ) -> None:
         """Make no room yet.
 
         `direct` starts programs where confinement is switched off. `own_folders` shows plugins theirs from snapshots,
         unless it is None. `learning` watches a plugin. `variables` are the user's: programs are looked for on that
-        PATH. `tell` hears which hosts a plugin was refused.
+        PATH. `tell` hears which hosts a plugin was refused. Programs in the folders `runs` may run, too.
         """
         self._home = home
         self._settings = settings
@@ -105,7 +106,7 @@ class Confinement:
         self._learning = learning
         folders = own_folders.plugin_folders if own_folders is not None else frozenset
         self._plugin_folders = folders
-        self._allowances = Allowances(home, settings, project, variables, folders)
+        self._allowances = Allowances(home, settings, project, variables, folders, runs)
         self._tell = tell
         self._rooms: dict[tuple[str, Purpose], Room] = {}  # who was used last comes last
         self._receipts: dict[str, Receipt] = {}  # of the rooms in which plugins ran last

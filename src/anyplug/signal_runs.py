@@ -1,7 +1,7 @@
 """Runs the signals of policies: a project's in the sandbox that plugins run in, the person's own as they are.
 
-A project's signals may read the person's files, write to the project's folder and run programs; they get no network
-and no secrets from the environment.
+A project's signals may read the person's files, write to the project's folder and run programs, also those in that
+folder; they get no network and no secrets from the environment.
 """
 
 import hashlib
@@ -72,7 +72,14 @@ class SignalRuns:
         if sandbox is None:
             # A project's policies run as they are: `policy.accepted` compares them with what a person accepted.
             sandbox = Confinement(
-                self._home, settings, runner.guard, runner.direct, project, None, variables=dict(variables)
+                self._home,
+                settings,
+                runner.guard,
+                runner.direct,
+                project,
+                None,
+                variables=dict(variables),
+                runs=(project,),
             )
             self._sandboxes[project] = sandbox
             if len(self._sandboxes) > MOST_PROJECTS:

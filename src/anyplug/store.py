@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Aside = Callable[[Callable[[], None]], object]  # does something in a thread
 
-VERSION = 3  # of the tables below
+VERSION = 4  # of the tables below
 TIDY_AFTER = 3_000  # rows; about as many as SQLite itself would let pass
 LONGEST_LOG = 10_000  # pages; whoever writes then waits for the disk, in case rows are large or many processes write
 BUSY_S = 5.0  # how long to wait for another process's write, which takes microseconds
@@ -32,6 +32,8 @@ TABLES = (
     "CREATE TABLE registrations (path TEXT PRIMARY KEY, digest TEXT NOT NULL, record BLOB NOT NULL) WITHOUT ROWID",
     # What models read of plugins that stay up, as it was when they were first started after their approval.
     "CREATE TABLE pins (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
+    # Copies of policies that a person accepted: one that is gone from the disk is missed.
+    "CREATE TABLE accepted (key TEXT PRIMARY KEY, project TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE installs (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
     """CREATE TABLE jobs (id TEXT PRIMARY KEY, tool TEXT NOT NULL, state TEXT NOT NULL, started REAL NOT NULL,
     ended REAL, result BLOB, host TEXT NOT NULL, cancel INTEGER NOT NULL DEFAULT 0)""",
@@ -47,6 +49,7 @@ FROM_1 = (
     "CREATE INDEX audit_calls ON audit (call)",
 )
 FROM_2 = ("CREATE TABLE pins (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",)
+FROM_3 = ("CREATE TABLE accepted (key TEXT PRIMARY KEY, project TEXT NOT NULL) WITHOUT ROWID",)
 
 
 class Store:
@@ -185,7 +188,7 @@ class Store:
         (version,) = connection.execute("PRAGMA user_version").fetchone()  # somebody may have been faster
         if version == 1:
             self._keep_pending(connection)
-        for statement in {0: TABLES, 1: (*FROM_1, *FROM_2), 2: FROM_2}.get(version, ()):
+        for statement in {0: TABLES, 1: (*FROM_1, *FROM_2, *FROM_3), 2: (*FROM_2, *FROM_3), 3: FROM_3}.get(version, ()):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {max(version, VERSION)}")
         connection.execute("COMMIT")

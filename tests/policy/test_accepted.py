@@ -4,9 +4,11 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
+import sys
 
 import pytest
-from governing import answer, ask, bash, decision, event, policy, project, verdict
+from governing import GLOBAL_EVALUATE, answer, ask, bash, decision, event, policy, project, verdict
 
 import making
 import using
@@ -274,3 +276,171 @@ def test_trust_can_be_taken_back():
     using.ok("policy", "trust", "--revoke")
     given = json.dumps(bash("ls"))
     assert "have not trusted" in using.ok("eval", "--harness", "opencode", stdin=given).json["reason"]
+
+
+# Copies cannot be left behind, lost or got round.
+
+
+@pytest.mark.claim("loosening-waits")
+async def test_a_link_in_the_place_of_a_project_leaves_no_copy_behind(tmp_path):
+    folder = project({"p": DENY}, folder=str(tmp_path / "p"))
+    making.write(os.path.join(folder, P), ALLOW)
+    os.rename(folder, tmp_path / "q")
+    os.symlink("q", folder)
+    assert await verdict(bash("ls", cwd=folder)) == "deny"
+    using.ok("policy", "trust", "--yes", folder)
+    assert await verdict(bash("ls", cwd=folder)) == "allow"
+
+
+@pytest.mark.claim("loosening-waits")
+async def test_a_link_that_leads_to_another_project_now_leaves_no_copy_behind(tmp_path):
+    project({"p": DENY}, folder=str(tmp_path / "one"), trust=False)
+    project({"p": ALLOW}, folder=str(tmp_path / "two"), trust=False)
+    link = tmp_path / "link"
+    link.symlink_to("one")
+    assert await verdict(bash("ls", cwd=str(link))) == "deny"
+    link.unlink()
+    link.symlink_to("two")
+    assert await verdict(bash("ls", cwd=str(link))) == "deny"
+
+
+@pytest.mark.claim("loosening-waits")
+@pytest.mark.parametrize("gone", [(), (".cupcake",)])
+async def test_a_copy_that_is_gone_is_missed(home, gone):
+    project({"p": DENY}, trust=False)
+    await verdict(bash("ls"))
+    making.write(P, ALLOW)
+    shutil.rmtree(home / "accepted")
+    for path in gone:
+        shutil.rmtree(path)
+    made = await answer(bash("ls"))
+    assert made["decision"] == "deny"
+    assert f"`anyplug policy trust {os.getcwd()}`" in made["reason"]
+    using.ok("policy", "trust", "--yes")
+    if not gone:
+        assert await verdict(bash("ls")) == "allow"
+
+
+@pytest.mark.claim("loosening-waits")
+async def test_a_nested_folder_of_policies_can_only_be_stricter():
+    project({"p": DENY})
+    inner = project({"p": ALLOW}, folder="vendor", trust=False)
+    assert await answer(bash("ls", cwd=inner)) == {"decision": "deny", "reason": "never"}
+    project({"p": ALLOW})
+    project({"p": DENY}, folder="vendor", trust=False)
+    assert await verdict(bash("ls", cwd=inner)) == "deny"
+    project({"p": ALLOW}, folder="vendor")
+    assert await verdict(bash("ls", cwd=inner)) == "allow"
+
+
+async def test_signals_of_each_folder_are_its_own():
+    project({"p": SIGNAL}, rulebook="signals: {s: echo main}")
+    inner = project({"p": SIGNAL}, folder="inner", rulebook="signals: {s: echo other}")
+    assert await answer(bash("ls", cwd=inner)) == {"decision": "deny", "reason": "on main"}
+
+
+async def test_after_a_broken_edit_the_accepted_copy_decides_without_a_daemon():
+    project({"p": DENY})
+    making.write(P, "package")
+    made = await ask(bash("ls"))
+    assert made["decision"] == {"decision": "deny", "reason": "never"}
+    assert any(P in line for line in made["said"])
+
+
+# The person's own policies.
+
+
+@pytest.mark.claim("agents-cannot-say-it")
+@pytest.mark.parametrize("variable", ["", "XDG_CONFIG_HOME"])
+async def test_the_folder_of_the_persons_own_policies_is_protected_before_it_exists(
+    tmp_path, monkeypatch, home, variable
+):
+    own = os.path.expanduser("~/.config/cupcake")
+    if variable:
+        monkeypatch.setenv(variable, str(tmp_path / "other"))
+        own = str(tmp_path / "other" / "cupcake")
+    project({"p": ALLOW})
+    engine = Engine(str(home))
+    tries = [
+        event("write", filePath=f"{own}/rulebook.yml", content="x"),
+        bash(f"echo x > {own}/rulebook.yml"),
+        bash(f"cp -r evil {own}"),
+    ]
+    for given in tries:
+        assert await verdict(given, engine=engine) == "deny"
+    os.makedirs(own)
+    for given in tries:
+        assert await verdict(given, engine=engine) == "deny"
+
+
+@pytest.mark.claim("untrusted-projects-run-nothing")
+async def test_commands_that_were_planted_among_the_persons_own_do_not_run():
+    project({"p": ALLOW})
+    own = os.path.expanduser("~/.config/cupcake")
+    making.write(f"{own}/rulebook.yml", "signals: {s: 'touch ran; echo main'}")
+    making.write(f"{own}/policies/opencode/g.rego", SIGNAL.replace("cupcake.policies.opencode", "cupcake.policies"))
+    making.write(f"{own}/policies/opencode/system/evaluate.rego", GLOBAL_EVALUATE)
+    made = await answer(bash("ls"))
+    assert made["decision"] == "deny"
+    assert "`anyplug policy trust --global`" in made["reason"]
+    assert not os.path.exists("ran")
+    assert "s: touch ran; echo main" in using.ok("policy", "trust", "--global", "--yes").err
+    assert await answer(bash("ls")) == {"decision": "deny", "reason": "on main"}
+    assert os.path.exists("ran")
+    making.write(f"{own}/rulebook.yml", "signals: {s: 'touch other; echo x'}")
+    assert "policy trust --global" in (await answer(bash("ls")))["reason"]
+    assert not os.path.exists("other")
+
+
+# Signals that cannot be run.
+
+
+@pytest.mark.parametrize(
+    "command", ["./nope.sh", "nosuchprog", "kill -9 $$", "sh -c 'kill -9 $$'; exit 137", "''", "./plain"]
+)
+async def test_a_signal_that_cannot_be_run_refuses_and_says_why(command):
+    making.write("./plain", "#!/bin/sh\n")
+    project({"p": SIGNAL}, rulebook=f"signals: {{s: {json.dumps(command if command != chr(39) * 2 else '')}}}")
+    made = await ask(bash("ls"), debug=True)
+    assert made["decision"]["decision"] == "deny"
+    assert made["rules"][0]["rule_id"] == "SIGNAL_FAILED"
+    assert any("refuses" in line and "hint:" in line for line in made["said"])
+    assert any(line.startswith("DEBUG: the signal 's' gave no answer") for line in made["said"])
+
+
+async def test_scripts_of_the_project_can_be_run_by_signals():
+    making.write("scripts/branch.sh", "#!/bin/sh\necho main\n", 0o755)
+    project({"p": SIGNAL}, rulebook="signals: {s: ./scripts/branch.sh}")
+    assert await answer(bash("ls")) == {"decision": "deny", "reason": "on main"}
+
+
+# What is shown is what is accepted.
+
+
+@pytest.mark.claim("untrusted-projects-run-nothing")
+def test_what_changes_while_the_question_stands_is_shown_again():
+    project({"p": SIGNAL}, rulebook="signals: {s: echo main}", trust=False)
+
+    with using.Terminal("policy", "trust") as shown:
+        shown.sees("Accept these policies?")
+        making.write(".cupcake/rulebook.yml", "signals: {s: touch evil}")
+        shown.types("y")
+        shown.sees("touch evil")
+        shown.types("n")
+    assert "have changed since they were shown" in shown.seen
+    assert shown.code != 0
+    given = json.dumps(bash("ls"))
+    assert "have not trusted" in using.ok("eval", "--harness", "opencode", stdin=given).json["reason"]
+
+
+def test_trust_is_kept_though_nobody_reads_what_it_prints():
+    project({"p": SIGNAL}, rulebook="signals: {s: echo main}", trust=False)
+    subprocess.run(f"{sys.executable} -m anyplug policy trust --yes 2>&1 | head -c 1", shell=True, check=True)
+    assert using.ok("policy", "trust", "--json").json["trusted"]
+    assert "trust" not in using.ok("policy", "validate").err
+
+
+def test_trust_shows_scripts_and_changes_line_by_line_with_their_tabs():
+    project({"p": SIGNAL}, trust=False, **{"signals/s.sh": "#!/bin/sh\n\techo \x1b[31mmain\n"})
+    shown = using.ok("policy", "trust", "--yes").err
+    assert "| #!/bin/sh\n| \techo \\x1b[31mmain\n" in shown

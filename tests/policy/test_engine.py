@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import making
+from anyplug.policy import accepted
 from anyplug.policy.engine import Engine
 from anyplug.policy.requests import Desk
 
@@ -95,6 +96,7 @@ def globally(policies, rulebook="", monkeypatch=None, evaluate=governing.GLOBAL_
     making.write(os.path.join(root, "policies", "opencode", "system", "evaluate.rego"), evaluate)
     if rulebook:
         making.write(os.path.join(root, "rulebook.yml"), rulebook)
+    accepted.keep(os.environ["ANYPLUG_HOME"], accepted.read(root, is_own=True), trusted=True)
     return root
 
 

@@ -186,5 +186,43 @@ def test_what_is_no_event_or_no_policy_is_said_with_the_cure_that_helps():
     assert "`--harness claude` takes events of Claude Code" in using.fails(2, "policy", "explain", event).err
     making.write("./candidate.rego", "package")
     done = using.fails(1, "policy", "replay", "candidate.rego")
-    assert "the candidate cannot be used:\ncandidate.rego:1" in done.err
+    assert "the candidate cannot be used:\n  | candidate.rego:1" in done.err
     assert "validate" not in done.err
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "count(5) > 1",
+        "startswith(input.tool_name, 5)",
+        '"a" + 1 == 2',
+        "regex.match(5, input.tool_name)",
+        'lower(["x"]) == "x"',
+    ],
+)
+def test_an_operand_of_the_wrong_type_is_named(when):
+    project({"p": policy("opencode.p", decision("deny", when=when))})
+    assert "(type_error)" in using.ok("policy", "validate").out
+
+
+def test_operands_of_the_right_type_are_not_named():
+    project(
+        {
+            "p": policy(
+                "opencode.p", decision("deny", when='count([1]) > 1; 1 + 2 == 3; startswith("a", "b"); {1} - {2}')
+            )
+        }
+    )
+    assert "type_error" not in using.ok("policy", "validate").out
+
+
+def test_actions_that_are_not_run_are_named():
+    project({"p": policy("opencode.p", decision("deny"))}, rulebook="actions: {by_rule_id: {R1: [{command: x}]}}")
+    assert "`actions` are not run here" in using.ok("policy", "validate").out
+
+
+@pytest.mark.parametrize("command", ["./scripts/nope.sh", "nosuchprogram --x", ""])
+def test_a_signal_whose_program_is_missing_is_named(command):
+    body = policy("opencode.p", decision("deny", when='input.signals.s == "x"'), signals=["s"])
+    project({"p": body}, rulebook=f'signals: {{s: "{command}"}}')
+    assert "(signal_cannot_run)" in using.ok("policy", "validate").out

@@ -3,8 +3,9 @@
     <home>/accepted/KEY/record.json      the project, whether it is trusted, and digests of what was accepted
     <home>/accepted/KEY/.cupcake/...     the files themselves
 
-KEY stands for the real path of the project's folder. The copy is made when policies are first used and when a person
-runs `anyplug policy trust`, which also lets the project's commands run and its changes of calls count. While the
+KEY stands for the path of the project's folder (see `places`); a link there stands for another way to write it. The
+person's own policies for all projects have a record as well. The copy is made when policies are first used and when a
+person runs `anyplug policy trust`, which also lets the project's commands run and its changes of calls count. While the
 project's files differ from the copy, both decide (see `inquiry`), so that no change loosens anything by itself.
 """
 
@@ -13,20 +14,20 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from anyplug.policy import sources
-from anyplug.policy.events import HARNESSES
-from anyplug.policy.paths import FOLDER, accepted_folder
+from anyplug.home_folder import make_private
+from anyplug.policy import places, sources
+from anyplug.policy.events import HARNESSES, OURS
+from anyplug.policy.paths import ACCEPTED, FOLDER
 from anyplug.policy.rulebook import Signal
 from anyplug.policy.sources import Source, Stamp
 
 RECORD: Final = "record.json"
 TRUST: Final = "anyplug policy trust"
-LONGEST_SCRIPT: Final = 20_000  # characters that a person is shown
+TRIES: Final = 5  # to read files that nobody changes meanwhile
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +58,44 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
         return self.record is not None and self.record.trusted
 
 
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """The policies of one place for all agents, as they were at one moment: what is shown is what is accepted."""
+
+    root: str
+    project: str  # the folder that they are about; of the person's own policies, where these lie
+    sources: dict[str, Source]
+    is_there: bool = True
+
+    @property
+    def contents(self) -> dict[str, bytes]:
+        """Every file, by its path below the root."""
+        return {
+            os.path.relpath(path, self.root): content
+            for source in self.sources.values()
+            for path, content in source.contents.items()
+        }
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """What stands for it, by agent."""
+        return {name: digest(source) for name, source in self.sources.items()}
+
+
+def read(root: str, *, is_own: bool = False) -> Reading:
+    """Read a place; `is_own`: the person's own, for all projects. Raises OSError if its files keep changing."""
+    for _ in range(TRIES):
+        if is_own:
+            found = {name: sources.read_own(root, name) for name in HARNESSES if name != OURS}
+        else:
+            found = {name: sources.read(root, name) for name in HARNESSES}
+        seen: dict[str, bytes] = {}
+        each = [item for source in found.values() for item in source.contents.items()]
+        if all(seen.setdefault(path, content) == content for path, content in each):
+            project = root if is_own else os.path.dirname(root)
+            return Reading(root=root, project=project, sources=found, is_there=os.path.isdir(root))
+    raise OSError(0, "its files change while they are read", root)
+
+
 def digest(source: Source) -> str:
     """Return what stands for everything in a place that decides or runs; not for our own builtins' texts."""
     texts = {name: text for name, text in (source.policies | source.shared).items() if not name.startswith("builtin/")}
@@ -81,84 +120,102 @@ def commands(source: Source) -> dict[str, str]:
 def _script(source: Source, signal: Signal) -> str:
     if not signal.digest:
         return ""
-    path = shlex.split(signal.command)[0]
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return f"{os.path.relpath(path, source.project)}\n{file.read(LONGEST_SCRIPT)}"
-    except OSError:
-        return ""
+    name = os.path.basename(shlex.split(signal.command)[0])
+    text = source.contents.get(os.path.join(source.root, "signals", name), b"").decode(errors="replace")
+    return f"{os.path.join(FOLDER, 'signals', name)}\n{text}"
 
 
-def look(home: str, source: Source, harness: str) -> Acceptance:
-    """Find what was accepted of a project, whose files are as they were just read."""
-    if not home:
+def look(copy: str, source: Source, harness: str) -> Acceptance:
+    """Find what was accepted of a project, whose files are as they were just read; `copy` is the folder of the copy."""
+    if not copy:
         return Acceptance()
-    folder = accepted_folder(home, source.project)
-    path = os.path.join(folder, RECORD)
+    path = os.path.join(copy, RECORD)
     stamps = {path: sources.stamp(path)}
     record = _read(path)
     if record is None or record.digests.get(harness, "") == digest(source):
         return Acceptance(record=record, stamps=stamps)
-    held = sources.read(os.path.join(folder, FOLDER), harness, origin=source.root)
+    held = sources.read(os.path.join(copy, FOLDER), harness, origin=source.root)
     return Acceptance(record=record, source=held, stamps=stamps)
 
 
+def look_own(home: str, source: Source, harness: str) -> Acceptance:
+    """Find whether the person's own policies, which were just read, are as they were trusted; no `record`: no."""
+    path = os.path.join(copy_of(home, source.root), RECORD)
+    stamps = {path: sources.stamp(path)}
+    record = _read(path)
+    is_same = record is not None and record.digests.get(harness, "") == digest(source)
+    return Acceptance(record=record if is_same else None, stamps=stamps)
+
+
+def copy_of(home: str, project: str) -> str:
+    """Return the folder for what was accepted of a project, which need not exist."""
+    return os.path.join(home, ACCEPTED, places.keys(project)[0])
+
+
 def record_of(home: str, project: str) -> Record | None:
-    """Return what was accepted of a project; None if nothing was."""
-    return _read(os.path.join(accepted_folder(home, project), RECORD))
+    """Return what was accepted of a project; None if nothing was, or if a link took the place of its folder."""
+    found = [_read(os.path.join(home, ACCEPTED, key, RECORD)) for key in places.keys(project)]
+    return found[0] if all(one == found[0] for one in found) else None
 
 
 def held_root(home: str, project: str) -> str:
     """Return the copy of a project's `.cupcake`, which need not exist."""
-    return os.path.join(accepted_folder(home, project), FOLDER)
+    return os.path.join(copy_of(home, project), FOLDER)
 
 
-def accept(home: str, root: str, *, trusted: bool, unconfined: bool = False) -> None:
-    """Keep a copy of a project's policies in place of the one before. Raises OSError."""
-    read = {harness: sources.read(root, harness) for harness in HARNESSES}
-    project = os.path.realpath(os.path.dirname(root))
-    folder = accepted_folder(home, project)
+def accept(home: str, root: str, *, trusted: bool) -> None:
+    """Keep a copy of a project's policies as they are now. Raises OSError, StoreError."""
+    keep(home, read(root), trusted=trusted)
+
+
+def keep(home: str, reading: Reading, *, trusted: bool, unconfined: bool = False) -> None:
+    """Keep a copy of what was read in place of the one before. Raises OSError, StoreError."""
+    project = os.path.realpath(reading.project)
+    folder = copy_of(home, project)
     beside = f"{folder}.{os.getpid()}"
-    copy = os.path.join(beside, FOLDER)
-    os.makedirs(home, mode=0o700, exist_ok=True)
+    make_private(os.path.dirname(folder))
     try:
-        os.makedirs(copy, mode=0o700)
-        for source in read.values():
-            _copy(source.stamps, root, copy)
+        for name, content in reading.contents.items():
+            path = os.path.join(beside, FOLDER, name)
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(content)
+        os.makedirs(os.path.join(beside, FOLDER), mode=0o700, exist_ok=True)
         record = Record(
-            project=project,
-            trusted=trusted,
-            unconfined=unconfined,
-            digests={harness: digest(source) for harness, source in read.items()},
-            at=round(time.time(), 3),
+            project=project, trusted=trusted, unconfined=unconfined, digests=reading.digests, at=round(time.time(), 3)
         )
         with open(os.path.join(beside, RECORD), "wb") as file:
             file.write(msgspec.json.encode(record))
         _replace(beside, folder)
+        for key in places.keys(reading.project)[1:]:
+            os.symlink(os.path.basename(folder), f"{beside}.link")
+            _replace(f"{beside}.link", os.path.join(home, ACCEPTED, key))
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+    places.note(home, reading.project)
 
 
 def forget(home: str, project: str) -> None:
-    """Forget a project whose policies are gone."""
-    shutil.rmtree(accepted_folder(home, project), ignore_errors=True)
+    """Forget a project whose policies are gone. Raises StoreError."""
+    for key in places.keys(project):
+        _remove(os.path.join(home, ACCEPTED, key))
+    places.forget(home, project)
 
 
 def _replace(beside: str, folder: str) -> None:
-    """Put a folder in the place of another; a reader in between sees no copy, and never half of one."""
+    """Put a folder or a link in the place of another; a reader in between sees no copy, and never half of one."""
     old = f"{beside}.old"
-    if os.path.isdir(folder):
+    if os.path.lexists(folder):
         os.rename(folder, old)
     os.rename(beside, folder)
-    shutil.rmtree(old, ignore_errors=True)
+    _remove(old)
 
 
-def _copy(paths: Iterable[str], root: str, copy: str) -> None:
-    for path in paths:
-        target = os.path.join(copy, os.path.relpath(path, root))
-        if os.path.isfile(path) and not os.path.exists(target):
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            shutil.copy(path, target)
+def _remove(path: str) -> None:
+    if os.path.islink(path):
+        os.unlink(path)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _read(path: str) -> Record | None:

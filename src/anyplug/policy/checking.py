@@ -1,7 +1,10 @@
 """Checks of all that is in force in a place: what keeps policies from being used, and what has no effect there."""
 
 import os
+import shlex
+import shutil
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -16,6 +19,14 @@ from anyplug.policy.rego.parser import parse_module
 from anyplug.policy.routing import Policy
 from anyplug.policy.slips import Remark
 from anyplug.policy.sources import Source
+
+# What the shell itself knows.
+SHELL_WORDS: Final = frozenset(
+    {
+        ":", ".", "cd", "command", "eval", "exec", "exit", "export", "for", "if", "kill", "read", "set", "test", "trap",
+        "umask", "unset", "until", "while", "case", "type", "ulimit", "wait", "echo", "printf", "true", "false",
+    }
+)  # fmt: skip
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,9 +119,31 @@ def _of_route(policy: Policy, source: Source, harness: str) -> Iterator[Remark]:
         message = f"{harness} sends none of {', '.join(sorted(policy.route.events))}, so this is never asked"
         yield Remark(level="warning", file=policy.file, row=1, code="unknown_event", message=message)
     for name in policy.route.signals:
+        if name in source.signals and (lacks := _missing(source.signals[name].command, source.project)):
+            message = f"the signal `{name}` cannot be run, so this policy refuses: {lacks}"
+            yield Remark(level="warning", file=policy.file, row=1, code="signal_cannot_run", message=message)
         if name not in source.signals:
             message = f"the rulebook has no signal `{name}`: every event of this policy is refused"
             yield Remark(level="error", file=policy.file, row=1, code="unknown_signal", message=message)
+
+
+def _missing(command: str, project: str) -> str:
+    """Say why a command cannot be run, as far as its first word shows that."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return "its quotes do not match"
+    if not words:
+        return "its command is empty"
+    first = words[0]
+    if any(char in first for char in "$`=(){}[]!;&|<>*?~") or first in SHELL_WORDS:
+        return ""
+    if os.sep not in first:
+        return "" if shutil.which(first) else f"there is no program `{first}`"
+    path = os.path.join(project, first)
+    if not os.path.exists(path):
+        return f"there is no {path}"
+    return "" if os.access(path, os.X_OK) else f"{path} is not executable"
 
 
 def _stray(source: Source) -> Iterator[Remark]:

@@ -3,8 +3,9 @@
     engine = Engine(home)
     outcome = await engine.evaluate("opencode", event)
 
-Policies are read once and looked at again when their files changed. A broken edit keeps the last good set and says
-so; where there was no good set, nothing can be decided, and `NoPolicies` is raised: whoever asked must refuse.
+Policies are read once and looked at again when their files changed. After a broken edit the last good set decides, or
+what a person accepted, and the outcome says so; where there is neither, `NoPolicies` is raised: whoever asked must
+refuse.
 """
 
 import os
@@ -13,12 +14,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from anyplug.policy import accepted, sources
+import msgspec
+
+from anyplug.errors import StoreError
+from anyplug.policy import accepted, places, sources
 from anyplug.policy.accepted import Acceptance
 from anyplug.policy.events import HARNESSES, OURS, BadEvent
 from anyplug.policy.events import read as read_event
 from anyplug.policy.inquiry import Inquiry, Kept, Loaded, Options, Outcome
-from anyplug.policy.paths import FOLDER, HOME_FOLDER, find, may_be_there
+from anyplug.policy.paths import FOLDER, HOME_FOLDER, is_within, may_be_there
+from anyplug.policy.places import Place
 from anyplug.policy.policy_set import PolicySet
 from anyplug.policy.rego.errors import Fault, Location, RegoErrors
 from anyplug.policy.sources import Source
@@ -71,36 +76,39 @@ class Engine:
         self._run = run
         self._self_protection = self_protection
         self._signals = signals
-        self._roots: dict[str, tuple[str | None, float]] = {}  # by folder: where its policies are, and since when
-        self._protected: dict[str, list[str]] = {}  # by place, with its links followed
-        self._kept: OrderedDict[tuple[str, str, str], Kept] = OrderedDict()
+        self._places: dict[str, tuple[list[Place], float]] = {}  # by folder: where its policies are, and since when
+        self._kept: OrderedDict[tuple[Place, str, str], Kept] = OrderedDict()
 
     async def evaluate(self, harness: str, given: Any, options: Options = USUAL) -> Outcome:
         """Decide about an event. Raises BadEvent for what is none, NoPolicies where nothing can be decided."""
         inquiry = self.inquire(harness, given, options)
-        return inquiry.decided(await inquiry.ask_signals() if inquiry.signals else None)
+        return inquiry.decided(await inquiry.ask_signals() if inquiry.has_signals else None)
 
     def inquire(self, harness: str, given: Any, options: Options = USUAL) -> Inquiry:
         """Find out what an event is about; raises as `evaluate` does."""
         if harness not in HARNESSES:
             raise BadEvent(f"events of {harness!r} are not answered here; there are {', '.join(HARNESSES)}")
         event = read_event(harness, given)
-        root = self.root_of(event.cwd, harness, options)
-        kept = self.place(harness, root, options)
-        return Inquiry(event, kept, options, self.protected(root), self._run, signals=self._signals)
+        nearest, *others = self.places_of(event.cwd, harness, options)
+        kept = self.place(harness, nearest, self.global_root(options, harness))
+        outer = [self.place(harness, place) for place in others if harness == OURS or place.has(harness)]
+        protected = self.protected(nearest.root, options.global_config)
+        return Inquiry(event, kept, options, protected, self._run, signals=self._signals, outer=outer)
 
-    def root_of(self, cwd: str, harness: str, options: Options = USUAL) -> str:
-        """Find the folder whose policies hold for an event."""
+    def places_of(self, cwd: str, harness: str, options: Options = USUAL) -> list[Place]:
+        """Find whose policies hold for an event, the nearest first. Raises NoPolicies if there are none."""
         if options.policy_dir:
-            return sources.of_policy_dir(os.path.join(options.cwd or os.getcwd(), options.policy_dir))
-        found = self._found(cwd) if os.path.isabs(cwd) else None
+            root = sources.of_policy_dir(os.path.join(options.cwd or os.getcwd(), options.policy_dir))
+            return places.of(root, self._home)
+        found = self._found(cwd) if os.path.isabs(cwd) else []
         here = options.cwd or os.getcwd()
         found = found or self._found(here)
-        if found is None:
-            found = os.path.join(here, cwd, FOLDER)
-            if harness != OURS and (may_be_there(found) or not self._may_have_own(harness, options)):
+        if not found:
+            root = os.path.join(here, cwd, FOLDER)
+            if harness != OURS and (may_be_there(root) or not self._may_have_own(harness, options)):
                 said = f"there is no {FOLDER} in {cwd or '.'} nor above it"
                 raise NoPolicies([said], f"`anyplug policy init --harness {harness}` makes one")
+            found = places.of(root, self._home)
         return found
 
     def _may_have_own(self, harness: str, options: Options) -> bool:
@@ -109,20 +117,19 @@ class Engine:
         names = (os.path.join("policies", harness), *sources.RULEBOOKS)
         return any(may_be_there(os.path.join(own, name)) for name in names)
 
-    def _found(self, cwd: str) -> str | None:
+    def _found(self, cwd: str) -> list[Place]:
         """Look upwards from a folder, no more often than at the files."""
         now = self._clock()
-        known = self._roots.get(cwd)
+        known = self._places.get(cwd)
         if known is None or now - known[1] >= self._look_s:
-            if len(self._roots) >= MOST_FOLDERS:
-                self._roots.clear()
-            known = self._roots[cwd] = (find(cwd, self._home), now)
+            if len(self._places) >= MOST_FOLDERS:
+                self._places.clear()
+            known = self._places[cwd] = (places.around(cwd, self._home), now)
         return known[0]
 
-    def place(self, harness: str, root: str, options: Options = USUAL) -> Kept:
-        """Give the policies of a place, as they are now. Raises NoPolicies."""
-        whole = self.global_root(options, harness)
-        key = (root, harness, whole)
+    def place(self, harness: str, place: Place, whole: str = "") -> Kept:
+        """Give the policies of a place, as they are now, with the person's own in `whole`. Raises NoPolicies."""
+        key = (place, harness, whole)
         kept = self._kept.get(key)
         if kept is None:
             kept = self._kept[key] = Kept()
@@ -134,23 +141,20 @@ class Engine:
         if not kept.stamps or now - kept.looked >= self._look_s:
             kept.looked = now
             if not kept.stamps or not all(source.is_fresh for source in kept.stamps):
-                _load(kept, root, harness, whole, self._home, holds=self._self_protection)
+                _load(kept, place, harness, whole, self._home, holds=self._self_protection)
         if kept.loaded is None:
             raise NoPolicies(kept.trouble)
         return kept
 
-    def protected(self, root: str) -> list[str] | None:
+    def protected(self, root: str, global_config: str = "") -> list[str] | None:
         """Give the folders that agents may not change; None if they may."""
         if not self._self_protection:
             return None
-        known = self._protected.get(root)
-        if known is None:
-            if len(self._protected) >= MOST_KEPT:
-                self._protected.clear()
-            own = (self._home,) if self._home else ()
-            places = (root, *filter(os.path.lexists, binding_places(os.path.dirname(root))), *own)
-            known = self._protected[root] = list(dict.fromkeys(map(os.path.realpath, places)))
-        return known
+        # For each event anew, since links may lead elsewhere by now; the person's own folders need not exist yet.
+        found = [root, *filter(os.path.lexists, binding_places(os.path.dirname(root)))]
+        found += [sources.global_folder(), os.path.expanduser("~/.config/cupcake")]
+        found += filter(None, (self._home, global_config))
+        return list(dict.fromkeys(map(os.path.realpath, found)))
 
     def global_root(self, options: Options, harness: str) -> str:
         """Find the folder of the person's own policies. Raises NoPolicies if there is none where it was said to be."""
@@ -162,27 +166,39 @@ class Engine:
         return os.path.join(self._home, HOME_FOLDER) if harness == OURS and self._home else sources.global_folder()
 
 
-def _load(kept: Kept, root: str, harness: str, whole_root: str, home: str, *, holds: bool) -> None:
-    """Read a place; keep what there was if what there is now cannot be used.
+def _load(kept: Kept, place: Place, harness: str, whole_root: str, home: str, *, holds: bool) -> None:
+    """Read a place; keep what there was if what there is now cannot be used, or else what a person accepted.
 
     `holds`: what was accepted decides too, if it differs.
     """
-    source = sources.read(root, harness)
-    whole = sources.read_own(whole_root, harness)
-    acceptance = accepted.look(home, source, harness)
-    kept.stamps = [source, whole, acceptance]
+    source = sources.read(place.root, harness)
+    whole = sources.read_own(whole_root, harness) if whole_root else None
+    acceptance = accepted.look(place.copy, source, harness)
+    kept.stamps = [source, acceptance, *([] if whole is None else [whole])]
+    is_own_trusted = True
+    if whole is not None and home and not is_within(os.path.realpath(whole_root), home):  # in there only people write
+        trusted = accepted.look_own(home, whole, harness)
+        kept.stamps.append(trusted)
+        is_own_trusted = trusted.is_trusted
+    is_lost = place.is_lost and acceptance.record is None and holds
+    kept.trouble = ()
     try:
-        loaded = build(source, whole, harness, acceptance, holds=holds)
+        loaded = build(source, whole, harness, acceptance, holds=holds, is_lost=is_lost)
     except RegoErrors as error:
         kept.trouble = tuple(map(str, error.faults))
-        return
-    if home and acceptance.record is None and source.has_policies:
+        if kept.loaded is not None:
+            return
         try:
-            accepted.accept(home, root, trusted=False)
-        except OSError:  # a home that cannot be written to keeps nothing, and policies decide all the same
-            pass
-    kept.trouble = ()
-    kept.loaded = loaded
+            loaded = build(source, whole, harness, acceptance, holds=holds, is_lost=is_lost, is_broken=True)
+        except RegoErrors:
+            return
+    else:
+        if place.copy and acceptance.record is None and not is_lost and source.has_policies:
+            try:
+                accepted.accept(home, place.root, trusted=False)
+            except (OSError, StoreError):  # a home that cannot be written to keeps nothing, and policies still decide
+                pass
+    kept.loaded = msgspec.structs.replace(loaded, is_own_trusted=is_own_trusted)
     kept.decisions.clear()
 
 
@@ -193,8 +209,14 @@ def build(
     acceptance: Acceptance | None = None,
     *,
     holds: bool = True,
+    is_lost: bool = False,
+    is_broken: bool = False,
 ) -> Loaded:
-    """Compile what was read; without an `acceptance` everything counts. Raises RegoErrors with every fault."""
+    """Compile what was read; without an `acceptance` everything counts. Raises RegoErrors with every fault.
+
+    `is_lost`: the accepted copy is gone, and everything is refused. `is_broken`: the files cannot be used, and the
+    accepted copy decides alone.
+    """
     faults: list[Fault] = []
     project = outer = held = None
     copy = acceptance.source if acceptance is not None and holds else None
@@ -212,7 +234,10 @@ def build(
     try:
         project = project_set(source, harness, has_own=has_own or is_gone)
     except RegoErrors as error:
-        faults = [*error.faults, *faults]
+        if is_lost or (is_broken and held is not None):
+            project = PolicySet({}, {}, needs_evaluate=False)
+        else:
+            faults = [*error.faults, *faults]
     if project is None or faults:
         raise RegoErrors(faults)
     return Loaded(
@@ -222,6 +247,7 @@ def build(
         whole_source=whole,
         held=held,
         acceptance=acceptance,
+        is_lost=is_lost,
         builtin_config={**source.builtin_config, **(whole.builtin_config if whole else {})},
     )
 

@@ -14,7 +14,8 @@ import msgspec
 
 from anyplug.errors import StoreError
 from anyplug.home_folder import make_private
-from anyplug.policy.paths import FOLDER, HOME_FOLDER, accepted_folder, find, may_be_there
+from anyplug.policy import places
+from anyplug.policy.paths import HOME_FOLDER, may_be_there
 from anyplug.settings import PolicySettings
 
 if TYPE_CHECKING:
@@ -110,11 +111,7 @@ class PolicyGate:
     def _has_policies(self, cwd: str) -> bool:
         if may_be_there(os.path.join(self._home, HOME_FOLDER)):
             return True
-        found = find(cwd, self._home)
-        if found is None:
-            return False
-        accepted = os.path.join(accepted_folder(self._home, os.path.dirname(found)), FOLDER)
-        return any(may_be_there(os.path.join(root, "policies", "anyplug")) for root in (found, accepted))
+        return any(place.has("anyplug") for place in places.around(cwd, self._home))
 
     async def before(self, facts: Facts, mask: "Mask | None" = None) -> Ruling:
         """Decide about a call that is to run."""
@@ -149,7 +146,7 @@ class PolicyGate:
         options = Options(cwd=event["cwd"], is_open=self._settings.fail_mode == "open")
         try:
             inquiry = self._the_engine().inquire("anyplug", event, options)
-            answered = await inquiry.ask_signals() if inquiry.signals else None
+            answered = await inquiry.ask_signals() if inquiry.has_signals else None
             outcome = inquiry.decided(answered)
         except NoPolicies as error:
             return self._undecided(str(error), error.hint)
@@ -159,7 +156,7 @@ class PolicyGate:
             self._recordings.add(
                 "anyplug", event, outcome.decision, None if answered is None else answered.values, mask
             )
-        return _ruling(outcome, inquiry.loaded.digest, event)
+        return _ruling(outcome, "".join(one.loaded.digest for one in (inquiry, *inquiry.outer)), event)
 
     def _the_engine(self) -> "Engine":
         if self._engine is None:

@@ -2,12 +2,14 @@
 
 Up to three layers of policies decide, and the strictest verb wins: the person's own, then those of the project that a
 person accepted, if the project's files differ from them, then the files as they are. What a layer refuses or asks
-always counts. Its changes of calls, its context and its commands count only if a person trusts it.
+always counts. Its changes of calls, its context and its commands count only if a person trusts it. Where one
+`.cupcake` lies inside of the folder of another, each is an inquiry of its own, and the strictest verb wins again.
 """
 
 import os
 import shlex
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -25,10 +27,14 @@ if TYPE_CHECKING:
     from anyplug.policy.signals import Answers, RunSignal
 
 UNTRUSTED: Final = "you have not trusted this project's commands"
+UNTRUSTED_OWN: Final = "you have not trusted the commands of your own policies"
+TRUST_OWN: Final = f"`{TRUST} --global`"
+LOST_RULE: Final = "POLICY_COPY_GONE"
 SWITCHED_OFF: Final = "signals are switched off in settings.toml"
 GONE: Final = "its script is gone"
 NOBODY_RUNS: Final = "signals are not run here"
 UNDEFINED: Final = "the rulebook has no such signal"
+EXPECTED: Final = frozenset({UNTRUSTED, UNTRUSTED_OWN, SWITCHED_OFF, NOBODY_RUNS, UNDEFINED})  # nothing that failed
 MOST_DECISIONS: Final = 1024  # that are remembered of one place
 PASSING: Final = ("call_id", "message_id", "tool_use_id", "timestamp", "transcript_path")  # other with each event
 
@@ -67,11 +73,14 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     held: PolicySet | None = None  # what a person accepted, where the project's files differ from it
     acceptance: Acceptance | None = None  # None: everything counts, as in a trial
     builtin_config: dict[str, Any] = {}  # of the project phase
+    is_own_trusted: bool = True  # the person's own policies are as they were trusted
+    is_lost: bool = False  # a copy was accepted, and it is gone
 
     @property
     def digest(self) -> str:
         """What stands for all of it."""
-        return "".join(each.digest for each in (self.project, self.whole, self.held) if each is not None)
+        digests = [each.digest for each in (self.project, self.whole, self.held) if each is not None]
+        return "".join([*digests, f"{self.is_trusted:d}{self.is_own_trusted:d}{self.is_lost:d}"])
 
     @property
     def is_trusted(self) -> bool:
@@ -117,7 +126,9 @@ class Inquiry:
         run: "RunSignal | None",
         *,
         signals: bool = True,
+        outer: Sequence[Kept] = (),
     ) -> None:
+        """`outer` are the policies of folders further up, which decide as well."""
         assert kept.loaded is not None
         self.event = event
         self.given: Any = None  # the event as it came, for those who keep it
@@ -132,6 +143,12 @@ class Inquiry:
         self.own = None if protected is None else own_files.finding(event, protected)
         self.layers = self._layers()
         self._gather_signals()
+        self.outer = [Inquiry(event, one, options, None, run, signals=signals) for one in outer]
+
+    @property
+    def has_signals(self) -> bool:
+        """Whether signals have to be asked before it is decided."""
+        return bool(self.signals) or any(one.signals for one in self.outer)
 
     def plans(self, policies: PolicySet) -> list[tuple[Plan, dict[str, Any]]]:
         """Give what is asked of a set, for the event and for each part of it that policies know as a tool."""
@@ -144,7 +161,8 @@ class Inquiry:
         own: dict[str, Any] = {}
         if loaded.whole is not None and loaded.whole_source is not None:
             own = loaded.whole_source.builtin_config
-            found.append(Layer(policies=loaded.whole, source=loaded.whole_source, config=own))
+            trusted = loaded.is_own_trusted
+            found.append(Layer(policies=loaded.whole, source=loaded.whole_source, config=own, is_trusted=trusted))
         if loaded.held is not None and loaded.acceptance is not None and loaded.acceptance.source is not None:
             held = loaded.acceptance.source
             config = {**held.builtin_config, **own}
@@ -185,11 +203,20 @@ class Inquiry:
         """
         if not self._may_run or self.run is None:
             return {signal.name: NOBODY_RUNS if self._may_run else SWITCHED_OFF for _, signal in self.signals}
-        if self.loaded.is_trusted:
-            return {}
         acceptance = self.loaded.acceptance
         shown: set[tuple[str, str, float]] = set()
         own = self.loaded.whole_source.builtin_config if self.loaded.whole_source is not None else {}
+        planted: dict[str, str] = {}
+        if not self.loaded.is_own_trusted:
+            unseen = {signal.identity for signal in self._of_builtins(own)}
+            planted = {
+                signal.name: UNTRUSTED_OWN
+                for source, signal in self.signals
+                if source.is_global or signal.identity in unseen
+            }
+            own = {}
+        if self.loaded.is_trusted:
+            return planted
         if acceptance is not None and acceptance.is_trusted and acceptance.source is not None:
             shown = {signal.identity for signal in acceptance.source.signals.values()}
             shown |= {signal.identity for signal in self._of_builtins({**acceptance.source.builtin_config, **own})}
@@ -204,13 +231,20 @@ class Inquiry:
         }
         # Scripts run from the project's folder: one that is gone would answer with a failure, and not refuse.
         gone = {signal.name: GONE for _, signal in self.signals if signal.digest and signal.identity not in there}
-        return {**{name: why for name, why in gone.items() if not self._is_own(name)}, **refused}
+        return {**{name: why for name, why in gone.items() if not self._is_own(name)}, **refused, **planted}
 
     def _is_own(self, name: str) -> bool:
         return any(source.is_global for source, signal in self.signals if signal.name == name)
 
     async def ask_signals(self) -> "Answers":
         """Run the signals that are needed, and that may run."""
+        answered = await self._ask_own_signals()
+        for one in self.outer:
+            one.run = self.run
+        outer = [await one.ask_signals() if one.signals else None for one in self.outer]
+        return msgspec.structs.replace(answered, outer=tuple(outer))
+
+    async def _ask_own_signals(self) -> "Answers":
         from anyplug.policy import signals  # with anyio: only where there are signals
 
         refused = self._refused()
@@ -237,16 +271,14 @@ class Inquiry:
 
     def decided(self, answered: "Answers | None" = None) -> Outcome:
         """Decide."""
-        said = [f"{line} (the last good policies are in force)" for line in self._kept.trouble]
-        if self.loaded.is_gone:
-            said.append(f"{self.loaded.source.root} is gone; the policies that you accepted decide ({self._trust()})")
-        key = self._key() if self._options.cache and not self.signals and self.is_pure else b""
+        said = self.state
+        key = self._key() if self._options.cache and not self.has_signals and self.is_pure else b""
         known = self._kept.decisions.get(key) if key else None
         if known is not None:
             self._kept.decisions.move_to_end(key)
             return msgspec.structs.replace(known, said=(*said, *known.said), was_cached=True)
-        decision, matched, warnings = self._decision(answered)
-        outcome = self._outcome(decision, matched, warnings, is_pure=self.is_pure and not self.signals)
+        decision, matched, warnings = self._strictest(answered)
+        outcome = self._outcome(decision, matched, warnings, is_pure=self.is_pure and not self.has_signals)
         if key:
             self._kept.decisions[key] = outcome
             if len(self._kept.decisions) > MOST_DECISIONS:
@@ -254,23 +286,53 @@ class Inquiry:
         return msgspec.structs.replace(outcome, said=(*said, *outcome.said)) if said else outcome
 
     @property
+    def state(self) -> list[str]:
+        """What a person should know of the policies that decide."""
+        said = [f"{line} (the last good policies are in force)" for line in self._kept.trouble]
+        if self.loaded.is_gone:
+            said.append(f"{self.loaded.source.root} is gone; the policies that you accepted decide ({self._trust()})")
+        return said
+
+    def _strictest(self, answered: "Answers | None") -> tuple[Decision, list[str], list[str]]:
+        """Decide by the nearest policies and by those further up: the strictest verb wins."""
+        decision, names, warnings = self.decision(answered)
+        for at, one in enumerate(self.outer):
+            other, more, lines = one.decision(answered.outer[at] if answered is not None and answered.outer else None)
+            names += more
+            warnings += [*one.state, *lines]
+            if not decision.findings and decision.verb != "allow":  # nobody spoke of a permission
+                decision = other if other.findings else decision
+            elif other.findings or other.context:
+                findings, context = [*decision.findings, *other.findings], [*decision.context, *other.context]
+                decision = decide(findings, context)
+        return decision, names, warnings
+
+    @property
     def is_pure(self) -> bool:
         """Whether the decision depends on the event alone."""
-        return all(plan.is_pure or not plan.matched for layer in self.layers for plan, _ in self.plans(layer.policies))
+        return all(one.is_pure for one in self.outer) and all(
+            plan.is_pure or not plan.matched for layer in self.layers for plan, _ in self.plans(layer.policies)
+        )
 
     def _key(self) -> bytes:
         """Give what stands for policies and input, without what each event has anew and no policy reads."""
-        ignored = {name for name in PASSING if not any(layer.policies.reads(name) for layer in self.layers)}
+        layers = [layer for one in (self, *self.outer) for layer in one.layers]
+        ignored = {name for name in PASSING if not any(layer.policies.reads(name) for layer in layers)}
         document = {key: value for key, value in self.event.document.items() if key not in ignored}
-        return self.loaded.digest.encode() + msgspec.json.encode(
-            [document, self._looks(self.event), self._options.strict, self._options.is_open], order="deterministic"
+        digests = "".join(one.loaded.digest for one in (self, *self.outer))
+        looks = [builtins.look(one.loaded.builtin_config, self.event) for one in (self, *self.outer)]
+        return digests.encode() + msgspec.json.encode(
+            [document, looks, self._options.strict, self._options.is_open], order="deterministic"
         )
 
     def _looks(self, event: Event) -> dict[str, Any]:
         return builtins.look(self.loaded.builtin_config, event) if self.loaded.builtin_config else {}
 
-    def _decision(self, answered: "Answers | None") -> tuple[Decision, list[str], list[str]]:
-        """Ask the person's own policies first: their no is final; else all together decide."""
+    def decision(self, answered: "Answers | None") -> tuple[Decision, list[str], list[str]]:
+        """Ask the person's own policies first: their no is final; else all together decide.
+
+        Gives the decision of this place alone, the policies that were concerned, and warnings.
+        """
         findings: list[Finding] = []
         held: list[Finding] = []
         context: list[str] = []
@@ -289,6 +351,8 @@ class Inquiry:
             (held if layer.is_held else findings).extend(self._counting(layer, given, held, warnings))
             if layer.source.is_global and (decision := decide(findings, context)).refuses:
                 return decision, names, warnings
+        if self.loaded.is_lost:
+            findings.append(self._lost())
         decision = decide([*findings, *held], context)
         if self.own is not None and not decision.refuses:  # a refusal of the person's keeps its own words
             decision = decide([self.own])
@@ -298,10 +362,16 @@ class Inquiry:
             decision = Decision(verb="ask", reason="no policy speaks of this permission")
         return decision, names, warnings
 
+    def _lost(self) -> Finding:
+        """Refuse where nobody knows what a person accepted."""
+        project = self.loaded.source.project
+        reason = f"the copy of the policies that you accepted in {project} is gone ({self._trust()} accepts them anew)"
+        return Finding(verb="deny", reason=reason, rule_id=LOST_RULE, cure=f"{self._trust()} accepts what is there now")
+
     def _counting(self, layer: Layer, given: list[Finding], held: list[Finding], warnings: list[str]) -> list[Finding]:
         """Return the findings of a layer as they count."""
         if not layer.is_trusted:
-            given = [self._without_trust(finding) for finding in given if not _is_known(finding, held)]
+            given = [self._without_trust(layer, finding) for finding in given if not _is_known(finding, held)]
         if self._options.is_open:
             failures = [finding for finding in given if finding.is_failure]
             warnings += [f"{finding.reason} (let pass: fail_mode is open)" for finding in failures]
@@ -312,18 +382,21 @@ class Inquiry:
         """Return the context that counts."""
         if layer.is_trusted or all(text in known for text in given):
             return given
-        warnings.append(f"context of {layer.source.root} is left out until you trust the project ({self._trust()})")
+        warnings.append(f"context of {layer.source.root} is left out until you trust it ({self._trust(layer)})")
         return ()
 
-    def _without_trust(self, finding: Finding) -> Finding:
+    def _without_trust(self, layer: Layer, finding: Finding) -> Finding:
         """Refuse what an untrusted policy would change: it must not run unchanged, and not as a stranger wants it."""
         if finding.verb != "modify":
             return finding
-        reason = f"{finding.file} would change this call, and you have not trusted it ({self._trust()})"
-        return msgspec.structs.replace(finding, verb="deny", reason=reason, updated_input=None, cure=self._trust())
+        cure = self._trust(layer)
+        reason = f"{finding.file} would change this call, and you have not trusted it ({cure})"
+        return msgspec.structs.replace(finding, verb="deny", reason=reason, updated_input=None, cure=cure)
 
-    def _trust(self) -> str:
-        """Say how a person accepts the project's policies, as a command that works wherever it is pasted."""
+    def _trust(self, layer: Layer | None = None) -> str:
+        """Say how a person accepts policies, as a command that works wherever it is pasted."""
+        if layer is not None and layer.source.is_global:
+            return TRUST_OWN
         return f"`{TRUST} {shlex.quote(self.loaded.source.project)}`"
 
     def found(
@@ -363,7 +436,10 @@ class Inquiry:
             for trouble in dict.fromkeys(troubles[name] for name in asked):
                 names = [f"'{name}'" for name in asked if troubles[name] == trouble]
                 reason = f"the signal{'s' if len(names) > 1 else ''} {', '.join(names)} gave no answer: {trouble}"
-                reason += f" ({self._trust()} shows them and lets them run)" if trouble == UNTRUSTED else ""
+                if trouble in {UNTRUSTED, UNTRUSTED_OWN}:
+                    reason += f" ({self._cure(trouble)})"
+                if policy.can_refuse and trouble not in EXPECTED:
+                    warnings.append(f"{policy.file} refuses: {reason}; hint: {self._cure(trouble)}")
                 if not policy.can_refuse:
                     warnings.append(f"{policy.file}: {reason}")
                 else:
@@ -384,6 +460,8 @@ class Inquiry:
     def _cure(self, trouble: str) -> str:
         if trouble == UNTRUSTED:
             return f"{self._trust()} shows them and lets them run"
+        if trouble == UNTRUSTED_OWN:
+            return f"{TRUST_OWN} shows them and lets them run"
         if trouble == UNDEFINED:
             return "`anyplug policy validate` names the policies that ask for it"
         return "run its command by hand, in the project's folder: it is in the rulebook"

@@ -64,7 +64,7 @@ class Desk:
         opened = self.open(request, cwd=cwd, environment=environment)
         if isinstance(opened, dict):
             return opened
-        return self.close(request, opened, await opened.ask_signals() if opened.signals else None)
+        return self.close(request, opened, await opened.ask_signals() if opened.has_signals else None)
 
     def open(
         self, request: dict[str, Any], *, cwd: str = "", environment: dict[str, str] | None = None
@@ -104,7 +104,7 @@ class Desk:
             "said": [
                 *outcome.said,
                 *([warning] if warning else ()),
-                *(_debug(inquiry, outcome) if request.get("debug") is True else ()),
+                *(_debug(inquiry, outcome, answered) if request.get("debug") is True else ()),
             ],
             "verb": decision.verb,
             "rules": [
@@ -163,7 +163,7 @@ def _text(request: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _debug(inquiry: Inquiry, outcome: Outcome) -> list[str]:
+def _debug(inquiry: Inquiry, outcome: Outcome, answered: Any) -> list[str]:
     event = inquiry.event
     lines = [f"DEBUG: {event.name} {event.tool or '-'}: policies in {inquiry.loaded.source.root}"]
     lines += [f"DEBUG: concerns {name}" for name in outcome.matched] or ["DEBUG: concerns no policy"]
@@ -171,4 +171,15 @@ def _debug(inquiry: Inquiry, outcome: Outcome) -> list[str]:
         f"DEBUG: {finding.file}:{finding.row}: {finding.verb} {finding.rule_id} ({finding.severity})"
         for finding in outcome.decision.findings
     ]
+    for one in (answered, *answered.outer) if answered is not None else ():
+        lines += _debug_signals(one.values, one.troubles) if one is not None else []
     return [*lines, f"DEBUG: {outcome.decision.verb}"]
+
+
+def _debug_signals(values: dict[str, Any], troubles: dict[str, str]) -> list[str]:
+    lines = []
+    for name, value in values.items():
+        failed = isinstance(value, dict) and value.get("success") is False and "exit_code" in value
+        how = f"failed with exit code {value['exit_code']}: {value.get('error', '')}" if failed else "answered"
+        lines.append(f"DEBUG: the signal '{name}' {how}")
+    return lines + [f"DEBUG: the signal '{name}' gave no answer: {why}" for name, why in troubles.items()]

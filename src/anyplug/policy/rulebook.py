@@ -91,6 +91,8 @@ def read(text: str) -> Rulebook:
     ]
     watchdog = content.get("watchdog")
     watched = bool(watchdog.get("enabled", True)) if isinstance(watchdog, dict) else bool(watchdog)
+    if content.get("actions"):
+        warnings.append((("actions",), "`actions` are not run here: no command follows a decision"))
     telemetry = content.get("telemetry")
     if isinstance(telemetry, dict) and telemetry.get("enabled"):
         said = "`telemetry` is not written: the audit and `anyplug policy explain` say what happened"

@@ -1,8 +1,8 @@
 """Signals: the project's own commands, run for policies that ask for their answers.
 
 Each gets the event on its stdin and runs in the project's folder. Exit 0: its output, as JSON if it is any, else as
-text. Any other exit: {exit_code, output, error, success: false}, both texts trimmed. What could not be run, or did not
-end in time, has no answer: that is a trouble, and whoever decides has to know of it.
+text. Any other exit: {exit_code, output, error, success: false}, both texts trimmed. What could not be run (exit 126 or
+127, a signal of the system's) or did not end in time has no answer, and whoever decides is told so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,6 +16,10 @@ from anyplug.runtime.program import Finished, Program
 
 LARGEST_OUTPUT: Final = 1 << 20  # bytes; an answer is a word or a small object
 KEPT_STDERR: Final = 16_384  # bytes
+NOT_RUN: Final = {126: "its program may not be run", 127: "there is no such program"}  # exit codes of the shell
+SIGNALLED: Final = 128  # what the shell adds to the number of the signal that ended a program
+LAST_SIGNAL: Final = 64
+LONGEST_SAID: Final = 200  # characters of what it wrote to stderr
 
 
 class RunSignal(Protocol):
@@ -31,6 +35,7 @@ class Answers(msgspec.Struct, frozen=True):
 
     values: dict[str, Any] = {}
     troubles: dict[str, str] = {}
+    outer: tuple[Any, ...] = ()  # the same for folders further up, each Answers or None
 
 
 class Errand(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +86,20 @@ def _trouble(finished: Finished, signal: Signal) -> str:
         return f"it wrote more than {LARGEST_OUTPUT >> 20} MiB"
     if finished.ending != "exited" or finished.exit_code is None:
         return finished.reason or "it could not be run"
+    code = finished.exit_code
+    number = -code if code < 0 else code - SIGNALLED
+    if not signal.command.strip():
+        return "its command is empty"
+    if code in NOT_RUN:
+        return f"{NOT_RUN[code]}, exit code {code}{_said(finished)}"
+    if 0 < number <= LAST_SIGNAL:
+        return f"signal {number} ended it{_said(finished)}"
     return ""
+
+
+def _said(finished: Finished) -> str:
+    said = " ".join(finished.stderr.decode(errors="replace").split())
+    return f" ({said[:LONGEST_SAID]})" if said else ""
 
 
 def _value(finished: Finished) -> Any:

@@ -10,8 +10,22 @@ from anyplug.policy.decisions import CONTEXT, HIGH, MEDIUM, VERBS
 from anyplug.policy.events import OURS, TOOL_NAMES
 from anyplug.policy.reach import parts, text_of, verb_of
 from anyplug.policy.rego.builtins import regexes
+from anyplug.policy.rego.builtins.registry import NAMES, TABLE
 from anyplug.policy.rego.errors import BuiltinError
-from anyplug.policy.rego.syntax import Call, Module, ObjectLiteral, Ref, Rule, Scalar, Term, Unify, Var
+from anyplug.policy.rego.syntax import (
+    Array,
+    Call,
+    Module,
+    ObjectLiteral,
+    Ref,
+    Rule,
+    Scalar,
+    SetLiteral,
+    Term,
+    Unify,
+    Var,
+)
+from anyplug.policy.rego.values import Object, Set
 from anyplug.policy.rego.walk import of_rule
 from anyplug.policy.routing import LISTS, Route
 from anyplug.policy.rulebook import meant
@@ -32,6 +46,8 @@ PATTERNS: Final = {  # which argument is one
     "regex.match": 0, "regex.find_n": 0, "regex.find_all_string_submatch_n": 0, "regex.split": 0, "regex.replace": 1,
 }  # fmt: skip
 CLOSE: Final = 0.8  # how alike two names are if one is probably a slip of the other
+
+LITERALS: Final[dict[type, type]] = {Array: tuple, ObjectLiteral: Object, SetLiteral: Set}
 
 Say = Callable[[str, int, str, str], "Remark"]
 
@@ -69,6 +85,7 @@ def find(file: str, module: Module, harness: str) -> Iterator[Remark]:
         yield from _routing(module, notes, route, harness, say)
     yield from _input(module, route, say)
     yield from _patterns(module, say)
+    yield from _operands(module, say)
     for rule in verbs:
         yield from _of_rule(rule, route, say)
 
@@ -131,6 +148,20 @@ def _patterns(module: Module, say: Say) -> Iterator[Remark]:
         except BuiltinError as error:
             message = f"`{pattern}` is no pattern of RE2, so this never has a value: {error}"
             yield say("error", term.at.row, "bad_pattern", message)
+
+
+def _operands(module: Module, say: Say) -> Iterator[Remark]:
+    """Find literals that a builtin does not take: the call has no value, so that no rule with it holds."""
+    for term in (term for rule in module.rules for term in of_rule(rule)):
+        known = TABLE.get(".".join(term.name)) if isinstance(term, Call) else None
+        if known is None or not isinstance(term, Call):
+            continue
+        for at, (given, kinds) in enumerate(zip(term.args, known.kinds, strict=False), 1):
+            kind = type(given.value) if isinstance(given, Scalar) else LITERALS.get(type(given))
+            if kind is not None and kinds is not None and kind not in kinds:
+                wanted = NAMES.get(kinds, "of another type")
+                message = f"operand {at} of `{known.name}` must be {wanted}, so this never has a value"
+                yield say("warning", term.at.row, "type_error", message)
 
 
 def _of_rule(rule: Rule, route: Any, say: Say) -> Iterator[Remark]:

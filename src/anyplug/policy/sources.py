@@ -48,6 +48,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[Fault, ...] = ()  # what does not keep it from being used
     faults: tuple[Fault, ...] = ()
     stamps: dict[str, Stamp] = {}
+    contents: dict[str, bytes] = {}  # of every file that was read, by its path
     is_global: bool = False
     origin: str = ""  # of a copy: the `.cupcake` that it is a copy of
 
@@ -127,6 +128,7 @@ def read(root: str, harness: str, *, is_global: bool = False, flat: bool = False
         warnings=tuple(reader.warnings),
         faults=tuple(reader.faults),
         stamps=reader.stamps,
+        contents=reader.contents,
         is_global=is_global,
         origin=origin,
     )
@@ -137,6 +139,7 @@ class _Reader:
         self.root = root
         self.is_global = is_global
         self.stamps: dict[str, Stamp] = {}
+        self.contents: dict[str, bytes] = {}
         self.faults: list[Fault] = []
         self.warnings: list[Fault] = []
         self.decisive: dict[str, str] = {}
@@ -159,6 +162,7 @@ class _Reader:
             if len(raw) > LARGEST_FILE:
                 self.fault(path, UNREADABLE, f"it is larger than {LARGEST_FILE >> 20} MiB")
                 return None
+            self.contents[path] = raw
             return raw.decode()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
@@ -268,21 +272,26 @@ class _Reader:
             path = os.path.join(folder, name)
             if not name.startswith(".") and os.path.isfile(path):
                 if not os.access(path, os.X_OK):
-                    self.warn(path, "it is not executable, so that the signal fails")
+                    self.warn(
+                        path,
+                        "it is not executable, so every policy that needs this signal refuses; run `chmod +x` on it",
+                    )
                 self.note(path)
                 stem, command = os.path.splitext(name)[0], _quoted(os.path.join(origin, "signals", name))
-                found.setdefault(stem, Signal(stem, command, digest=_digest(path)))
+                found.setdefault(stem, Signal(stem, command, digest=self._digest(path)))
         return found
 
-
-def _digest(path: str) -> str:
-    """Return what stands for a file's content; what cannot be read or is too large is never what was accepted."""
-    try:
-        with open(path, "rb") as file:
-            content = file.read(LARGEST_FILE + 1)
-    except OSError:
-        content = b""
-    return hashlib.sha256(content).hexdigest() if len(content) <= LARGEST_FILE else os.urandom(16).hex()
+    def _digest(self, path: str) -> str:
+        """Return what stands for a script's content; what cannot be read or is too large is never accepted."""
+        try:
+            with open(path, "rb") as file:
+                content = file.read(LARGEST_FILE + 1)
+        except OSError:
+            content = b""
+        if len(content) > LARGEST_FILE:
+            return os.urandom(16).hex()
+        self.contents[path] = content
+        return hashlib.sha256(content).hexdigest()
 
 
 def _quoted(path: str) -> str:

@@ -149,9 +149,11 @@ def _of_our_own(home: str, request: dict[str, Any]) -> dict[str, Any]:
     # All of it is for those without a resident host: it takes a tenth of a second.
     from anyplug.errors import AnyplugError
     from anyplug.frontends.refusal_records import recorder
+    from anyplug.policy import agents
     from anyplug.policy.requests import desk
     from anyplug.settings import Home
 
+    agents.note(home, os.getppid())
     place = Home(home)
     try:
         settings = place.read_settings()
@@ -162,7 +164,7 @@ def _of_our_own(home: str, request: dict[str, Any]) -> dict[str, Any]:
     opened = ours.open(request, cwd=os.getcwd())
     if isinstance(opened, dict):
         return opened
-    if not opened.signals:
+    if not opened.has_signals:
         return ours.close(request, opened, None)
     import anyio  # 60 ms, and only signals need it
 

@@ -35,12 +35,12 @@ def gate(session: Session) -> int:
     if options.json:
         session.print_json([{"path": one.path, "change": one.change, "kept": one.kept or None} for one in changes])
         return 0
+    if not options.remove and project is not None:
+        _look(session, home, project)  # first: where everything would be refused, that comes before the success
     for one in changes:
         render.out(SAID[one.change].format(path=one.path))
         if one.kept:
             session.note(f"what was there before is in {one.kept}")
-    if not options.remove and project is not None:
-        _look(session, home, project)
     return 0
 
 
@@ -48,12 +48,13 @@ def _look(session: Session, home: str, project: str) -> None:
     """Warn where the gate would refuse everything: there is nothing that it could decide by."""
     from anyplug.frontends.cli import policy_trust as trusting  # only for those who connect
     from anyplug.policy.engine import Engine, NoPolicies
+    from anyplug.policy.inquiry import Options
 
     engine = Engine(home)
     try:
-        root = engine.root_of(project, "opencode")
-        engine.place("opencode", root)
-        trusting.offer(session, root)
+        nearest = engine.places_of(project, "opencode")[0]
+        engine.place("opencode", nearest, engine.global_root(Options(), "opencode"))
+        trusting.offer(session, nearest.root)
     except NoPolicies as error:
         session.warn(f"as it is, every tool is refused here: {error}")
         session.note(f"hint: {error.hint}")

@@ -73,6 +73,7 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
     # People write options between a tool's arguments, too; but argparse forgets a `--` when it allows for that.
     read = command_options.parse_args if "--" in rest else command_options.parse_intermixed_args
     read(rest, namespace=options)
+    options.named = name
     return options, run
 
 

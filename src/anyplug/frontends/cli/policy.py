@@ -27,7 +27,7 @@ inspect            list the policies, and the events that each is asked about
 test [FILE]        run the examples beside the policies
 explain EVENT      decide about an event (a file, JSON, or - for stdin) and say which rules decided, and why
 replay FILE        decide about recorded calls with this policy, and list what would change
-trust [FOLDER]     show what a project's policies run and what changed in them, and accept that"""
+trust [FOLDER]     show what policies run and what changed in them, and accept that; --global: of your own"""
 
 
 def _policy(parser: Parser) -> Command:
@@ -43,7 +43,10 @@ def _policy(parser: Parser) -> Command:
         "--since", default=SINCE, metavar="7d", help=f"with replay: how far back ({SINCE}); also 30m, 12h"
     )
     parser.add_argument(
-        "--global", action="store_true", dest="for_all", help="with init: policies of your own, for all projects"
+        "--global",
+        action="store_true",
+        dest="for_all",
+        help="with init and trust: policies of your own, for all projects",
     )
     parser.add_argument("--signals", metavar="JSON", help="with explain: what signals answer, as an object")
     parser.add_argument("--yes", action="store_true", help="with trust: accept without asking")
@@ -91,8 +94,8 @@ def _init(session: Session) -> int:
         root = given if os.path.basename(given) == FOLDER else os.path.join(given, FOLDER)
     was_empty = not os.path.lexists(root)
     written = starter.write(root, harness, is_own=is_own)
-    if was_empty and not is_own:
-        trusting.accept_own(session, root)
+    if was_empty and not (is_own and harness == "anyplug"):
+        trusting.accept_own(session, root, is_own=is_own)
     if session.options.json:
         session.print_json({"written": written})
         return 0

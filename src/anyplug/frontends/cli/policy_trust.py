@@ -1,4 +1,7 @@
-"""`policy trust`: a person accepts a project's policies as they are, with the commands that these run."""
+"""`policy trust`: a person accepts policies as they are, with the commands that these run.
+
+What is shown is read once, and exactly that is accepted: files that change while the question stands are shown again.
+"""
 
 import difflib
 import os
@@ -7,36 +10,41 @@ from collections.abc import Iterator
 from anyplug.errors import ConfigError, StoreError
 from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.session import Session, refuse
-from anyplug.policy import accepted, sources
+from anyplug.policy import accepted, places, sources
 from anyplug.policy.decisions import CONTEXT
-from anyplug.policy.engine import project_set
-from anyplug.policy.events import HARNESSES
-from anyplug.policy.paths import FOLDER, find
+from anyplug.policy.engine import own_set, project_set
+from anyplug.policy.paths import FOLDER
 from anyplug.policy.reach import parts
 from anyplug.policy.rego import RegoErrors
 from anyplug.policy.rego.parser import parse_module
 from anyplug.policy.sources import Source
 from anyplug.settings import find_home
 
-MOST_LINES = 400  # of differences that are shown
 SANDBOX = "in a sandbox: they can read your files, write to this folder and run programs, without the network"
+UNCONFINED = "without a sandbox, since these policies are your own"
+CHANGED = "the files have changed since they were shown, so nothing was accepted"
+QUESTION = "Accept these policies?"
 
 
-class Project:
-    """A project's policies, and what was accepted of them."""
+class Place:
+    """A project's policies or the person's own, as they were read once, and what was accepted of them."""
 
-    def __init__(self, home: str, root: str) -> None:
-        self.home, self.root = home, root
-        self.folder = os.path.dirname(root)
-        self.is_there = os.path.isdir(root)
+    def __init__(self, home: str, root: str, *, is_own: bool = False) -> None:
+        """Read them. Raises ConfigError if their files keep changing."""
+        self.home, self.root, self.is_own = home, root, is_own
+        try:
+            self.reading = accepted.read(root, is_own=is_own)
+        except OSError as error:
+            raise ConfigError(f"{root}: {error.strerror}", "end what changes them, then try again") from error
+        self.folder = self.reading.project
+        self.is_there = self.reading.is_there
         self.record = accepted.record_of(home, self.folder)
-        self.sources = {name: sources.read(root, name) for name in HARNESSES}
 
     @property
     def is_same(self) -> bool:
         """Whether the files are those that were accepted."""
         known = self.record.digests if self.record is not None else {}
-        return self.is_there and all(known.get(name) == accepted.digest(one) for name, one in self.sources.items())
+        return self.is_there and known == self.reading.digests
 
     @property
     def is_trusted(self) -> bool:
@@ -44,154 +52,196 @@ class Project:
         return self.is_same and self.record is not None and self.record.trusted
 
     @property
+    def command(self) -> str:
+        """The command that accepts them."""
+        return f"{accepted.TRUST} --global" if self.is_own else accepted.TRUST
+
+    @property
     def commands(self) -> dict[str, str]:
         """The commands that policies run, by the name of what runs them."""
-        return {name: text for source in self.sources.values() for name, text in accepted.commands(source).items()}
+        found = self.reading.sources.values()
+        return {name: text for source in found for name, text in accepted.commands(source).items()}
 
     @property
     def changing(self) -> list[str]:
         """The files with rules that change calls, or that tell the model something."""
-        return list(dict.fromkeys(file for source in self.sources.values() for file in _changing(source)))
+        return list(dict.fromkeys(file for source in self.reading.sources.values() for file in _changing(source)))
 
     def check(self) -> None:
         """Raise ConfigError if the policies cannot be used: what is broken cannot be accepted."""
-        for name, source in self.sources.items():
+        for name, source in self.reading.sources.items():
             if os.path.isdir(os.path.join(self.root, "policies", name)):
                 try:
-                    project_set(source, name)
+                    own_set(source, name) if self.is_own else project_set(source, name)
                 except RegoErrors as error:
                     raise ConfigError(
                         f"these policies cannot be used, so they cannot be accepted:\n{error}",
                         "`anyplug policy validate` lists everything that is wrong",
                     ) from error
 
+    def keep(self, *, trusted: bool, unconfined: bool = False) -> None:
+        """Accept what was read, and nothing else. Raises StoreError."""
+        try:
+            if self.is_there:
+                accepted.keep(self.home, self.reading, trusted=trusted, unconfined=unconfined)
+            else:
+                accepted.forget(self.home, self.folder)
+        except OSError as error:
+            raise StoreError(
+                f"cannot keep what you accepted in {self.home}: {error.strerror}", "check the folder's permissions"
+            ) from error
+
+    def again(self) -> "Place":
+        """Read it once more."""
+        return Place(self.home, self.root, is_own=self.is_own)
+
 
 def trust(session: Session) -> int:
-    """Show what a project's policies do, and accept them."""
+    """Show what policies do, and accept them."""
+    options = session.options
+    place = _named(session)
+    if options.revoke:
+        place.keep(trusted=False)
+        render.out(f"{place.folder} is not trusted any more: its commands do not run")
+        return 0
+    if place.is_there:
+        place.check()
+    if not place.is_trusted or options.allow_unconfined:
+        if options.yes:
+            told = [] if options.json else _told(place)
+            place.keep(trusted=True, unconfined=options.allow_unconfined)  # first: whoever reads along may leave early
+            _print(told)
+        else:
+            place = _asked(session, place)
+            place.keep(trusted=True, unconfined=options.allow_unconfined)
+    if options.json:
+        session.print_json({"project": place.folder, "trusted": place.is_there, "commands": place.commands})
+    elif place.is_there:
+        render.out(f"{place.folder} is trusted, with its policies as they are now")
+    else:
+        render.out(f"{place.folder} has no policies any more")
+    return 0
+
+
+def _named(session: Session) -> Place:
+    """Find the policies that a command is about. Raises ConfigError."""
     options = session.options
     home = find_home(options.home).path
+    if options.for_all:
+        root = os.path.abspath(options.global_config or sources.global_folder())
+        if not os.path.isdir(root) and accepted.record_of(home, root) is None:
+            raise ConfigError(f"there are no policies in {root}", "`anyplug policy init --global` writes some")
+        return Place(home, root, is_own=True)
     start = os.path.abspath(options.what or options.policy_dir or ".")
-    root = find(start, home)
-    if root is None:
+    found = places.around(start, home)
+    if not found:
         raise ConfigError(f"there is no {FOLDER} in {start} nor above it", "`anyplug policy init` makes one")
-    project = Project(home, root)
-    if options.revoke:
-        _keep(project, trusted=False)
-        print(f"{render.line(project.folder)} is not trusted any more: its commands do not run")
-        return 0
-    if project.is_there:
-        project.check()
-    if not project.is_trusted or options.allow_unconfined:
-        if not options.json:
-            _show(project)
-        if not options.yes and not terminal.can_ask():
-            refuse("trust needs your answer, and this is not a terminal", f"`{accepted.TRUST} --yes` answers it")
-        if not options.yes and not session.confirm("Accept these policies?"):
-            refuse("nothing was accepted", f"`{accepted.TRUST}` asks again")
-        _keep(project, trusted=True, unconfined=options.allow_unconfined)
-    if options.json:
-        session.print_json({"project": project.folder, "trusted": project.is_there, "commands": project.commands})
-    elif project.is_there:
-        print(f"{render.line(project.folder)} is trusted, with its policies as they are now")
-    else:
-        print(f"{render.line(project.folder)} has no policies any more")
-    return 0
+    return Place(home, found[0].root)
+
+
+def _asked(session: Session, place: Place) -> Place:
+    """Show policies until a person accepts what is there; gives what was shown."""
+    while True:
+        if not session.options.json:
+            _show(place)
+        if not terminal.can_ask():
+            refuse("trust needs your answer, and this is not a terminal", f"`{place.command} --yes` answers it")
+        if not session.confirm(QUESTION):
+            refuse("nothing was accepted", f"`{place.command}` asks again")
+        now = place.again()
+        if now.reading.contents == place.reading.contents and now.is_there == place.is_there:
+            return place
+        terminal.say(CHANGED)
+        place = now
+        if place.is_there:
+            place.check()
 
 
 def offer(session: Session, root: str) -> None:
     """Ask at once whether a project is trusted, where somebody can be asked; else say how."""
-    home = find_home(session.options.home).path
-    project = Project(home, root)
-    if project.is_trusted or not project.is_there:
+    place = Place(find_home(session.options.home).path, root)
+    if place.is_trusted or not place.is_there:
         return
     try:
-        project.check()
+        place.check()
     except ConfigError:
         return  # whoever connects is told so anyway
     if terminal.can_ask() and not session.options.json:
-        _show(project)
-        if session.confirm("Accept these policies?"):
-            _keep(project, trusted=True)
-            return
+        _show(place)
+        if session.confirm(QUESTION):
+            if place.again().reading.contents == place.reading.contents:
+                place.keep(trusted=True)
+                return
+            terminal.say(CHANGED)
     remind(session, root)
 
 
-def accept_own(session: Session, root: str) -> None:
+def accept_own(session: Session, root: str, *, is_own: bool = False) -> None:
     """Accept what this program has just written into an empty place, as the person asked it to."""
-    _keep(Project(find_home(session.options.home).path, root), trusted=True)
+    Place(find_home(session.options.home).path, root, is_own=is_own).keep(trusted=True)
 
 
 def remind(session: Session, root: str = "") -> None:
     """Say what of a project's policies waits for a person's word."""
     home = find_home(session.options.home).path
-    found = root or find(os.path.abspath(session.options.policy_dir or "."), home)
-    project = Project(home, found) if found is not None else None
-    if project is None or project.is_trusted:
-        return
-    if project.record is not None and not project.is_same:
-        session.note(f"changed policies wait for `{accepted.TRUST}`: until then they can forbid more, not allow more")
-    elif project.commands or project.changing:
-        session.note(f"commands, changes of calls and context wait for `{accepted.TRUST}`")
+    start = "" if root else session.options.policy_dir or "."
+    for found in [root] if root else [one.root for one in places.around(start, home)][:1]:
+        place = Place(home, found)
+        if not place.is_trusted and place.record is not None and not place.is_same:
+            session.note(
+                f"changed policies wait for `{place.command}`: until then they can forbid more, not allow more"
+            )
+        elif not place.is_trusted and (place.commands or place.changing):
+            session.note(f"commands, changes of calls and context wait for `{place.command}`")
 
 
-def _keep(project: Project, *, trusted: bool, unconfined: bool = False) -> None:
-    try:
-        if project.is_there:
-            accepted.accept(project.home, project.root, trusted=trusted, unconfined=unconfined)
+def _show(place: Place) -> None:
+    _print(_told(place))
+
+
+def _print(told: list[tuple[bool, str]]) -> None:
+    for is_theirs, text in told:
+        if is_theirs:
+            render.say_quoted(text)
         else:
-            accepted.forget(project.home, project.folder)
-    except OSError as error:
-        raise StoreError(
-            f"cannot keep what you accepted in {project.home}: {error.strerror}", "check the folder's permissions"
-        ) from error
+            terminal.say(text)
 
 
-def _show(project: Project) -> None:
-    terminal.say(f"policies in {project.root}" + ("" if project.is_there else ", which is gone"))
-    if commands := project.commands:
-        terminal.say(f"commands that they run, {SANDBOX}:")
-        for name, text in commands.items():
-            terminal.say(_indented(f"{name}: {text}"))
-    if project.changing:
-        terminal.say("rules that change calls, or that tell the model something:")
-        for file in project.changing:
-            terminal.say(f"  {file}")
-    if project.record is not None and not project.is_same:
-        lines = list(_differences(project))
-        terminal.say("changed since you accepted them:" if project.record.trusted else "changed since the first use:")
-        for line in lines[:MOST_LINES]:
-            terminal.say(f"  {line}")
-        if len(lines) > MOST_LINES:
-            terminal.say(f"  … and {len(lines) - MOST_LINES} more lines")
+def _told(place: Place) -> list[tuple[bool, str]]:
+    """Give what a person has to see before they agree, and whether each text is the policies' own."""
+    told = [(False, f"policies in {place.root}" + ("" if place.is_there else ", which is gone"))]
+    if commands := place.commands:
+        told.append((False, f"commands that they run, {UNCONFINED if place.is_own else SANDBOX}:"))
+        told += [(True, f"{name}: {text}") for name, text in commands.items()]
+    if place.changing:
+        told.append((False, "rules that change calls, or that tell the model something:"))
+        told += [(False, f"  {file}") for file in place.changing]
+    if place.record is not None and not place.is_same:
+        since = "changed since you accepted them:" if place.record.trusted else "changed since the first use:"
+        told += [(False, since), *((True, line) for line in _differences(place))]
+    return told
 
 
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" if at == 0 else f"    {line}" for at, line in enumerate(text.splitlines()))
-
-
-def _differences(project: Project) -> Iterator[str]:
-    held = accepted.held_root(project.home, project.folder)
-    old = {name: sources.read(held, name, origin=project.root) for name in HARNESSES}
-    before = {os.path.relpath(path, held) for source in old.values() for path in source.stamps if os.path.isfile(path)}
-    after = {
-        os.path.relpath(path, project.root)
-        for source in project.sources.values()
-        for path in source.stamps
-        if os.path.isfile(path)
-    }
-    for name in sorted(before | after):
+def _differences(place: Place) -> Iterator[str]:
+    held = accepted.held_root(place.home, place.folder)
+    before = {os.path.relpath(os.path.join(folder, name), held) for folder, _, names in os.walk(held) for name in names}
+    after = place.reading.contents
+    for name in sorted(before | set(after)):
         shown = os.path.join(FOLDER, name)
-        yield from difflib.unified_diff(
-            _lines(os.path.join(held, name)), _lines(os.path.join(project.root, name)), shown, shown, lineterm="", n=1
-        )
+        old, new = _lines(_content(os.path.join(held, name))), _lines(after.get(name, b""))
+        yield from difflib.unified_diff(old, new, shown, shown, lineterm="", n=1)
 
 
-def _lines(path: str) -> list[str]:
+def _content(path: str) -> bytes:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(sources.LARGEST_FILE).splitlines()
+        with open(path, "rb") as file:
+            return file.read()
     except OSError:
-        return []
+        return b""
+
+
+def _lines(content: bytes) -> list[str]:
+    return content.decode(errors="replace").split("\n")
 
 
 def _changing(source: Source) -> Iterator[str]:

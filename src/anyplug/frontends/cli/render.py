@@ -68,6 +68,20 @@ def quote(text: str) -> None:
     sys.stdout.flush()
 
 
+def say_quoted(text: str) -> None:
+    """Print a stranger's text to stderr, whole and with each line marked, for who must read it before they agree.
+
+    Tabs stay; every other hidden character is shown as an escape.
+    """
+    for line in text.rstrip("\n").split("\n"):
+        shown = QUOTE + _with_tabs(line)
+        print(
+            "\n".join(_folded(shown.expandtabs(TAB), sys.stderr, QUOTE) if sys.stderr.isatty() else [shown]),
+            file=sys.stderr,
+        )
+    sys.stderr.flush()
+
+
 def stream(text: str) -> None:
     """Print lines that a plugin wrote and that are all a command prints; a person sees them marked."""
     for line in text.split("\n"):
@@ -149,11 +163,13 @@ def data(text: str) -> None:
     Those could fill the clipboard, which is a permission of its own, or rewrite what was said before.
     """
     if sys.stdout.isatty():
-        text = "\n".join(
-            "\t".join(for_people(part, len(part) * ESCAPE) for part in line.split("\t"))
-            for line in text.replace("\r\n", "\n").split("\n")
-        )
+        text = "\n".join(_with_tabs(line) for line in text.replace("\r\n", "\n").split("\n"))
     trusted(text)
+
+
+def _with_tabs(line: str) -> str:
+    """Show what is hidden in a line, however long it is, but for tabs."""
+    return "\t".join(for_people(part, len(part) * ESCAPE) for part in line.split("\t"))
 
 
 def line(text: str) -> str:

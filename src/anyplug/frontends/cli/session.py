@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from anyplug.model import Offer, Plugin
     from anyplug.registry import Entry, Snapshot
 
+# What decides about trust: nothing for an agent that policies bind.
+DECIDING = frozenset(
+    {
+        "approve", "deny", "revoke", "grant", "enable", "disable", "install", "update", "remove", "config", "secret",
+        "stop", "serve", "connect", "learn",
+    }
+)  # fmt: skip
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 T = TypeVar("T")
@@ -189,11 +196,26 @@ class Session:
     def guarded(self, command: "Callable[[Session], int]") -> int:
         """Run a command; errors of ours become a message and an exit code."""
         try:
+            self._refuse_agents()
             return command(self)
         except AnyplugError as error:
             if self.options.debug:
                 raise
             return self.fail(error)
+
+    def _refuse_agents(self) -> None:
+        """Refuse what decides about trust to an agent that policies bind, and to whatever it started."""
+        options = self.options
+        decides = options.named in DECIDING or (options.named == "policy" and options.action in {"trust", "init"})
+        if not decides or (options.named == "serve" and options.linger and not options.http):  # as `mcp` starts it
+            return
+        from anyplug.policy import agents  # only for what decides
+
+        home = find_home(options.home)
+        agent = agents.above(home.path, os.getpid())
+        if agent and home.read_settings().policy.self_protection:
+            said = f"`anyplug {options.named}` was not run: an agent that policies bind started this (process {agent})"
+            refuse(said, "run it in a terminal of your own")
 
     def fail(self, error: AnyplugError) -> int:
         """Report an error; give the exit code."""

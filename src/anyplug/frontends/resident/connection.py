@@ -19,6 +19,7 @@ from anyplug.frontends.resident.keeper import Keeper
 from anyplug.frontends.resident.projects import Key
 from anyplug.gate import Answer, Attachment, Question
 from anyplug.host import Host
+from anyplug.policy import agents
 from anyplug.surroundings import Users
 from anyplug.views import View
 
@@ -92,6 +93,7 @@ class Connection:
                 await self._answer_all(lambda request: self._control(request, hello))
                 return
             if hello.kind == "policy":
+                agents.note(self._keeper.home.path, self.pid, hello.environment)
                 self._greet()
                 await self._answer_all(lambda request: self._keeper.decide(request, hello), protocol.read_event)
                 return

@@ -42,6 +42,7 @@ class Builtin:
         self.name = name
         self.call = call
         self.arity = arity  # -1: any number
+        self.kinds: tuple[Kinds, ...] = ()  # of its operands; none: any
         self.context = False  # takes the context of the evaluation first
         self.many = False  # gives an iterable of answers
         self.impure = False  # may answer differently next time
@@ -104,6 +105,7 @@ def builtin(
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         arity = function.__code__.co_argcount - context
         made = Builtin(name, _checked(function, kinds, context=context), arity)
+        made.kinds = kinds
         made.context, made.many, made.impure = context, many, impure
         TABLE[name] = made
         return function

@@ -1,0 +1,93 @@
+"""Agents that policies bind: who asks for decisions is noted in our home, and what it starts decides nothing of trust.
+
+    <home>/agents/PID:START      one empty file for each process that asked, as long as it lives
+
+Only the agent itself is noted, and nothing above it: the terminal that it was started from stays free. Where `CI` is
+set nothing is noted, since there one process runs everything. A process that left its agent (setsid, at, cron) is not
+known by this.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+
+from anyplug import liveness
+from anyplug.home_folder import make_private
+
+FOLDER = "agents"
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "busybox"})
+WRAPPERS = frozenset({"env", "timeout", "nice", "nohup", "stdbuf", "uv", "uvx", "pipx"})  # on the way to `anyplug eval`
+MOST_ANCESTORS = 64
+
+
+def note(home: str, pid: int, environment: Mapping[str, str] = os.environ) -> None:
+    """Note the agent behind a process that asks for a decision; never raises, since no decision hangs on it."""
+    agent = None if environment.get("CI") else _agent(pid)
+    if agent is None:
+        return
+    folder = os.path.join(home, FOLDER)
+    path = os.path.join(folder, liveness.of(agent))
+    try:
+        if os.path.exists(path):
+            return
+        make_private(folder)
+        for name in os.listdir(folder):
+            if not liveness.is_alive(name):
+                os.unlink(os.path.join(folder, name))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except (OSError, ValueError):
+        return
+
+
+def above(home: str, pid: int) -> int:
+    """Return the agent that a process was started by; 0 if there is none."""
+    try:
+        known = frozenset(os.listdir(os.path.join(home, FOLDER)))
+    except OSError:
+        return 0
+    return next((one for one in _ancestors(pid) if liveness.of(one) in known), 0) if known else 0
+
+
+def _agent(pid: int) -> int | None:
+    """Find who runs `anyplug eval`: the first process above it that is neither a shell nor runs another for it."""
+    for one in (pid, *_ancestors(pid)):
+        words = _words(one)
+        name = os.path.basename(words[0]).removeprefix("-") if words else ""
+        if "eval" in words and any("anyplug" in word for word in words):
+            continue
+        if name in SHELLS:
+            if _has_terminal(one) and all(word.startswith("-") and word != "-c" for word in words[1:]):
+                return None  # a person types there
+        elif name not in WRAPPERS:
+            return one if name else None
+    return None
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    for _ in range(MOST_ANCESTORS):
+        fields = _stat(pid)
+        pid = int(fields[1]) if fields else 0
+        if pid <= 1:
+            return
+        yield pid
+
+
+def _has_terminal(pid: int) -> bool:
+    fields = _stat(pid)
+    return bool(fields) and fields[4] != b"0"
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Read what follows the name: state, parent, group, session, terminal."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _words(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return [os.fsdecode(word) for word in file.read().split(b"\0") if word]
+    except OSError:
+        return []

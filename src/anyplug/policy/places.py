@@ -1,0 +1,111 @@
+"""Which `.cupcake` folders decide about a folder, and where in our home the copies are that a person accepted of them.
+
+Every `.cupcake` from a folder upwards decides, the nearest first: one that is nested can only be stricter. Folders are
+taken as they are written and as they really are, and so are their copies, so that a link in the place of a folder
+leaves no copy behind. The database knows of every copy, too: one that is gone from the disk is missed.
+"""
+
+import hashlib
+import os
+from typing import Final, NamedTuple
+
+from anyplug.errors import StoreError
+from anyplug.policy.paths import ACCEPTED, FOLDER, may_be_there
+from anyplug.store import Store
+
+DATABASE: Final = "anyplug.db"
+
+
+class Place(NamedTuple):
+    """A `.cupcake`, which need not exist any more, and the folder of one copy of it."""
+
+    root: str
+    copy: str = ""  # empty: no copies are kept
+    is_lost: bool = False  # there was a copy, and it is gone
+
+    @property
+    def project(self) -> str:
+        """The folder that it is about."""
+        return os.path.dirname(self.root)
+
+    def has(self, harness: str) -> bool:
+        """Whether there may be policies for an agent, in the folder or in the copy."""
+        roots = (self.root, os.path.join(self.copy, FOLDER))
+        return self.is_lost or any(may_be_there(os.path.join(root, "policies", harness)) for root in roots)
+
+
+def around(start: str, home: str = "") -> list[Place]:
+    """Find what decides about a folder; with `home`, also what was accepted and is gone now."""
+    known = _known(home)
+    found: dict[tuple[str, str], Place] = {}
+    for folder in dict.fromkeys((*_upwards(os.path.abspath(start)), *_upwards(os.path.realpath(start)))):
+        for place in _of(os.path.join(folder, FOLDER), home, known):
+            if place.copy in known.values() or os.path.isdir(place.root):
+                found.setdefault((os.path.realpath(folder), place.copy), place)
+    return list(found.values())
+
+
+def of(root: str, home: str = "") -> list[Place]:
+    """Give one `.cupcake` with each copy of it: there are two where a link took the place of its folder."""
+    return _of(root, home, _known(home))
+
+
+def keys(project: str) -> list[str]:
+    """Give the names of a folder's copies: for its path as it is written, and as it really is."""
+    written = (os.path.realpath(project), os.path.abspath(project))
+    return [hashlib.sha256(os.fsencode(path)).hexdigest()[:32] for path in dict.fromkeys(written)]
+
+
+def note(home: str, project: str) -> None:
+    """Note in the database that there is a copy. Raises StoreError."""
+    store = Store(os.path.join(home, DATABASE))
+    try:
+        for key in keys(project):
+            store.run("INSERT OR REPLACE INTO accepted VALUES (?, ?)", key, project)
+    finally:
+        store.close()
+
+
+def forget(home: str, project: str) -> None:
+    """Forget that there was a copy. Raises StoreError."""
+    store = Store(os.path.join(home, DATABASE))
+    try:
+        for key in keys(project):
+            store.run("DELETE FROM accepted WHERE key = ?", key)
+    finally:
+        store.close()
+
+
+def _of(root: str, home: str, known: dict[str, str]) -> list[Place]:
+    if not home:
+        return [Place(root)]
+    own = keys(os.path.dirname(root))
+    copies = dict.fromkeys(known[key] for key in own if key in known)
+    found = [Place(root, copy, is_lost=not os.path.isdir(copy)) for copy in copies]
+    return found or [Place(root, os.path.join(home, ACCEPTED, own[0]))]
+
+
+def _known(home: str) -> dict[str, str]:
+    """List all copies that there are or were: the folder of each, by its name."""
+    if not home:
+        return {}
+    folder = os.path.join(home, ACCEPTED)
+    try:
+        names = [name for name in os.listdir(folder) if "." not in name]  # others are on their way in or out
+    except OSError:
+        names = []
+    store = Store(os.path.join(home, DATABASE))
+    try:
+        names += [key for (key,) in store.rows("SELECT key FROM accepted")]
+    except StoreError:  # nobody can tell; what is on the disk still counts
+        pass
+    finally:
+        store.close()
+    return {name: os.path.realpath(os.path.join(folder, name)) for name in names}
+
+
+def _upwards(folder: str) -> list[str]:
+    found = [folder]
+    while (above := os.path.dirname(found[-1])) != found[-1]:
+        found.append(above)
+    return found
