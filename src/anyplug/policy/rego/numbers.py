@@ -12,6 +12,7 @@ MANTISSA: Final = 64  # bits, as Go's big.Float has them when it reads a number
 MAX_BITS: Final = 13_000  # of an integer: more is no number that a policy means, and Python writes little more
 MAX_EXPONENT: Final = 3_900  # of a decimal: beyond it, exact arithmetic would fill the memory
 MOST_DIGITS: Final = 22  # of a shortest text for 64 bits
+LEAST_PLAIN: Final = -4  # power of ten from which numbers are usually written without an exponent
 HALF: Final = Fraction(1, 2)
 WIDE: Final = Context(prec=MAX_EXPONENT * 2)  # rounds nothing that is supported
 
@@ -162,10 +163,17 @@ def absolute(value: Number) -> Number:
 
 
 def text(value: Number) -> str:
-    """Write a number as JSON does."""
-    if value.__class__ is int:
-        return str(value)
-    return str(value).replace("E", "e")
+    """Write a number as it was read. Raises NotSupported for one that may have been written with an exponent.
+
+    OPA keeps the digits of a number as they were written, so that 1e3 stays `1e3` as text; here they are not kept.
+    """
+    digits = str(value)
+    if isinstance(value, int):
+        return digits
+    if "." not in digits or "E" in digits or (value and value.adjusted() < LEAST_PLAIN):
+        msg = f"a number with an exponent as text: {digits}"
+        raise NotSupported(msg)
+    return digits
 
 
 def parse(digits: str) -> Number:

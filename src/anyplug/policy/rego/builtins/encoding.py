@@ -24,6 +24,9 @@ _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 
 _ODD_YAML: Final = re.compile(
     r"[|>]|(?i:null|true|false|~|\A|[\s{,-]|[0-9.])\s*:(?:\s|\Z)"
+    r"|0[bo][-+]"  # OPA takes 0b-1 for a number
+    r"|(?:\A|\n|[:,\[{?-]\s?)\s*(?:!|[&*](?![A-Za-z0-9_-]+(?:\s|\Z)))"  # tags, and anchors of odd names
+    r"|[\[{,]\s*(?:-\s|[:?])|:[\[{]|(?:\A|\n)(?:\.\.\.|---(?!\s*(?:\n|\Z)))"  # signs in brackets, ends of documents
 )  # what is read otherwise there
 
 

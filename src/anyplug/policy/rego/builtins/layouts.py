@@ -37,6 +37,13 @@ _DIGITS: Final[dict[str, tuple[str, str]]] = {
 }  # fmt: skip
 
 
+_NAMED_ZONE: Final = re.compile(
+    r"UTC|GMT(?![+-]\d)|ChST|MeST|(?:GMT)?[+-](?P<hours>\d{1,18})(?!\d)|WITA(?![A-Z])|[A-Z]{3}(?:[A-Z]?T)?(?![A-Z])",
+    re.ASCII,
+)
+MAX_HOURS: Final = 23  # between a zone and UTC
+
+
 def format(layout: str, moment: dt.datetime, nanoseconds: int) -> str:
     """Write a moment."""
     return _PART.sub(lambda match: _written(match[0], moment, nanoseconds), layout)
@@ -101,8 +108,10 @@ def _refused(layout: str, text: str, at: int, part: str) -> BuiltinError:
 
 
 def _literal(literal: str, layout: str, text: str, at: int) -> int:
-    for char in literal:
-        if char == " ":  # as many as there are
+    for index, char in enumerate(literal):
+        if char == " ":  # one or more, as many as there are
+            if literal[index - 1 : index] == " ":
+                continue
             if at < len(text) and text[at] != " ":
                 raise _refused(layout, text, at, literal)
             while text[at : at + 1] == " ":
@@ -146,8 +155,8 @@ def _read(part: str, layout: str, text: str, at: int, found: dict[str, Any], fol
     if part[0] in ".,":
         return _fraction(part, layout, text, at, found)
     if part == "MST":
-        match = re.compile(r"UTC|GMT(?:[+-]\d{1,2})?|[A-Z]{3,5}|[+-]\d\d(?:\d\d)?").match(text, at)
-        if match is None:
+        match = _NAMED_ZONE.match(text, at)
+        if match is None or int(match["hours"] or 0) > MAX_HOURS:
             raise _refused(layout, text, at, part)
         found["offset"] = dt.timedelta()
         return match.end()

@@ -12,13 +12,18 @@ from anyplug.policy.rego.values import Object, Set, type_name
 @builtin("json.patch", ANY, ARRAY)
 def json_patch(document: Any, patches: Any) -> Any:
     """Apply patches, as RFC 6902 has them; paths may also be arrays."""
+    replaced = False
     for patch in patches:
         if patch.__class__ is not Object:
             msg = (
                 f"must be an array of JSON-Patch objects, but at least one element is not an object: {type_name(patch)}"
             )
             raise OperandError(msg)
+        if replaced:
+            msg = "a patch of a document that a patch before has replaced: OPA crashes with some"
+            raise NotSupported(msg)
         document = _patched(document, patch)
+        replaced = patch.get("path") in {"", ()} and patch.get("op") != "test"
     return document
 
 
@@ -113,7 +118,7 @@ def _with(document: Any, key: Any, value: Any, operation: str) -> Any:
     if document.__class__ is Set:
         if operation == "remove":
             return Set(document - {key})
-        if key not in {value, "-"}:
+        if key != value:
             msg = "a set's path must be the value that is added"
             raise BuiltinError(msg)
         return Set(document | {value})

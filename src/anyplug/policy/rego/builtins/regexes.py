@@ -180,12 +180,7 @@ def template_match(template: Any, text: Any, opening: Any, closing: Any) -> Any:
 @builtin("regex.globs_match", STRING, STRING, context=True)
 def globs_match(context: Any, left: Any, right: Any) -> Any:
     """Whether some text fits both of two simple patterns."""
-    first, second = globs.tokens(left), globs.tokens(right)
-    if not first or not second:
-        msg = "regex.globs_match of an empty pattern"
-        raise NotSupported(msg)
-    context.spend((len(first) + 1) * (len(second) + 1))
-    return boolean(globs.intersect(first, second))
+    return boolean(globs.Intersection(context, globs.tokens(left), globs.tokens(right)).exists())
 
 
 @builtin("glob.match", STRING, ANY, STRING, context=True)
