@@ -63,6 +63,7 @@ def test_a_refused_builtin_is_named_when_the_policy_is_loaded(call):
         "sprintf(`%#v`, [1])",
         "yaml.unmarshal(`!!binary aGk=`)",
         "yaml.unmarshal(`0b-11`)",
+        "yaml.unmarshal(`-_000`)",
         "json.marshal(1e3)",
         "json.marshal(15e-1 * 0.00001)",
         "uri.parse(`a://b:c:1`)",

@@ -116,6 +116,8 @@ def value(term: str, **options):
         ('strings.render_template(`{{if eq .t true}}{{.n | printf "%q"}}{{end}}`, {`t`: true, `n`: 3})', '"3"'),
         ("strings.render_template(`{{or .missing .a}}`, {`a`: `x`})", "x"),
         # time
+        ("time.parse_ns(`2006 -0700 MST`, `1970 +0100 CET`)", -3600 * 10**9),
+        ("time.parse_ns(`2006 3pm`, `1970 13pm`)", None),
         ("time.parse_rfc3339_ns(`1970-01-01T00:00:00.5Z`)", 500_000_000),
         ("time.parse_ns(`Jan 2, 2006 3:04pm`, `Feb 3, 2013 7:54pm`)", 1359921240000000000),
         ("time.parse_duration_ns(`1h15m30.918s`)", 4530918000000),

@@ -1,5 +1,6 @@
 """JSON patches, as RFC 6902 has them, for every kind of value."""
 
+from decimal import Decimal
 from typing import Any
 
 from anyplug.policy.rego.builtins.objects import unescape
@@ -87,6 +88,9 @@ def _at(document: Any, part: Any) -> Any:
         return int(part)
     if part.__class__ is int:
         return part
+    if part.__class__ is Decimal or (part.__class__ is str and part[1:].isdigit()):
+        msg = f"the array index {part} with a sign, a point or a leading zero"
+        raise NotSupported(msg)
     msg = f"invalid array index {part!r}"
     raise BuiltinError(msg)
 

@@ -198,7 +198,7 @@ def general(value: float, precision: int | None = None) -> str:
     """Write the shortest text that means a float, as %v and %g do, or so many digits."""
     if not value:
         return "-0" if math.copysign(1, value) < 0 else "0"
-    short = Decimal(format(value, f".{max(precision, 1)}g") if precision is not None else repr(value)).normalize()
+    short = Decimal(format(value, f".{max(precision, 1)}g") if precision is not None else repr(value)).normalize(_WIDE)
     shift = _SHIFT if precision is None else max(precision, 1)
     if precision is not None and shift > len(short.as_tuple().digits) > short.adjusted():
         shift = len(short.as_tuple().digits)

@@ -29,6 +29,7 @@ _WORDS: Final = frozenset(
 )  # fmt: skip
 _SEXAGESIMAL: Final = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_POINTED: Final = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
 _INTEGER: Final = re.compile(
     r"[-+]?(?:0[xX](?P<b16>[0-9a-fA-F]+)|0[bB](?P<b2>[01]+)|0[oO]?(?P<b8>[0-7]+)|(?P<b10>[1-9][0-9]*|0))"
 )
@@ -144,7 +145,7 @@ def _resolves(text: str) -> bool:
     if text in _WORDS or _SEXAGESIMAL.fullmatch(text):
         return True
     if text[0] == ".":
-        return bool(_FLOAT.fullmatch(text)) and _finite(text)
+        return bool(_POINTED.fullmatch(text)) and _finite(text)
     if text[0] not in "+-0123456789":
         return False
     plain = text.replace("_", "")
