@@ -147,8 +147,8 @@ def urlquery_encode_object(value: Any) -> Any:
     pairs: list[tuple[str, str]] = []
     for key, item in value.pairs():
         if key.__class__ is not str:
-            msg = f"operand 1 must be object with string keys but got {type_name(key)}"
-            raise OperandError(msg)
+            msg = f"urlquery.encode_object with a key that is no string, but {type_name(key)}"
+            raise NotSupported(msg)
         if item.__class__ is str:
             pairs.append((key, item))
             continue

@@ -15,6 +15,7 @@ MAX_PATTERNS: Final = 256  # compiled ones that are kept
 MAX_MEMORY: Final = 8 << 20  # bytes for one pattern: RE2 works on, more slowly, where more would be needed
 PER_STEP: Final = 16  # characters that are looked at for the price of one step
 _SPACED: Final = re.compile(r"\\[pP]\{\^?[A-Za-z0-9_]*[^A-Za-z0-9_}^]")
+_WIDE_NAME: Final = re.compile(r"\$\{?[A-Za-z0-9_]*[^\x00-\x7f]")
 _NAME: Final = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)
 
 
@@ -131,6 +132,9 @@ def replace(context: Any, text: Any, pattern: Any, new: Any) -> Any:
 def _expanded(template: str, found: Any) -> str:
     if "$" not in template:
         return template
+    if _WIDE_NAME.search(template):
+        msg = "the name of a group beyond ASCII"
+        raise NotSupported(msg)
     names = found.re.groupindex
 
     def meant(mark: re.Match[str]) -> str:

@@ -30,7 +30,7 @@ KNOWN: Final = frozenset(
 MAX_BOUND: Final = 10**9  # from which OPA writes a number with an exponent
 MAX_PLACES: Final = 4  # of a bound behind its point
 MAX_FLOAT, MIN_FLOAT = 10**21, Decimal("1e-6")  # between which Go's JSON writes no exponent
-_NAMED: Final = re.compile(r"given: /[a-z_]+/")
+_UNKNOWN: Final = re.compile(r"[a-z_]+")
 _SIMPLE_ID: Final = re.compile(r"(?:https?://)?[A-Za-z0-9][A-Za-z0-9./_-]*#?")
 ROOT: Final = "(Root)"
 
@@ -278,10 +278,13 @@ def match_schema(document: Any, schema: Any) -> Any:
 @builtin("json.verify_schema", ANY)
 def verify_schema(schema: Any) -> Any:
     """Check a schema: whether it is one. Raises NotSupported for what is none, since OPA has other words for it."""
+    kind: Any = ""
     try:
-        _check(_document(schema), root=True)
+        wanted = _document(schema)
+        kind = wanted.get("type") if wanted.__class__ is Object else ""
+        _check(wanted, root=True)
     except BuiltinError as error:
-        if "NOT VALID" in str(error) and "type" in str(error) and _NAMED.search(str(error)):
+        if kind.__class__ is str and kind not in TYPES and _UNKNOWN.fullmatch(kind):
             return (FALSE, f"jsonschema: {error}")
         raise NotSupported(str(error)) from None
     return (TRUE, NULL)
