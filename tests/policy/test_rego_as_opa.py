@@ -65,6 +65,7 @@ def test_a_refused_builtin_is_named_when_the_policy_is_loaded(call):
         "yaml.unmarshal(`0b-11`)",
         "yaml.unmarshal(`-_000`)",
         "json.marshal(1e3)",
+        "json.marshal_with_options({true: 1, `true`: 2}, {`pretty`: true})",
         "json.marshal(15e-1 * 0.00001)",
         "uri.parse(`a://b:c:1`)",
         "json.match_schema({}, {`$schema`: `http://json-schema.org/draft-04/schema#`, `const`: 1})",
