@@ -56,7 +56,27 @@ def test_a_refused_builtin_is_named_when_the_policy_is_loaded(call):
 
 
 @pytest.mark.claim("policy-bounds-refuse")
-@pytest.mark.parametrize("term", ["to_number(`1_000`)", "sprintf(`%#v`, [1])", "yaml.unmarshal(`!!binary aGk=`)"])
+@pytest.mark.parametrize(
+    "term",
+    [
+        "to_number(`1_000`)",
+        "sprintf(`%#v`, [1])",
+        "yaml.unmarshal(`!!binary aGk=`)",
+        "yaml.unmarshal(`0b-11`)",
+        "yaml.unmarshal(`-_000`)",
+        "json.marshal(1e3)",
+        "json.marshal_with_options({true: 1, `true`: 2}, {`pretty`: true})",
+        "json.marshal(15e-1 * 0.00001)",
+        "uri.parse(`a://b:c:1`)",
+        "json.match_schema({}, {`$schema`: `http://json-schema.org/draft-04/schema#`, `const`: 1})",
+        "json.match_schema({}, {`enum`: [[]]})",
+        "strings.render_template(`{{if .a}}{{nothing}}{{end}}`, {})",
+        "strings.render_template(`{{with .a}}{{..}}{{end}}`, {})",
+        "strings.render_template(`{{/* x }}`, {})",
+        "strings.render_template(`{{index .o .n}}`, {`o`: {`1`: 2}, `n`: 1})",
+        "rand.intn(`x`, -9223372036854775808)",
+    ],
+)
 def test_what_opa_answers_and_we_do_not_is_an_error_and_never_undefined(term):
     with pytest.raises(rego.NotSupported):
         rego.Policies({"t.rego": f"package t\np if not {term} == 1"}).eval("data.t.p")

@@ -173,6 +173,8 @@ LAYOUTS = (
     ("2006-01-02 15:04:05 -07", "2021-02-03 04:05:06 +02"), ("2006 Z07", "2021 Z"), ("15h04", "12h30"), ("", ""), ("2006-01-02", "2021-2-3"),
     ("DateTime", "2021-02-03 04:05:06"), ("DateOnly", "2021-02-03"), ("TimeOnly", "04:05:06"), ("Kitchen", "3:04PM"),
     ("Stamp", "Feb  3 04:05:06"), ("2006-01-02 __2", "2021-02-03  34"), ("2006-01-02 15:04:05 MST", "2021-02-03 04:05:06 PST"),
+    ("2006-01-02 15:04:05 -0700 MST", "2021-02-03 04:05:06 +0100 CET"), ("2006-01-02 15:04:05 -0700 MST", "2021-02-03 04:05:06 +0100 UTC"), ("2006-01-02 3:04PM Z07:00 MST", "2021-02-03 4:05PM Z EST"),
+    ("15:04 MST 2006", "04:05 GMT+3 2021"), ("15:04 MST", "04:05 WITA"), ("MST 2006", "ChST 2021"), ("MST 2006", "ABCDT 2021"), ("MST 2006", "-03 2021"), ("2006 MST", "2021 ABCD"),
     ("Z0700 2006", "+0130 2021"), ("2006-01-02 15:04:05,000", "2021-02-03 04:05:06,123"), ("5.00 2006", "7.25 2021"),
     ("02 Jan 2006 -07:00:00", "03 Feb 2021 +01:02:03"), ("2006-01-02 Z070000", "2021-02-03 +010203"),
 )  # fmt: skip
@@ -237,8 +239,30 @@ yaml_text = mutated(
     '"q"', "null", "~", "true", "1.5", "0x1F", "0o17", "017", "1_000", ".inf", ".nan", "2021-01-01", "a: &x 1\nb: *x", "---\na: 1\n...",
     "# c\na: 1 # d", "{a: 1, b: [2, 3]}", "? a\n: b", "a: b: c", "1: 2", "true: 1", "a: 1\na: 2", "", "- - 1\n  - 2", "<<: {a: 1}\nb: 2",
     "!!str 1", "a: 'it''s'", "yes", "no", "on", "Off", "n", "y", "1e3", "+1", "-1", "0b11", "1:30", 'a: "x\\ny"', "a:\tb", "key: |-\n  z", "a: [",
+    "a: |\n  x\n   y\n\n  z\nb: 1\n", "- |-\n  x\n- >+\n  y\n  z\n\n", "a: >-\n  x\n  y\n\n  z\n", "a: b | c > d", "x1: 2\nisnull: 3\ny.5: z\n", "a:\n  b: |\n    if x:\n      y # z\n  c: d\n",
     "null: 1", "[1, 2]: 3", "x: !!binary aGk=", "%YAML 1.1\n---\na: 1", "a: 1\n---\nb: 2", rate=0.3,
 )  # fmt: skip
+yaml_word = mutated(
+    "ab01:-#,.'\"[]{}&*!|>%@`?_+ \n\t~=<é日😀xobTZ", "hello world", "a: b", "it's", "x, y", "#no", "- a", "2021-01-01", "2021-1-2T3:4:5Z", "2021-01-02 03:04:05", "1.5", "10", "true",
+    "Yes", "*.py", "https://a.b/c?d=e", "a\nb", "a\nb\n", "  a\n b\n\n", "\n", "", "{x}", "a #b", "user@host", "null", "~", "1e3", "0x1f", "0b11", "0o17", "017", "-0b1", "1_000",
+    "100%", "C:\\x", '"q"', "a\tb", "1:30", "12:30:45.5", "$HOME", "---", "...", ".inf", "-.INF", ".5e3", "+1", "18446744073709551616", "rm -rf /tmp/x && echo done",
+    "a sentence of many words that is longer than eighty characters, so that a writer might wrap it", "x1", "x10", "x2", "x02", "<<", "=", "- ", "a:", "a\n  b", "a \nb", "a\n\n\nb", rate=0.4,
+)  # fmt: skip
+yaml_name = mix(
+    yaml_word, mutated("ab01029-_./A", "a", "b1", "a10", "a2", "x-1", "x_1", "1", "01", "B", "a1b", "a01b", rate=0.4)
+)
+
+
+def yaml_value(rng: random.Random, depth: int = 3) -> Any:
+    kind = rng.randrange(8 if depth else 5)
+    if kind < 3:
+        return yaml_word(rng)
+    if kind < 5:
+        return number(rng) if kind == 3 else scalar(rng)
+    items = [yaml_value(rng, depth - 1) for _ in range(rng.randrange(5))]
+    return tuple(items) if kind == 5 else Object({yaml_name(rng): item for item in items})
+
+
 url = mutated(
     "abz019:/?#[]@%&=+.-_~!$'()*,; \"<>\\^`{|}é\x7f", "https://user:pw@example.com:8080/a/b?x=1&y=2#frag", "http://example.com", "/a/b", "a/b", "",
     "mailto:a@b.c", "http://[::1]:80/", "http://[fe80::1%25en0]/", "//host/path", "?q", "#f", "http://a.b/%2Fc%20d", "http://a/%zz", ":foo", "1http:x",
@@ -332,6 +356,31 @@ page = mutated(
     "{{true}}", "{{nil}}", "{{html .a}}", "{{if eq .a 1}}x{{else if .b}}y{{end}}", "{{.}}", "{{range .a}}{{else}}none{{end}}", "{{.a.b.c}}", "{{gt 2 1}}", "{{ .a }}  {{- .b}}", "{{(.a)}}",
     "{{range .c}}{{.d}}{{end}}", "{{js .a}}", "{{urlquery .a}}", "{{slice .a 1}}", "{{1.5}}", "{{.a 1}}", '{{define "t"}}{{end}}', "{{break}}", rate=0.15,
 )  # fmt: skip
+
+
+def actions(rng: random.Random) -> str:
+    """Make a template of whole words, most of which are not in place."""
+    words = (
+        ".a", ".b", ".c.d", "$x", "$", ".", "$.a", '"q"', "1", "0", "true", "eq", "ne", "lt", "and", "or", "not", "len", "index", "print", "printf", "println",
+        "|", "(", ")", ":=", "$x :=", ",", "if", "else", "end", "range", "with", '"%v"', '"%s %q"', "nil", "-", ".missing", '"a"', '"b"', ".a.b", "`r`", "$i, $x :=", "=",
+    )  # fmt: skip
+    out = []
+    opened = 0
+    for _ in range(rng.randrange(1, 6)):
+        kind = rng.randrange(6)
+        inner = " ".join(rng.choice(words) for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4))))
+        if kind == 0:
+            inner = f"{rng.choice(('if', 'range', 'with', 'range $i, $x :=', 'if $x :='))} {inner}"
+            opened += 1
+        elif kind == 1 and opened:
+            inner = rng.choice(("end", "else", "end"))
+            opened -= inner == "end"
+        out.append(
+            f"{rng.choice(('', ' ', 'x', ' y '))}{{{{{rng.choice(('', '', '- '))}{inner}{rng.choice(('', '', ' -'))}}}}}{rng.choice(('', ' z '))}"
+        )
+    return "".join(out) + "{{end}}" * (opened if rng.random() < 0.95 else 0)
+
+
 filling = objects(
     one("a", "b", "c", "missing"), mix(number, text, anything, array(scalar), objects(one("b", "d"), scalar)), 4
 )
@@ -387,6 +436,7 @@ graph = objects(node, mix(listed(node), listed(node), listed(node), scalar), 6)
 
 def schema(rng: random.Random, depth: int = 2) -> Any:
     made: dict[str, Any] = {}
+    rate = {"properties": 0.3, "required": 0.1, "items": 0.2, "enum": 0.1, "const": 0.1, "additionalProperties": 0.1}
     if rng.random() < 0.8:
         made["type"] = rng.choice(
             (
@@ -398,23 +448,27 @@ def schema(rng: random.Random, depth: int = 2) -> Any:
                 "integer",
                 "boolean",
                 "null",
-                "nothing",
-                ("string", "number"),
-                1,
+                rng.choice(("nothing", ("string", "number"), ("string", "null"), ("array", "array"), 1)),
             )
         )
     for key, make in (
         ("properties", lambda: Object({rng.choice("abc"): schema(rng, depth - 1) for _ in range(rng.randrange(3))}) if depth else Object()),
         ("required", lambda: array(one("a", "b"), 3)(rng)), ("items", lambda: schema(rng, depth - 1) if depth else TRUE),
-        ("enum", lambda: array(scalar)(rng)), ("const", lambda: scalar(rng)), ("additionalProperties", lambda: rng.choice((TRUE, FALSE, Object({"type": "string"})))),
-        ("minimum", lambda: number(rng)), ("title", lambda: "t"), ("pattern", lambda: "a+"), ("$schema", lambda: "http://json-schema.org/draft-07/schema#"),
+        ("enum", lambda: array(mix(scalar, one("a", "b", 1, 2)))(rng)), ("const", lambda: mix(scalar, one("a", 1, TRUE, NULL))(rng)), ("additionalProperties", lambda: rng.choice((TRUE, FALSE, Object({"type": "string"})))),
+        *((key, lambda: mix(small, number)(rng)) for key in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")),
+        *((key, lambda: rng.choice((0, 1, 2, 3, rng.choice((1, -1, number(rng), "x"))))) for key in ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")),
+        ("uniqueItems", lambda: rng.choice((TRUE, FALSE, TRUE, 1))), ("title", lambda: rng.choice(("t", "t", 1))), ("pattern", lambda: regex(rng)),
+        ("$schema", lambda: rng.choice(("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#", "x"))), ("$id", lambda: rng.choice(("https://a.b/c", "x", "%", 1))),
+        ("anyOf", lambda: (schema(rng, depth - 1),) if depth else ()), ("examples", lambda: anything(rng)), ("format", lambda: "email"),
     ):  # fmt: skip
-        if rng.random() < 0.15:
+        if rng.random() < rate.get(key, 0.04):
             made[key] = make()
     return Object(made)
 
 
 checked = mix(
+    array(mix(scalar, small, one("a", "b", "ab"))),
+    objects(one("a", "b", "c"), mix(one("a", "b", "aab", 1, 2, 3, TRUE), small, array(one("a", "b", 1), 4))),
     objects(one("a", "b", "c"), mix(scalar, array(scalar, 3), objects(one("a"), scalar, 2))),
     objects(one("a", "b"), anything, 3),
     json_text,
@@ -567,7 +621,7 @@ ARGUMENTS: dict[str, Callable[[random.Random], tuple[Any, ...]]] = {
     "replace": mix(each(text, text, text), each(letters, letters, text)), "strings.replace_n": each(mix(objects(letters, text), objects(letters, mix(text, scalar)), objects(mix(text, scalar), text)), mix(letters, text)),
     **dict.fromkeys(("strings.any_prefix_match", "strings.any_suffix_match"), mix(each(prefixes, prefixes), each(words, words))), "split": mix(each(text, text), each(letters, letters)),
     "strings.split_n": mix(each(text, text, small), each(letters, one("a", ".", "", "b"), small)), "substring": each(text, small, small), **dict.fromkeys(("trim", "trim_left", "trim_right"), mix(each(text, text), each(letters, letters))),
-    "sprintf": each(form, array(mix(number, text, anything, small), 4)), "strings.render_template": each(page, filling), "regex.match": each(regex, subject), "regex.is_valid": each(mix(regex, scalar)),
+    "sprintf": each(form, array(mix(number, text, anything, small), 4)), "strings.render_template": each(mix(page, actions), filling), "regex.match": each(regex, subject), "regex.is_valid": each(mix(regex, scalar)),
     "regex.find_n": each(regex, subject, small), "regex.find_all_string_submatch_n": each(regex, subject, small), "regex.split": each(regex, subject), "regex.replace": each(subject, regex, template),
     "regex.template_match": each(braces, mutated("urn:abx.", "urn:a:b:x", "abc", "a", "", rate=0.4), delimiter, delimiter), "regex.globs_match": each(simple, simple),
     "glob.match": each(glob, mix(one(NULL, (), (".",), ("/",), (".", "/")), array(mix(one(".", "/", "ab", ""), scalar), 3)), globbed), "glob.quote_meta": each(mix(text, glob)),
@@ -576,7 +630,7 @@ ARGUMENTS: dict[str, Callable[[random.Random], tuple[Any, ...]]] = {
     "json.remove": each(mix(document, patched), paths), "json.filter": each(mix(document, patched), paths), "json.patch": each(patched, array(patch, 4)),
     **dict.fromkeys(("base64.encode", "base64url.encode", "base64url.encode_no_pad", "hex.encode", "urlquery.encode"), each(text)), **dict.fromkeys(("base64.decode", "base64url.decode"), each(encoded)), "base64.is_valid": each(mix(encoded, encoded, scalar)),
     "hex.decode": each(hexed), "urlquery.decode": each(mix(query, text)), "urlquery.encode_object": each(string_object), "urlquery.decode_object": each(query), "uri.parse": each(url), "uri.is_valid": each(mix(url, url, url, scalar)),
-    "json.marshal": each(anything), "json.marshal_with_options": each(anything, options), "json.unmarshal": each(json_text), "json.is_valid": each(mix(json_text, json_text, scalar)), "yaml.marshal": each(anything), "yaml.unmarshal": each(yaml_text), "yaml.is_valid": each(mix(yaml_text, yaml_text, scalar)),
+    "json.marshal": each(anything), "json.marshal_with_options": each(anything, options), "json.unmarshal": each(json_text), "json.is_valid": each(mix(json_text, json_text, scalar)), "yaml.marshal": each(mix(anything, yaml_value, yaml_value)), "yaml.unmarshal": each(yaml_text), "yaml.is_valid": each(mix(yaml_text, yaml_text, scalar)),
     "time.now_ns": each(), "time.parse_rfc3339_ns": each(stamp), "time.parse_ns": parsed_time, "time.parse_duration_ns": each(duration), "time.format": each(moment), **dict.fromkeys(("time.date", "time.clock", "time.weekday"), each(moment)),
     "time.add_date": each(instant, small, small, small), "time.diff": each(moment, moment), "net.cidr_contains": each(cidr, cidr), "net.cidr_is_valid": each(mix(cidr, cidr, cidr, scalar)), "net.cidr_intersects": each(cidr, cidr),
     "net.cidr_contains_matches": each(cidrs, cidrs), "net.cidr_expand": each(small_cidr), "net.cidr_merge": each(listed(mix(cidr, cidr, cidr, scalar))), "semver.is_valid": each(mix(semver, semver, scalar)), "semver.compare": pair(semver),

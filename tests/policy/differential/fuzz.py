@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import Any
 
 from anyplug.policy import rego
-from anyplug.policy.rego import errors, numbers
+from anyplug.policy.rego import errors
 from anyplug.policy.rego.builtins import TABLE
 from anyplug.policy.rego.texts import valid
 from anyplug.policy.rego.values import FALSE, NULL, TRUE, Object, Set
@@ -34,6 +34,8 @@ from arguments import ARGUMENTS, anything  # noqa: E402 - found beside this file
 BATCH = 500  # calls
 HUGE = 2_000  # numbers or addresses in an answer
 MEMORY = 4 << 30  # bytes for the OPA side: a call that needs more is a mistake in is_huge
+MOST_DIGITS = 4_300  # that Python reads
+SHOWN = 600  # characters of an answer that is printed
 ILL_TYPED = 0.06  # of all calls have one argument of any kind
 LONG = re.compile(r"-.*[0-9]{19}")
 INFIX = {
@@ -56,7 +58,7 @@ def tagged(value: Any) -> str:
     if kind is int:
         return str(value)
     if kind is Decimal:
-        digits = numbers.text(value)
+        digits = str(value).replace("E", "e")
         return digits if set(digits) & set(".e") else f"{digits}e0"  # OPA tells integers by their text
     if kind is tuple:
         return f"[{','.join(map(tagged, value))}]"
@@ -123,8 +125,13 @@ class Ours:
         return ("value", [row[0] for row in found]) if found else ("undefined", "")
 
 
+def long_integer(digits: str) -> Any:
+    """Read an integer; one that Python does not read is compared as text."""
+    return int(digits) if len(digits) < MOST_DIGITS else f"number {digits}"
+
+
 def theirs(line: bytes) -> tuple[str, Any]:
-    said = json.loads(line, parse_float=Decimal, parse_int=int)
+    said = json.loads(line, parse_float=Decimal, parse_int=long_integer)
     if "h" in said:
         return "refused", said["h"]
     if "e" in said:
@@ -149,6 +156,10 @@ def same(name: str, ours: tuple[str, Any], opa: tuple[str, Any]) -> bool:
         return False
     if ours[0] != "value" or name in CHANGING:
         return True
+    if name == "json.match_schema":  # OPA lists the errors of an object in any order
+        return [(value[0], sorted(map(str, value[1]))) for value in ours[1]] == [
+            (value[0], sorted(map(str, value[1]))) for value in opa[1]
+        ]
     ours = (ours[0], [json_like(value) for value in ours[1]])
     return set(ours[1]) == set(opa[1]) if TABLE[name].many else bool(ours[1] == opa[1])
 
@@ -204,7 +215,9 @@ def work(job: tuple[str, int, int, list[str]]) -> tuple[dict[str, collections.Co
                         kind = "refused here"
                 counts[name][kind] += 1
                 if "OPA" in kind and len(shown[name, kind]) < 12:
-                    shown[name, kind].append(f"{line.strip()}\n    ours {mine[1]!r}\n    OPA  {other[1]!r}")
+                    shown[name, kind].append(
+                        f"{line.strip()}\n    ours {repr(mine[1])[:SHOWN]}\n    OPA  {repr(other[1])[:SHOWN]}"
+                    )
     return counts, shown
 
 

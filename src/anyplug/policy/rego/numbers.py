@@ -1,6 +1,6 @@
 """Arithmetic: exact for integers, and for the rest as wide as OPA's (64 bits of mantissa, shortest text)."""
 
-from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Final
 
@@ -11,7 +11,7 @@ Number = int | Decimal
 MANTISSA: Final = 64  # bits, as Go's big.Float has them when it reads a number
 MAX_BITS: Final = 13_000  # of an integer: more is no number that a policy means, and Python writes little more
 MAX_EXPONENT: Final = 3_900  # of a decimal: beyond it, exact arithmetic would fill the memory
-MOST_DIGITS: Final = 22  # of a shortest text for 64 bits
+LEAST_PLAIN: Final = -4  # power of ten from which numbers are usually written without an exponent
 HALF: Final = Fraction(1, 2)
 WIDE: Final = Context(prec=MAX_EXPONENT * 2)  # rounds nothing that is supported
 
@@ -55,18 +55,40 @@ def number(value: Fraction, bits: int = MANTISSA) -> Number:
 def _shortest(value: Fraction, bits: int) -> Decimal:
     try:
         short = Decimal(repr(float(value)))
-        if short.is_finite() and rounded(Fraction(short), bits) == value:
+        if short.is_finite() and Fraction(short) == value:
             return short
     except OverflowError:
         pass
-    top, bottom = Decimal(value.numerator), Decimal(value.denominator)
-    for digits in range(15, MOST_DIGITS):
-        short = Context(prec=digits, rounding=ROUND_HALF_EVEN, Emax=MAX_EXPONENT * 2, Emin=-MAX_EXPONENT * 2).divide(
-            top, bottom
-        )
-        if rounded(Fraction(short), bits) == value:
+    return _shortest_digits(value, bits)
+
+
+def _shortest_digits(value: Fraction, bits: int) -> Decimal:
+    """Shorten as Go's big.Float does: digit by digit, which in rare cases is not the nearest decimal."""
+    top, places = abs(value.numerator), value.denominator.bit_length() - 1
+    shift = bits + 1 - top.bit_length()
+    halves = top << shift if shift >= 0 else top >> -shift  # of the last place
+    exponent = -shift - places
+    digits, lower, upper = [_digits(each, exponent) for each in (halves, halves - 1, halves + 1)]
+    inclusive = not halves & 2
+    written, scale = digits, min(exponent, 0)
+    lower, upper = lower.rstrip("0"), upper.rstrip("0")
+    for index, middle in enumerate(digits.rstrip("0")):
+        low, high = lower[index : index + 1] or "0", upper[index : index + 1] or "0"
+        down = low != middle or (inclusive and index + 1 == len(lower))
+        up = middle != high and (inclusive or int(middle) + 1 < int(high) or index + 1 < len(upper))
+        if down or up:
+            written, rest = digits[: index + 1], digits[index + 1 :]
+            half = "5".ljust(len(rest), "0")
+            if rest and (not down or (up and (rest > half or (rest == half and int(written) & 1)))):
+                written = str(int(written) + 1)
+            scale += len(rest)
             break
-    return short
+    return Decimal(f"{'-' if value < 0 else ''}{written}E{scale}")
+
+
+def _digits(number: int, exponent: int) -> str:
+    """Write number * 2**exponent in digits, scaled by 10**-exponent where that is negative."""
+    return str(number << exponent if exponent >= 0 else number * 5**-exponent)
 
 
 def bounded(value: int) -> int:
@@ -162,10 +184,17 @@ def absolute(value: Number) -> Number:
 
 
 def text(value: Number) -> str:
-    """Write a number as JSON does."""
-    if value.__class__ is int:
-        return str(value)
-    return str(value).replace("E", "e")
+    """Write a number as it was read. Raises NotSupported for one that may have been written with an exponent.
+
+    OPA keeps the digits of a number as they were written, so that 1e3 stays `1e3` as text; here they are not kept.
+    """
+    digits = str(value)
+    if isinstance(value, int):
+        return digits
+    if "." not in digits or "E" in digits or (value and value.adjusted() < LEAST_PLAIN):
+        msg = f"a number with an exponent as text: {digits}"
+        raise NotSupported(msg)
+    return digits
 
 
 def parse(digits: str) -> Number:

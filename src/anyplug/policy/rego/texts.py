@@ -47,12 +47,16 @@ def json_text(value: Any) -> str:
         return text
     if kind is Object:
         names = sorted((key if key.__class__ is str else json_text(key), item) for key, item in _items(value))
-        if len(names) != len({name for name, _ in names}):
-            msg = "an object with two keys that JSON writes alike"
-            raise NotSupported(msg)
+        _require_different(names)
         return "{" + ",".join(f"{json_string(name)}:{text}" for name, text in names) + "}"
     members = value.ordered() if kind is Set else value
     return "[" + ",".join([json_text(item) for item in members]) + "]"
+
+
+def _require_different(names: list[tuple[str, str]]) -> None:
+    if len(names) != len({name for name, _ in names}):
+        msg = "an object with two keys that JSON writes alike"
+        raise NotSupported(msg)
 
 
 def _items(value: Object) -> list[tuple[Any, str]]:
@@ -71,6 +75,7 @@ def json_indented(value: Any, prefix: str, indent: str, level: int = 0) -> str:
             )
             for key in value
         )
+        _require_different(pairs)
         return "{" + inner + ("," + inner).join(f"{json_string(name)}: {text}" for name, text in pairs) + outer + "}"
     if kind in {tuple, Set} and value:
         members = value.ordered() if kind is Set else value

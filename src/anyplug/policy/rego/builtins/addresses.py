@@ -4,12 +4,13 @@ import ipaddress
 import re
 from typing import Any, Final
 
-from anyplug.policy.rego.errors import BuiltinError
+from anyplug.policy.rego.errors import BuiltinError, NotSupported
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})")
 _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 _USERINFO: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*$")
+_ZONE: Final = re.compile(r"[A-Za-z0-9._-]+")
 _PORT: Final = re.compile(r":[0-9]*$")
 _RAW: Final = frozenset("-_.~$&+,/:;=@") | frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 
@@ -37,11 +38,11 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def _parse(text: str) -> dict[str, Any]:  # noqa: C901 - the parts of a URI, in their order
-    if any(ord(char) < 0x20 or ord(char) == 0x7F for char in text):  # noqa: PLR2004 - control characters
-        msg = "net/url: invalid control character in URL"
-        raise BuiltinError(msg)
     found: dict[str, Any] = {}
     rest, hash_, fragment = text.partition("#")
+    if any(ord(char) < 0x20 or ord(char) == 0x7F for char in rest):  # noqa: PLR2004 - control characters
+        msg = "net/url: invalid control character in URL"
+        raise BuiltinError(msg)
     if not text:
         return found
     match = _SCHEME.match(rest)
@@ -58,7 +59,7 @@ def _parse(text: str) -> dict[str, Any]:  # noqa: C901 - the parts of a URI, in 
         elif ":" in rest.partition("/")[0]:
             msg = "first path segment in URL cannot contain colon"
             raise BuiltinError(msg)
-    if rest.startswith("//"):
+    if rest.startswith("//") and ("scheme" in found or not rest.startswith("///")):
         authority, slash, path = rest[2:].partition("/")
         _authority(authority, found)
         rest = slash + path
@@ -85,11 +86,14 @@ def _authority(authority: str, found: dict[str, Any]) -> None:  # noqa: C901 - t
         if end < 0:
             msg = "missing ']' in host"
             raise BuiltinError(msg)
-        name, port = host[: end + 1], host[end + 1 :]
-        hostname = name[1:-1]
+        hostname, port = host[1:end], host[end + 1 :]
         zone = hostname.find("%25")
         if zone >= 0:
-            hostname = hostname[:zone] + "%" + _unescape(hostname[zone + 3 :])
+            name = hostname[zone + 3 :]
+            if not _ZONE.fullmatch(name):
+                msg = "a URI with a zone of other than letters, digits, dots and dashes"
+                raise NotSupported(msg)
+            hostname = f"{hostname[:zone]}%{name}"
         elif "%" in hostname:
             msg = f'invalid URL escape "{hostname[hostname.find("%") :][:3]}"'
             raise BuiltinError(msg)
@@ -99,6 +103,9 @@ def _authority(authority: str, found: dict[str, Any]) -> None:  # noqa: C901 - t
             msg = f"invalid host: {hostname}"
             raise BuiltinError(msg) from None
     else:
+        if host.count(":") > 1:
+            msg = "a URI with several colons in its host, which versions of Go read differently"
+            raise NotSupported(msg)
         name, colon, port = host.partition(":")
         port = colon + port
         hostname = _host(name)
@@ -122,7 +129,7 @@ def _host(name: str) -> str:
             msg = f'invalid URL escape "{match[0]}"'
             raise BuiltinError(msg)
     for char in name:
-        if char in '[ "\\^`{|}':
+        if char in "[ \\^`{|}":
             msg = f'invalid character "{char}" in host name'
             raise BuiltinError(msg)
     return _unescape(name)

@@ -23,8 +23,16 @@ _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 
 
 _ODD_YAML: Final = re.compile(
-    r"[|>]|(?i:null|true|false|~|\A|[\s{,-]|[0-9.])\s*:(?:\s|\Z)"
+    r"(?:\A|\n|[{,\[?]|-\s)\s*(?:[&*!]\S*\s+)?(?:(?i:null|true|false)|~|[-+.0-9][^\s:]*|)\s*:(?:\s|\Z)"  # keys
+    r"|0[bo][-+]"  # OPA takes 0b-1 for a number
+    r"|(?:\A|\n|[:,\[{?-]\s?)\s*(?:!|[&*](?![A-Za-z0-9_-]+(?:\s|\Z)))"  # tags, and anchors of odd names
+    r"|(?:\A|[\s\[{,:])[-+.0-9][-+.0-9a-fA-FxXoObB]*_"  # numbers with underscores
+    r"|[\[{,]\s*(?:-\s|[:?])|:[\[{,\]}]|(?:\A|\n)(?:\.\.\.|---(?!\s*(?:\n|\Z)))"  # signs in brackets, ends of documents
 )  # what is read otherwise there
+
+
+_BLOCK: Final = re.compile(r"(?:\A|\n|[:?-]\s|!\S*\s)\s*[|>]")
+_ODD_BLOCK: Final = re.compile(r"(?:\A|\n|[:?-]\s|!\S*\s)\s*[|>](?![-+]?\n)|\n +(?:\n|\Z)|(?:\A|\n)\s*[|>]")
 
 
 def _text(bits: bytes) -> str:
@@ -139,8 +147,8 @@ def urlquery_encode_object(value: Any) -> Any:
     pairs: list[tuple[str, str]] = []
     for key, item in value.pairs():
         if key.__class__ is not str:
-            msg = f"operand 1 must be object with string keys but got {type_name(key)}"
-            raise OperandError(msg)
+            msg = f"urlquery.encode_object with a key that is no string, but {type_name(key)}"
+            raise NotSupported(msg)
         if item.__class__ is str:
             pairs.append((key, item))
             continue
@@ -250,8 +258,8 @@ def _read_yaml(text: str) -> Any:
         if not text.isprintable() and not text.replace("\n", "").isprintable():
             msg = "YAML with control characters"
             raise NotSupported(msg)
-        if _ODD_YAML.search(text):
-            msg = "YAML with a block of text or with a key that is no string"
+        if _ODD_YAML.search(text) or (_BLOCK.search(text) and (not text.endswith("\n") or _ODD_BLOCK.search(text))):
+            msg = "YAML with a form that OPA may read in another way: see the table of builtins in the reference"
             raise NotSupported(msg)
         return from_json(yaml.load(text))
     except (yaml.YamlError, ArithmeticError) as error:  # OPA's reader knows more of YAML than ours

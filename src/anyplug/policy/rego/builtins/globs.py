@@ -2,13 +2,15 @@
 
 import functools
 import re
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from anyplug.policy.rego.errors import BuiltinError, NotSupported
+from anyplug.policy.rego.texts import valid
 from anyplug.policy.rego.values import NULL
 
 _RANGE: Final = re.compile(r"!?[^-\\\[\]]-[^-\\\[\]]")
-TOP: Final = 0x10FFFF  # the last character of Unicode
+MAX_REPEATS: Final = 64  # in a pair of simple patterns: their intersection is searched recursively
 
 
 def delimiters(value: Any) -> str:
@@ -94,7 +96,10 @@ def _choice(glob: str, at: int) -> tuple[str, int]:
     if "-" in glob[at:end] and not _RANGE.fullmatch(glob[at:end]):
         msg = "a glob with a range beside other characters in brackets"
         raise NotSupported(msg)
-    if end >= len(glob) or not inner:
+    if end < len(glob) and not inner:
+        msg = "a glob with empty brackets"
+        raise NotSupported(msg)
+    if end >= len(glob):
         msg = f"bad character list in glob {glob!r}"
         raise BuiltinError(msg)
     return f"[{'^' if negated else ''}{''.join(inner)}]", end + 1
@@ -104,102 +109,183 @@ def _in_class(char: str) -> str:
     return "\\" + char if char in "\\]^-[" else char
 
 
+Ranges = tuple[tuple[int, int], ...]
+
+
 class Token(NamedTuple):
-    """Characters, as ranges, and how often: once, some (+) or any (*)."""
+    """One element of a simple pattern: its characters as merged ranges, and how often it repeats."""
 
-    ranges: tuple[tuple[int, int], ...]
-    repeat: str
+    ranges: Ranges | None  # None for the dot, which also meets an empty class
+    repeat: str  # "", "+" or "*"
+
+    def meets(self, other: "Token") -> bool:
+        """Whether some character fits both."""
+        if self.ranges is None or other.ranges is None:
+            return True
+        return any(a <= d and c <= b for a, b in self.ranges for c, d in other.ranges)
 
 
-ANYTHING: Final = ((0, TOP),)
+def _characters(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield each character and whether a backslash stands before it. Raises BuiltinError."""
+    characters = iter(text)
+    for char in characters:
+        if char != "\\":
+            yield char, False
+            continue
+        escaped = next(characters, None)
+        if escaped is None:
+            raise _invalid(text, "input ends with a \\ (escape) character")
+        yield escaped, True
 
 
-def _invalid(text: str, at: int, message: str) -> BuiltinError:
-    return BuiltinError(f"input:{text}, pos:{at + 1}, {message}: the input provided is invalid")
+def _invalid(text: str, reason: str) -> BuiltinError:
+    return BuiltinError(f"input:{text}, pos:{len(text)}, {reason}: the input provided is invalid")
 
 
 def tokens(text: str) -> list[Token]:
-    """Read a simple pattern: characters, `.`, `[a-z]`, each maybe with + or *. Raises BuiltinError."""
+    """Read a simple pattern: characters, `.`, `[a-z]`, each with an optional + or *. Raises BuiltinError."""
     found: list[Token] = []
-    at = 0
-    while at < len(text):
-        char = text[at]
-        if char == "\\":
-            at += 1
-            if at >= len(text):
-                raise _invalid(text, at, "input ends with a \\ (escape) character")
-            ranges: tuple[tuple[int, int], ...] = ((ord(text[at]), ord(text[at])),)
-        elif char == ".":
-            ranges = ANYTHING
-        elif char == "[":
-            ranges, at = _set(text, at)
-        elif char == "]":
-            raise _invalid(text, at, "set-close ']' with no preceding '['")
-        elif char in "+*":
-            raise _invalid(text, at, f"flag '{char}' must be preceded by a non-flag")
-        else:
-            ranges = ((ord(char), ord(char)),)
-        at += 1
-        repeat = ""
-        if text[at : at + 1] in {"+", "*"}:
-            repeat = text[at]
-            at += 1
-        found.append(Token(ranges, repeat))
-    return found
+    text = valid(text)
+    characters = _characters(text)
+    repeatable = False
+    for char, escaped in characters:
+        if char in {"+", "*"} and not escaped:
+            if not repeatable:
+                raise _invalid(text, f"flag {char!r} must be preceded by a non-flag")
+            found[-1] = found[-1]._replace(repeat=char)
+            repeatable = False
+            continue
+        ranges: Ranges | None = ((ord(char), ord(char)),)
+        if not escaped:
+            if char == "]":
+                raise _invalid(text, "set-close ']' with no preceding '['")
+            ranges = None if char == "." else _class(text, characters) if char == "[" else ranges
+        found.append(Token(ranges, ""))
+        repeatable = True
+    return _simplified(found)
 
 
-def _set(text: str, at: int) -> tuple[tuple[tuple[int, int], ...], int]:
-    """Read [a-z], up to its closing bracket."""
-    start = at
-    at += 1
+def _class(text: str, characters: Iterator[tuple[str, bool]]) -> Ranges:
+    """Read a class of characters up to its closing bracket."""
     found: list[tuple[int, int]] = []
-    while at < len(text) and text[at] != "]":
-        if text[at] == "\\":
-            at += 1
-        char = text[at : at + 1]
-        if not char:
-            break
-        if char == "-" or (text[at + 1 : at + 2] == "-" and not text[at + 2 : at + 3].isalnum()):
-            msg = "regex.globs_match of a range without a letter or digit at each end"
-            raise NotSupported(msg)
-        if text[at + 1 : at + 2] == "-" and text[at + 2 : at + 3] not in {"", "]"}:
-            last = text[at + 2]
-            if last < char:
-                raise _invalid(text, at, "range is out of order")
-            found.append((ord(char), ord(last)))
-            at += 3
+    low: int | None = None  # where a range may begin
+    for char, escaped in characters:
+        if char == "]" and not escaped:
+            return _merged(found)
+        if char == "-" and not escaped:
+            high, plain = next(characters, ("", True))
+            if low is None or not high or (high in {"]", "-"} and not plain) or ord(high) < low:
+                raise _invalid(text, "a range is incomplete or out of order")
+            found.append((low, ord(high)))
+            low = None
         else:
-            found.append((ord(char), ord(char)))
+            low = ord(char)
+            found.append((low, low))
+    raise _invalid(text, "found [ without matching ]")
+
+
+def _merged(ranges: list[tuple[int, int]]) -> Ranges:
+    """Merge ranges that touch, so that equal classes compare equal."""
+    out: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if out and low <= out[-1][1] + 1:
+            out[-1] = (out[-1][0], max(high, out[-1][1]))
+        else:
+            out.append((low, high))
+    return tuple(out)
+
+
+def _simplified(found: list[Token]) -> list[Token]:
+    """Join neighbours that repeat the same class, as OPA does."""
+    out: list[Token] = []
+    for token in found:
+        if out and token.repeat and out[-1].repeat and token.ranges == out[-1].ranges:
+            out[-1] = token._replace(repeat="+" if "+" in {token.repeat, out[-1].repeat} else "*")
+        else:
+            out.append(token)
+    return out
+
+
+class Intersection:
+    """Search two simple patterns for a text that fits both, as OPA does.
+
+    OPA's search overlooks some texts: a repetition stops where its successor fits. Finding them here would
+    make a rule hold that does not hold in OPA, so this takes the same steps.
+    """
+
+    def __init__(self, context: Any, left: list[Token], right: list[Token]) -> None:
+        if sum(bool(token.repeat) for token in (*left, *right)) > MAX_REPEATS:
+            msg = f"regex.globs_match with more than {MAX_REPEATS} repetitions"
+            raise NotSupported(msg)
+        self.context = context
+        self.left, self.right = left, right
+        self.known: dict[tuple[bool, int, int], bool] = {}
+
+    def exists(self) -> bool:
+        """Whether both begin and end alike, and the rest meets."""
+        start = 0
+        for one, other in zip(self.left, self.right, strict=False):
+            if one.repeat or other.repeat:
+                break
+            if not one.meets(other):
+                return False
+            start += 1
+        start = max(start - 1, 0)
+        cut = 0
+        for one, other in zip(reversed(self.left[start:]), reversed(self.right[start:]), strict=False):
+            if one.repeat or other.repeat:
+                break
+            if not one.meets(other):
+                return False
+            cut += 1
+        cut = max(cut - 1, 0)
+        self.left = self.left[start : len(self.left) - cut]
+        self.right = self.right[start : len(self.right) - cut]
+        return self._meet(0, 0, swapped=False)
+
+    def _sides(self, *, swapped: bool) -> tuple[list[Token], list[Token]]:
+        return (self.right, self.left) if swapped else (self.left, self.right)
+
+    def _meet(self, at: int, beside: int, *, swapped: bool) -> bool:
+        """Whether the patterns meet from these places on."""
+        key = (swapped, at, beside)
+        if key not in self.known:
+            self.known[key] = self._walk(at, beside, swapped=swapped)
+        return self.known[key]
+
+    def _walk(self, at: int, beside: int, *, swapped: bool) -> bool:
+        one, other = self._sides(swapped=swapped)
+        while at < len(one) and beside < len(other):
+            self.context.spend(1)
+            if one[at].repeat:
+                return self._repeat(at, beside, swapped=swapped)
+            if other[beside].repeat:
+                return self._repeat(beside, at, swapped=not swapped)
+            if not one[at].meets(other[beside]):
+                return False
             at += 1
-    if at >= len(text):
-        raise _invalid(text, start, "found [ without matching ]")
-    return tuple(found), at
+            beside += 1
+        return at == len(one) and beside == len(other)
 
-
-def intersect(left: list[Token], right: list[Token]) -> bool:
-    """Whether some text fits both: a walk over pairs of positions."""
-    seen = {(0, 0)}
-    waiting = [(0, 0)]
-
-    def reach(place: tuple[int, int]) -> None:
-        if place not in seen:
-            seen.add(place)
-            waiting.append(place)
-
-    while waiting:
-        one, other = waiting.pop()
-        if one == len(left) and other == len(right):
+    def _repeat(self, at: int, beside: int, *, swapped: bool) -> bool:
+        """Go on where the first pattern has a repetition."""
+        one, other = self._sides(swapped=swapped)
+        if one[at].repeat == "*":
+            return self._star(at, beside, swapped=swapped)
+        if not one[at].meets(other[beside]):
+            return False
+        if self._star(at, beside + 1, swapped=swapped):
             return True
-        if one < len(left) and left[one].repeat == "*":
-            reach((one + 1, other))
-        if other < len(right) and right[other].repeat == "*":
-            reach((one, other + 1))
-        if one < len(left) and other < len(right) and _meet(left[one].ranges, right[other].ranges):
-            for first in [one + 1, one] if left[one].repeat else [one + 1]:
-                for second in [other + 1, other] if right[other].repeat else [other + 1]:
-                    reach((first, second))
-    return False
+        return bool(other[beside].repeat) and self._meet(at + 1, beside, swapped=swapped)
 
-
-def _meet(ours: tuple[tuple[int, int], ...], theirs: tuple[tuple[int, int], ...]) -> bool:
-    return any(a <= d and c <= b for a, b in ours for c, d in theirs)
+    def _star(self, at: int, beside: int, *, swapped: bool) -> bool:
+        """Let a repetition take what follows in the other pattern, until its successor fits."""
+        one, other = self._sides(swapped=swapped)
+        following = one[at + 1] if at + 1 < len(one) else None
+        for index in range(beside, len(other)):
+            self.context.spend(1)
+            if following and other[index].meets(following) and self._meet(at + 1, index, swapped=swapped):
+                return True
+            if not other[index].meets(one[at]):
+                return False
+        return following is None

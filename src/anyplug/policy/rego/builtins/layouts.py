@@ -37,6 +37,15 @@ _DIGITS: Final[dict[str, tuple[str, str]]] = {
 }  # fmt: skip
 
 
+_NAMED_ZONE: Final = re.compile(
+    r"UTC|GMT(?![+-]\d)|ChST|MeST|(?:GMT)?[+-](?P<hours>\d{1,18})(?!\d)|WITA(?![A-Z])|[A-Z]{3}(?:[A-Z]?T)?(?![A-Z])",
+    re.ASCII,
+)
+UNKNOWN: Final = dt.timedelta(seconds=-1)  # what Go takes for no offset
+NOON: Final = 12  # hour
+MAX_HOURS: Final = 23  # between a zone and UTC
+
+
 def format(layout: str, moment: dt.datetime, nanoseconds: int) -> str:
     """Write a moment."""
     return _PART.sub(lambda match: _written(match[0], moment, nanoseconds), layout)
@@ -101,8 +110,10 @@ def _refused(layout: str, text: str, at: int, part: str) -> BuiltinError:
 
 
 def _literal(literal: str, layout: str, text: str, at: int) -> int:
-    for char in literal:
-        if char == " ":  # as many as there are
+    for index, char in enumerate(literal):
+        if char == " ":  # one or more, as many as there are
+            if literal[index - 1 : index] == " ":
+                continue
             if at < len(text) and text[at] != " ":
                 raise _refused(layout, text, at, literal)
             while text[at : at + 1] == " ":
@@ -146,10 +157,11 @@ def _read(part: str, layout: str, text: str, at: int, found: dict[str, Any], fol
     if part[0] in ".,":
         return _fraction(part, layout, text, at, found)
     if part == "MST":
-        match = re.compile(r"UTC|GMT(?:[+-]\d{1,2})?|[A-Z]{3,5}|[+-]\d\d(?:\d\d)?").match(text, at)
-        if match is None:
+        match = _NAMED_ZONE.match(text, at)
+        if match is None or int(match["hours"] or 0) > MAX_HOURS:
             raise _refused(layout, text, at, part)
-        found["offset"] = dt.timedelta()
+        if match[0] == "UTC":
+            found["utc"] = True
         return match.end()
     if part == "_2006":
         return _read("2006", layout, text, _literal("_", layout, text, at), found, following)
@@ -170,7 +182,7 @@ def _fraction(part: str, layout: str, text: str, at: int, found: dict[str, Any])
 
 def _read_offset(part: str, layout: str, text: str, at: int, found: dict[str, Any]) -> int:
     if part[0] == "Z" and text[at : at + 1] == "Z":
-        found["offset"] = dt.timedelta()
+        found["utc"] = True
         return at + 1
     match = _ZONE.match(text, at)
     want = part.replace("Z", "-")
@@ -181,17 +193,24 @@ def _read_offset(part: str, layout: str, text: str, at: int, found: dict[str, An
             digits = piece[1:].replace(":", "")
             if digits.isdigit() and digits.isascii():
                 hours, minutes, seconds = int(digits[:2]), int(digits[2:4] or 0), int(digits[4:6] or 0)
-                if hours <= 24 and minutes < 60 and seconds < 60:  # noqa: PLR2004 - of a day, an hour, a minute
+                if hours <= 24 and minutes <= 60 and seconds <= 60:  # noqa: PLR2004 - as Go, which takes 24:60
                     offset = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
                     found["offset"] = -offset if piece[0] == "-" else offset
                     return at + size
     raise _refused(layout, text, at, part)
 
 
-def _moment(found: dict[str, Any], text: str) -> tuple[dt.datetime, int]:
+def _moment(found: dict[str, Any], text: str) -> tuple[dt.datetime, int]:  # noqa: C901 - one branch for each part
     hour = found.get("hour", 0)
+    if {"hour", "hour12"} <= set(found) or {"year", "year2"} <= set(found) or found.get("offset") == UNKNOWN:
+        msg = "a layout with two kinds of hours or years, or a time zone a second behind UTC"
+        raise NotSupported(msg)
     if "hour12" in found:
-        hour = found["hour12"] % 12 if "half" in found else found["hour12"]
+        hour = found["hour12"]
+        if hour > NOON:
+            msg = f'parsing time "{text}": hour out of range'
+            raise BuiltinError(msg)
+        hour = hour % NOON if "half" in found else hour
     if found.get("half") == "pm" and hour < 12:  # noqa: PLR2004 - noon
         hour += 12
     elif found.get("half") == "am" and hour == 12:  # noqa: PLR2004 - midnight
@@ -212,7 +231,8 @@ def _moment(found: dict[str, Any], text: str) -> tuple[dt.datetime, int]:
                 msg = "a layout with the day of the year beside the day of the month"
                 raise NotSupported(msg)
             moment += dt.timedelta(days=found["yday"] - 1)
-        return moment - found.get("offset", dt.timedelta()), found.get("nano", 0)
+        offset = found.get("offset", dt.timedelta())
+        return (moment if "utc" in found else moment - offset), found.get("nano", 0)
     except ValueError:
         msg = f'parsing time "{text}": day out of range'
         raise BuiltinError(msg) from None

@@ -188,9 +188,6 @@ def _filtered(value: Any, kept: dict[Any, Any] | None) -> Any:
     if value.__class__ is Set:
         return Set(_filtered(item, kept[item]) for item in value if item in kept)
     if value.__class__ is tuple:
-        return tuple(
-            _filtered(item, kept[index] if index in kept else kept[str(index)])
-            for index, item in enumerate(value)
-            if index in kept or str(index) in kept
-        )
+        # OPA finds items by the text of their index only, not by its number.
+        return tuple(_filtered(item, kept[str(index)]) for index, item in enumerate(value) if str(index) in kept)
     return value

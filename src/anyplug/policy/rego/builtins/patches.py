@@ -1,5 +1,6 @@
 """JSON patches, as RFC 6902 has them, for every kind of value."""
 
+from decimal import Decimal
 from typing import Any
 
 from anyplug.policy.rego.builtins.objects import unescape
@@ -12,13 +13,18 @@ from anyplug.policy.rego.values import Object, Set, type_name
 @builtin("json.patch", ANY, ARRAY)
 def json_patch(document: Any, patches: Any) -> Any:
     """Apply patches, as RFC 6902 has them; paths may also be arrays."""
+    replaced = False
     for patch in patches:
         if patch.__class__ is not Object:
             msg = (
                 f"must be an array of JSON-Patch objects, but at least one element is not an object: {type_name(patch)}"
             )
             raise OperandError(msg)
+        if replaced:
+            msg = "a patch of a document that a patch before has replaced: OPA crashes with some"
+            raise NotSupported(msg)
         document = _patched(document, patch)
+        replaced = patch.get("path") in {"", ()} and patch.get("op") != "test"
     return document
 
 
@@ -82,6 +88,9 @@ def _at(document: Any, part: Any) -> Any:
         return int(part)
     if part.__class__ is int:
         return part
+    if part.__class__ is Decimal or (part.__class__ is str and part[1:].isdigit()):
+        msg = f"the array index {part} with a sign, a point or a leading zero"
+        raise NotSupported(msg)
     msg = f"invalid array index {part!r}"
     raise BuiltinError(msg)
 
@@ -113,7 +122,7 @@ def _with(document: Any, key: Any, value: Any, operation: str) -> Any:
     if document.__class__ is Set:
         if operation == "remove":
             return Set(document - {key})
-        if key not in {value, "-"}:
+        if key != value:
             msg = "a set's path must be the value that is added"
             raise BuiltinError(msg)
         return Set(document | {value})

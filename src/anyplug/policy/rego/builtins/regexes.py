@@ -15,6 +15,7 @@ MAX_PATTERNS: Final = 256  # compiled ones that are kept
 MAX_MEMORY: Final = 8 << 20  # bytes for one pattern: RE2 works on, more slowly, where more would be needed
 PER_STEP: Final = 16  # characters that are looked at for the price of one step
 _SPACED: Final = re.compile(r"\\[pP]\{\^?[A-Za-z0-9_]*[^A-Za-z0-9_}^]")
+_WIDE_NAME: Final = re.compile(r"\$\{?[A-Za-z0-9_]*[^\x00-\x7f]")
 _NAME: Final = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)
 
 
@@ -131,6 +132,9 @@ def replace(context: Any, text: Any, pattern: Any, new: Any) -> Any:
 def _expanded(template: str, found: Any) -> str:
     if "$" not in template:
         return template
+    if _WIDE_NAME.search(template):
+        msg = "the name of a group beyond ASCII"
+        raise NotSupported(msg)
     names = found.re.groupindex
 
     def meant(mark: re.Match[str]) -> str:
@@ -180,12 +184,7 @@ def template_match(template: Any, text: Any, opening: Any, closing: Any) -> Any:
 @builtin("regex.globs_match", STRING, STRING, context=True)
 def globs_match(context: Any, left: Any, right: Any) -> Any:
     """Whether some text fits both of two simple patterns."""
-    first, second = globs.tokens(left), globs.tokens(right)
-    if not first or not second:
-        msg = "regex.globs_match of an empty pattern"
-        raise NotSupported(msg)
-    context.spend((len(first) + 1) * (len(second) + 1))
-    return boolean(globs.intersect(first, second))
+    return boolean(globs.Intersection(context, globs.tokens(left), globs.tokens(right)).exists())
 
 
 @builtin("glob.match", STRING, ANY, STRING, context=True)

@@ -8,9 +8,15 @@ from typing import Any, Final
 from anyplug.policy.rego.builtins import verbs
 from anyplug.policy.rego.errors import BuiltinError
 from anyplug.policy.rego.texts import json_text
-from anyplug.policy.rego.values import FALSE, NULL, Atom, Object, Set, boolean, compare, type_name
+from anyplug.policy.rego.values import FALSE, NULL, TRUE, Atom, Object, Set, boolean, compare, type_name
 
 _VERB: Final = re.compile("%.?", re.DOTALL)
+
+
+class Digits(str):
+    """A number of the input: a text for Go, but no string that a map could be indexed with."""
+
+    __slots__ = ()
 
 
 def is_true(value: Any) -> bool:
@@ -20,8 +26,8 @@ def is_true(value: Any) -> bool:
 
 def shown(value: Any) -> str:
     """Write a value as Go prints it."""
-    if value.__class__ is str:
-        return value
+    if isinstance(value, str):
+        return str(value)
     if value is NULL:
         return "<no value>"
     if value.__class__ is Object:
@@ -36,34 +42,30 @@ def _inner(value: Any) -> str:
 
 
 def _equal(first: Any, *others: Any) -> Any:
-    for value in (first, *others):
-        if value.__class__ is not str:
-            msg = "template: a comparison of what are no strings"
-            raise BuiltinError(msg)
+    texts = all(isinstance(value, str) for value in (first, *others))
+    if not others or not (texts or all(value in {TRUE, FALSE} for value in (first, *others))):
+        msg = "template: a comparison of other than strings or booleans"
+        raise BuiltinError(msg)
     return boolean(first in others)
 
 
 def _ordering(test: Callable[[int], bool]) -> Callable[..., Any]:
     def asked(left: Any, right: Any) -> Any:
-        _equal(left, right)
-        return boolean(test(compare(left, right)))
+        if not (isinstance(left, str) and isinstance(right, str)):
+            msg = "template: an order of other than strings"
+            raise BuiltinError(msg)
+        return boolean(test(compare(str(left), str(right))))
 
     return asked
 
 
-def _and(*values: Any) -> Any:
-    return next((value for value in values if not is_true(value)), values[-1])
-
-
-def _or(*values: Any) -> Any:
-    return next((value for value in values if is_true(value)), values[-1])
-
-
 def _index(value: Any, *keys: Any) -> Any:
+    if value is NULL:
+        msg = "template: error calling index: index of untyped nil"
+        raise BuiltinError(msg)
     for key in keys:
-        if (value.__class__ is tuple and key.__class__ is int and 0 <= key < len(value)) or (
-            value.__class__ is Object and key in value
-        ):
+        item = value.__class__ is tuple and key.__class__ is int and 0 <= key < len(value)
+        if item or (value.__class__ is Object and key.__class__ is str and key in value):
             value = value[key]
         else:
             msg = f"template: error calling index: {shown(key)}"
@@ -72,7 +74,7 @@ def _index(value: Any, *keys: Any) -> Any:
 
 
 def _length(value: Any) -> int:
-    if value.__class__ is str:
+    if isinstance(value, str):
         return len(value.encode())
     if value.__class__ in {int, Decimal, Atom}:
         msg = f"template: error calling len: len of type {type_name(value)}"
@@ -84,7 +86,7 @@ def _print(*values: Any) -> str:
     """Join as Go's fmt.Sprint does: a space between two that are no strings."""
     out: list[str] = []
     for index, value in enumerate(values):
-        if index and value.__class__ is not str and values[index - 1].__class__ is not str:
+        if index and not isinstance(value, str) and not isinstance(values[index - 1], str):
             out.append(" ")
         out.append(_inner(value))
     return "".join(out)
@@ -94,17 +96,23 @@ def _printf(form: Any, *values: Any) -> str:
     if form.__class__ is not str:
         msg = "template: wrong type for value; expected string"
         raise BuiltinError(msg)
-    if not all(value.__class__ is str for value in values) or set(_VERB.findall(form)) - {"%s", "%v"}:
+    wanted = _VERB.findall(form)
+    if (
+        not all(isinstance(value, str) for value in values)
+        or set(wanted) - {"%s", "%v", "%q"}
+        or len(wanted) != len(values)
+    ):
         msg = "template: printf of more than strings"
         raise BuiltinError(msg)
-    return verbs.sprintf(form, values)
+    return verbs.sprintf(form, tuple(map(str, values)))
 
 
+LAZY: Final = {"and": False, "or": True}  # end with the first argument of this truth
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "eq": _equal, "ne": lambda left, right: boolean(_equal(left, right) is FALSE),
     "lt": _ordering(lambda order: order < 0),
     "le": _ordering(lambda order: order <= 0), "gt": _ordering(lambda order: order > 0),
-    "ge": _ordering(lambda order: order >= 0), "and": _and, "or": _or, "not": lambda value: boolean(not is_true(value)),
+    "ge": _ordering(lambda order: order >= 0), "not": lambda value: boolean(not is_true(value)),
     "len": _length, "index": _index, "print": _print, "printf": _printf,
     "println": lambda *values: " ".join(map(_inner, values)) + "\n",
 }  # fmt: skip

@@ -9,18 +9,24 @@ from decimal import Decimal
 from typing import Any, Final
 
 from anyplug.policy.rego import numbers
-from anyplug.policy.rego.builtins.template_functions import FUNCTIONS, is_true, shown
+from anyplug.policy.rego.builtins.template_functions import FUNCTIONS, LAZY, Digits, is_true, shown
 from anyplug.policy.rego.errors import BuiltinError, NotSupported
 from anyplug.policy.rego.lexer import Source, unescape
 from anyplug.policy.rego.values import FALSE, NULL, TRUE, Object, Set, type_name
 
+_SPACE: Final = " \t\r\n"  # Go's, which is less than Python's
 _ACTION: Final = re.compile(
-    r"\{\{(-(?=\s))?\s*(/\*.*?\*/|(?:\"(?:[^\"\\]|\\.)*\"|`[^`]*`|[^\"`])*?)\s*((?<=\s)-)?\}\}", re.DOTALL
+    r"\{\{(-(?=[ \t\r\n]))?[ \t\r\n]*((?:\"(?:[^\"\\\n]|\\.)*\"|`[^`]*`|[^\"`])*?)[ \t\r\n]*((?<=[ \t\r\n])-)?\}\}"
 )
+_COMMENT: Final = re.compile(r"\{\{(?:-[ \t\r\n])?/\*(?:[^*]|\*(?!/))*\*/(?:[ \t\r\n]-)?\}\}")
 _TOKEN: Final = re.compile(
-    r'\s+|("(?:[^"\\]|\\.)*"|`[^`]*`|\$?\w*(?:\.\w+)+|\$\w*|\.|[+-]?\d+(?:\.\d+)?|\w+|:=|=|[|(),])', re.ASCII
+    r'("(?:[^"\\\n]|\\[nt"\\])*"|`[^`\r]*`|(?:\$\w*)?(?:\.[A-Za-z_]\w*)+|\$\w*|\.|[+-]?(?:0|[1-9]\d{0,17})'
+    r"|[A-Za-z_]\w*)(?=[ \t\r\n|),]|:=|\Z)|(:=|[|(),])",
+    re.ASCII,
 )
-_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d+)?$", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
+_VARIABLE: Final = re.compile(r"\$\w+", re.ASCII)
+_JSON_ESCAPED: Final = str.maketrans(dict.fromkeys("\t\n\r\b\f", ""))  # OPA passes values on as text
 REFUSED: Final = frozenset(
     {"define", "template", "block", "break", "continue", "html", "js", "urlquery", "slice", "call"}
 )
@@ -51,19 +57,23 @@ def render(context: Any, text: str, values: Any) -> str:
     """Fill in a template. Raises BuiltinError, and NotSupported for what is refused."""
     pieces: list[str | list[str]] = []
     at = 0
-    for match in _ACTION.finditer(text):
-        before = text[at : match.start()]
-        if pieces and at and text[at - 3 : at] == "-}}":
-            before = before.lstrip()
-        pieces.append(before.rstrip() if match[1] else before)
-        if not match[2].startswith("/*"):
-            pieces.append(_tokens(match[2]))
+    trimmed = False
+    while (start := text.find("{{", at)) >= 0:
+        before = text[at:start]
+        before = before.lstrip(_SPACE) if trimmed else before
+        match = _COMMENT.match(text, start)
+        if match is None:
+            match = _ACTION.match(text, start)
+            if match is None or match[2].startswith("/*"):
+                msg = "template: unclosed action or comment"
+                raise BuiltinError(msg)
+            pieces += [before.rstrip(_SPACE) if match[1] else before, _tokens(match[2])]
+            trimmed = match[3] is not None
+        else:
+            pieces.append(before.rstrip(_SPACE) if match[0][2] == "-" else before)
+            trimmed = match[0][-3] == "-"
         at = match.end()
-    rest = text[at:]
-    if "{{" in rest:
-        msg = "template: unclosed action"
-        raise BuiltinError(msg)
-    pieces.append(rest.lstrip() if at and text[at - 3 : at] == "-}}" else rest)
+    pieces.append(text[at:].lstrip(_SPACE) if trimmed else text[at:])
     reader = _Reader(pieces)
     parts = reader.parts()
     if reader.at < len(pieces):
@@ -81,28 +91,30 @@ def _given(value: Any) -> Any:
         if any(key.__class__ is not str for key in value):
             msg = "a template's values with a key that is no string"
             raise NotSupported(msg)
-        return Object({key: _given(item) for key, item in value.items()})
+        return Object({_given(key): _given(item) for key, item in value.items()})
     if value.__class__ is tuple:
         return tuple(map(_given, value))
     if value.__class__ is Set:
         msg = "a set among a template's values"
         raise NotSupported(msg)
-    if value.__class__ is str and not value.isprintable() and not value.replace("\n", "").isprintable():
+    if value.__class__ is str and not value.translate(_JSON_ESCAPED).isprintable():
         msg = "a control character among a template's values"
         raise NotSupported(msg)
-    return numbers.text(value) if value.__class__ in {int, Decimal} else value
+    return Digits(numbers.text(value)) if value.__class__ in {int, Decimal} else value
 
 
 def _tokens(action: str) -> list[str]:
     found: list[str] = []
     at = 0
     while at < len(action):
+        if action[at] in _SPACE:
+            at += 1
+            continue
         match = _TOKEN.match(action, at)
-        if match is None or match.end() == at:
+        if match is None:
             msg = f"template: unexpected {action[at : at + 10]!r} in command"
             raise BuiltinError(msg)
-        if match[1]:
-            found.append(match[1])
+        found.append(match[0])
         at = match.end()
     if not found:
         msg = "template: missing value for command"
@@ -125,6 +137,7 @@ class _Reader:
         self.pieces = pieces
         self.at = 0
         self.depth = 0
+        self.variables = ["$"]  # that are declared here
 
     def parts(self) -> list[Part]:
         """Read up to the end, or to an `end` or `else`, which is left there."""
@@ -143,25 +156,35 @@ class _Reader:
             if piece[0] in {"end", "else"}:
                 break
             self.at += 1
-            found.append(self.control(piece) if piece[0] in {"if", "range", "with"} else _action(piece))
+            controls = piece[0] in {"if", "range", "with"}
+            found.append(self.control(piece) if controls else _action(_Pipeline(piece, self.variables)))
         self.depth -= 1
         return found
 
     def control(self, piece: list[str]) -> Part:
         """Read if, range or with, up to its end."""
-        word, condition = piece[0], _Pipeline(piece[1:])
+        outer = list(self.variables)
+        word, condition = piece[0], _Pipeline(piece[1:], self.variables, 2 if piece[0] == "range" else 1)
+        inner = list(self.variables)
         body, otherwise = self.parts(), []
+        self.variables = inner
         closing = self.pieces[self.at] if self.at < len(self.pieces) else []
         if closing and closing[0] == "else":
             self.at += 1
             if len(closing) > 1:
-                return _CONTROLS[word](condition, body, [self.control(list(closing[1:]))])
+                if closing[1] != word or word == "range":
+                    msg = f"template: unexpected {closing[1]} after else"
+                    raise BuiltinError(msg)
+                otherwise = [self.control(list(closing[1:]))]
+                self.variables = outer
+                return _CONTROLS[word](condition, body, otherwise)
             otherwise = self.parts()
             closing = self.pieces[self.at] if self.at < len(self.pieces) else []
         if closing != ["end"]:
             msg = "template: unexpected EOF"
             raise BuiltinError(msg)
         self.at += 1
+        self.variables = outer
         return _CONTROLS[word](condition, body, otherwise)
 
 
@@ -169,9 +192,7 @@ def _text(text: str) -> Part:
     return lambda run, _dot, _scope: run.write(text)
 
 
-def _action(piece: list[str]) -> Part:
-    pipeline = _Pipeline(piece)
-
+def _action(pipeline: "_Pipeline") -> Part:
     def act(run: _Run, dot: Any, scope: Scope) -> None:
         value = pipeline.value(dot, scope)
         if not pipeline.names:
@@ -206,8 +227,8 @@ def _range(condition: "_Pipeline", body: list[Part], otherwise: list[Part]) -> P
     def act(run: _Run, dot: Any, scope: Scope) -> None:
         value = condition.value(dot, scope)
         if value.__class__ is int:
-            if value > MAX_SIZE:
-                msg = f"a range of more than {MAX_SIZE} numbers"
+            if value > MAX_SIZE or len(names) > 1:
+                msg = f"a range over {value}, with {len(names)} variables"
                 raise NotSupported(msg)
             pairs: Any = [(index, index) for index in range(value)]
         elif value.__class__ is Object:
@@ -235,17 +256,22 @@ _CONTROLS: Final = {"if": _if, "with": _with, "range": _range}
 class _Pipeline:
     """Commands, each of which gets what the one before gave; maybe put into variables."""
 
-    def __init__(self, tokens: list[str]) -> None:
+    def __init__(self, tokens: list[str], variables: list[str], most: int = 1) -> None:
+        """Read a pipeline that may declare so many variables, and add them to those that are known."""
         self.names: tuple[str, ...] = ()
-        for mark in (":=", "="):
-            if mark in tokens:
-                cut = tokens.index(mark)
-                self.names = tuple(token for token in tokens[:cut] if token != ",")
-                if not all(re.fullmatch(r"\$\w+", name) for name in self.names) or not self.names:
-                    msg = "template: unexpected assignment"
-                    raise BuiltinError(msg)
-                tokens = tokens[cut + 1 :]
-        self.commands = _split(tokens)
+        if ":=" in tokens:
+            cut = tokens.index(":=")
+            self.names = tuple(tokens[:cut:2])
+            commas = tokens[1:cut:2]
+            if not (0 < len(self.names) <= most and commas == [","] * (len(self.names) - 1)):
+                msg = "template: unexpected declaration"
+                raise BuiltinError(msg)
+            if not all(_VARIABLE.fullmatch(name) for name in self.names):
+                msg = "template: a declaration of other than variables"
+                raise BuiltinError(msg)
+            tokens = tokens[cut + 1 :]
+        self.commands = _split(tokens, variables)
+        variables += self.names
 
     def value(self, dot: Any, scope: Scope) -> Any:
         """Evaluate, and set the variables."""
@@ -257,7 +283,7 @@ class _Pipeline:
         return found[0]
 
 
-def _split(tokens: list[str]) -> list[list[Any]]:
+def _split(tokens: list[str], variables: list[str]) -> list[list[Any]]:
     """Cut a pipeline at its bars; parentheses become pipelines of their own."""
     commands: list[list[Any]] = [[]]
     stack: list[list[str]] = []
@@ -272,21 +298,42 @@ def _split(tokens: list[str]) -> list[list[Any]]:
             if stack:
                 stack[-1] += ["(", *inner, ")"]
             else:
-                commands[-1].append(_Pipeline(inner))
+                commands[-1].append(_Pipeline(inner, variables, 0))
         elif stack:
             stack[-1].append(token)
         elif token == "|":
             commands.append([])
         else:
+            _check(token, variables)
             commands[-1].append(token)
     if stack or not all(commands):
         msg = "template: missing value for command"
         raise BuiltinError(msg)
+    if not all(command[0] in KNOWN for command in commands[1:]):
+        msg = "template: non executable command in pipeline"
+        raise BuiltinError(msg)
     return commands
+
+
+def _check(token: str, variables: list[str]) -> None:
+    """Refuse a word that is no function and a variable that is not declared, even where they are never reached."""
+    name = token.partition(".")[0]
+    if token in {":=", ","} or (name[:1] == "$" and name not in variables):
+        msg = f"template: unexpected {token}"
+        raise BuiltinError(msg)
+    if (name[:1].isalpha() or name[:1] == "_") and name not in KNOWN and name not in _WORDS:
+        msg = f'template: function "{name}" not defined'
+        raise BuiltinError(msg)
 
 
 def _call(command: list[Any], before: list[Any], dot: Any, scope: Scope) -> Any:
     first = command[0]
+    if isinstance(first, str) and first in LAZY and len(command) > 1:
+        for each in command[1:]:
+            value = _operand(each, dot, scope)
+            if is_true(value) is LAZY[first]:
+                return value
+        return before[0] if before else value
     if isinstance(first, str) and first in FUNCTIONS:
         return FUNCTIONS[first](*[_operand(each, dot, scope) for each in command[1:]], *before)
     if len(command) > 1 or before:
@@ -295,25 +342,22 @@ def _call(command: list[Any], before: list[Any], dot: Any, scope: Scope) -> Any:
     return _operand(first, dot, scope)
 
 
-def _operand(token: Any, dot: Any, scope: Scope) -> Any:  # noqa: C901 - one branch for each kind
+def _operand(token: Any, dot: Any, scope: Scope) -> Any:
     if isinstance(token, _Pipeline):
         return token.value(dot, scope)
     if token[0] == '"':
         return unescape(Source("template", token), 0, token[1:-1])
     if token[0] == "`":
         return token[1:-1]
-    if _NUMBER.match(token):
-        return numbers.parse(token.removeprefix("+"))
+    if _NUMBER.fullmatch(token):
+        return int(token)
     if token in _WORDS:
         return _WORDS[token]
     name, *path = token.split(".")
     if token == ".":
         return dot
-    if name and not name.startswith("$"):
-        msg = f'template: function "{name}" not defined'
-        raise BuiltinError(msg)
-    if name and name not in scope:
-        msg = f'template: undefined variable "{name}"'
+    if name not in scope and name:
+        msg = f"template: {token} has no value here"
         raise BuiltinError(msg)
     value = scope[name] if name else dot
     for part in path:
@@ -325,3 +369,4 @@ def _operand(token: Any, dot: Any, scope: Scope) -> Any:  # noqa: C901 - one bra
 
 
 _WORDS: Final = {"true": TRUE, "false": FALSE}
+KNOWN: Final = frozenset(FUNCTIONS) | frozenset(LAZY)

@@ -3,7 +3,8 @@
 import random
 from typing import Any, Final
 
-from anyplug.policy.rego.builtins.registry import NUMBER, STRING, TABLE, Builtin, builtin, need_integer, refuse
+from anyplug.policy.rego.builtins.registry import MOST, NUMBER, STRING, TABLE, Builtin, builtin, need_integer, refuse
+from anyplug.policy.rego.errors import NotSupported
 from anyplug.policy.rego.values import EMPTY_OBJECT, TRUE
 
 MAX_PRINTED: Final = 1_000  # lines of one evaluation
@@ -33,6 +34,9 @@ def trace(context: Any, text: Any) -> Any:
 def rand_intn(context: Any, key: Any, bound: Any) -> Any:
     """Give a number below a bound: the same for the same key, during one evaluation."""
     limit = abs(need_integer(2, bound))
+    if limit > MOST:
+        msg = "a bound of more than 63 bits, with which OPA crashes"
+        raise NotSupported(msg)
     if not limit:
         return 0
     return context.now.setdefault(f"rand:{key}:{limit}", random.SystemRandom().randrange(limit))

@@ -100,13 +100,15 @@ def _go_type(arg: str | float) -> str:
 
 def _plain(arg: str | float) -> str:
     """Write an argument as %v does."""
-    return _general(arg, None) if isinstance(arg, float) else str(arg)
+    return general(arg, None) if isinstance(arg, float) else str(arg)
 
 
 def _one(verb: str, flags: str, width: int | None, precision: int | None, arg: str | float) -> str | None:
     """Write one argument; None for what is refused."""
     if verb == "T" and not flags and precision is None:
         return _padded(_go_type(arg), flags, width)
+    if verb == "v" and _go_type(arg) != "*big.Int":  # asks for the names of fields, and OPA passes nothing that has any
+        flags = flags.replace("+", "")
     if isinstance(arg, str):
         found = _string(verb, flags, width, precision, arg)
     elif isinstance(arg, int):
@@ -151,7 +153,7 @@ def _integer(verb: str, flags: str, width: int | None, precision: int | None, va
         verb = "d" if verb == "s" else verb
         if verb not in _BASES or flags.strip("-") or precision is not None:
             return None
-    if verb in _BASES and not (verb == "v" and "+" in flags):
+    if verb in _BASES:
         digits = format(abs(value), _BASES[verb])
         if precision is not None:
             if not precision and not value:
@@ -172,8 +174,8 @@ def _float(verb: str, flags: str, width: int | None, precision: int | None, valu
         text = _fixed(value, 6 if precision is None else precision)
     elif verb in {"e", "E"}:
         text = _exponent(value, 6 if precision is None else precision)
-    elif verb in {"g", "G", "v"} and not (verb == "v" and "+" in flags):
-        text = _general(value, precision)
+    elif verb in {"g", "G", "v"}:
+        text = general(value, precision)
     else:
         return None
     text = text.upper() if verb in {"E", "G"} else text
@@ -192,11 +194,11 @@ def _exponent(value: float, precision: int) -> str:
     return f"{mantissa}e{'-' if number < 0 else '+'}{abs(number):02d}"
 
 
-def _general(value: float, precision: int | None) -> str:
+def general(value: float, precision: int | None = None) -> str:
     """Write the shortest text that means a float, as %v and %g do, or so many digits."""
     if not value:
         return "-0" if math.copysign(1, value) < 0 else "0"
-    short = Decimal(format(value, f".{max(precision, 1)}g") if precision is not None else repr(value)).normalize()
+    short = Decimal(format(value, f".{max(precision, 1)}g") if precision is not None else repr(value)).normalize(_WIDE)
     shift = _SHIFT if precision is None else max(precision, 1)
     if precision is not None and shift > len(short.as_tuple().digits) > short.adjusted():
         shift = len(short.as_tuple().digits)

@@ -150,7 +150,8 @@ def uuid_parse(text: Any) -> Any:
         return None
     made: dict[str, Any] = {"version": found.int >> 76 & 15, "variant": _variant(found)}
     if made["version"] in {1, 2}:
-        made["time"] = (found.time - 0x01B21DD213814000) * 100
+        # Go counts nanoseconds in 64 bits, which late times overflow.
+        made["time"] = ((found.time - 0x01B21DD213814000) * 100 + (1 << 63)) % (1 << 64) - (1 << 63)
         made["clocksequence"] = found.clock_seq
         node = found.node
         made["nodeid"] = "-".join(f"{node >> shift & 255:02x}" for shift in range(40, -8, -8))

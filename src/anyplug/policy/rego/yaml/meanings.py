@@ -7,7 +7,8 @@ from typing import Any, Final
 from anyplug.policy.rego.yaml.cursor import YamlError
 
 _INT: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)$")
-_BASED: Final = re.compile(r"([-+]?)0(x[0-9a-fA-F_]+|o?[0-7_]+|b[01_]+)$")
+_BASED: Final = re.compile(r"([-+]?)0(x|o|b|)([0-9a-fA-F_]+)$")
+_DIGITS: Final = {"x": (16, "0123456789abcdefABCDEF"), "b": (2, "01"), "o": (8, "01234567"), "": (8, "01234567")}
 _FLOAT: Final = re.compile(r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?$")
 _SPECIAL: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)$|\.(?:nan|NaN|NAN)$")
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
@@ -37,9 +38,10 @@ def _number(text: str) -> Any:
     if _INT.match(text):
         return int(plain) if len(plain) < 4000 else text  # noqa: PLR2004 - what Python reads without a bound of its own
     if match := _BASED.match(text):
-        base = {"x": 16, "b": 2}.get(match[2][0], 8)
-        digits = match[2].lstrip("xob").replace("_", "")
-        return int(match[1] + digits, base) if digits else text
+        base, alphabet = _DIGITS[match[2]]
+        digits = match[3].replace("_", "")
+        if digits and not digits.strip(alphabet):
+            return int(match[1] + digits, base)
     if _FLOAT.match(text) and any(char.isdigit() for char in text):
         try:
             return Decimal(plain)
