@@ -225,7 +225,11 @@ def _is_plain_url(url: str) -> bool:
 def _is_plain_path(path: str) -> bool:
     if _KEY_FILE.search(path):
         return False
-    return not any(map(_is_random, _IN_NIX.sub("/", path).split("/"))) or os.path.exists(path)
+    if not any(map(_is_random, _IN_NIX.sub("/", path).split("/"))):
+        return True
+    # What the machine itself has is no secret; a name in an existing folder may be made later.
+    parent, _, name = path.rstrip("/").rpartition("/")
+    return os.path.exists(path) or (not _is_random(name) and bool(parent) and os.path.isdir(parent))
 
 
 def _is_plain(word: str) -> bool:
