@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 PATIENCE_S = 20.0
 YES = Attachment(yes=True)
 EVALUATES = os.path.join(HABITS, "workbench", "evaluates")
-PID = "() => String(process.pid)"
+PID = "() => `${process.pid}-${performance.timeOrigin}`"  # a pid alone is the same in each pid namespace
 
 
 @pytest.fixture(autouse=True)
