@@ -12,7 +12,7 @@ from anyplug import schema, values
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.format import tools
 from anyplug.model import Command, Offer
-from anyplug.untrusted_text import is_clean
+from anyplug.untrusted_text import LONGEST_NAME, for_people, is_clean
 
 MOST_REGISTERED = 1_000  # tools, commands and events, each; real extensions have a handful
 LARGEST_REGISTERED = 16 << 20  # bytes of all of them
@@ -77,7 +77,7 @@ class Registrations:
 
     def _add_tool(self, frame: frames.RegisterTool) -> None:
         if not is_clean(frame.name):
-            self.warn(f"a tool was skipped: {frame.name!r} is no usable name")
+            self.warn(f"a tool was skipped: '{for_people(frame.name, LONGEST_NAME)}' is no usable name")
         elif frame.name in self.tools:
             self.warn(f"it registered the tool '{frame.name}' twice; the first counts")
         elif values.is_too_deep(frame.schema):
@@ -92,7 +92,7 @@ class Registrations:
     def _add_command(self, frame: frames.RegisterCommand) -> None:
         name = frame.name.removeprefix("/")
         if not is_clean(name) or " " in name:
-            self.warn(f"a command was skipped: {frame.name!r} is no usable name")
+            self.warn(f"a command was skipped: '{for_people(frame.name, LONGEST_NAME)}' is no usable name")
         elif name.lower() in self._folded:
             self.warn(f"it registered the command '/{name}' twice; the first counts")
         elif self._has_room_for(frame, among=self.commands, what="commands"):
