@@ -162,7 +162,7 @@ def test_show_and_approve_say_how_a_plugin_is_approved():
     shown = using.ok("show", "kit").out
     for said in ("2 (does not ask: you said always)", "only its code changes (--follow)", "(--allow-unconfined)"):
         assert said in shown
-    every = {"always": True, "follow": True, "unconfined": True}
+    every = {"always": True, "follow": True, "unconfined": True, "inherits_environment": False}
     assert using.ok("show", "kit", "--json").json["approval"] == every
     using.ok("disable", "kit")
     assert "2 (does not ask: you said always)" in using.ok("show", "kit").out
