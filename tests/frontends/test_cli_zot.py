@@ -187,6 +187,7 @@ def test_what_a_slow_one_registers_late_can_be_called_and_is_known_from_then_on(
     )
     folder = extending.extension(tmp_path / "somewhere", "slow", script)
     ok("install", folder, "--yes", "--always")
+    ok("approve", "slow", "--yes", "--always", "--follow")  # else what comes after its first start is held back
     assert ok("call", "late", "n=2").out == '{"n": 2}\n'
     assert {tool["name"] for tool in ok("tools", "slow", "--json").json} == {"early", "late"}
     before = starts(os.path.join(home(), "plugins", "slow"))
@@ -472,7 +473,7 @@ def test_list_and_show_say_that_a_shadowed_guard_goes_on(tmp_path, monkeypatch):
     extending.extension(tmp_path / "zot" / "extensions", "same", guard)
     ok("approve", "same", "--yes")
     project = extending.extension(os.path.join(os.getcwd(), ".zot", "extensions"), "same")
-    assert f"is shadowed by {project}; as a guard it goes on until that one is approved" in ok("list").out
+    assert f"is shadowed by {project}; it still guards calls, until you approve the other one" in ok("list").out
     ok("approve", "same", "--yes")
     assert f"is shadowed by {project}\n" in ok("list").out
 
