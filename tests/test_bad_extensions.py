@@ -9,6 +9,7 @@ import looking
 import misbehaving
 from anyplug.notices import Note, SnapshotChanged
 from conftest import HABITS
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -153,6 +154,7 @@ emit("ready")
 for frame in heard(): pass
 """
     async with host(zot("vast", script)) as h:
+        await until(lambda: h.peers.up and h.peers.up[0].has_said_all)
         assert len(h.tools) == 8
         assert len(h.peers.up[0].events) == 1_000
         assert h.peers.up[0].intercepts == {"tool_call"}
