@@ -812,6 +812,7 @@ def test_what_a_process_has_to_say_behind_the_request_that_it_was_started_for_is
     extension(plugins, "broker", BROKER)
     for name in ("bundle", "broker"):
         ok("approve", name, "--yes", "--always")
+    ok("grant", "broker", "tools:call:bundle.act")  # else a person is asked, and nobody is there
     ok("serve", "--detach")
     starter = Client()
     assert starter.asks("call", name="broker")["result"]["is_error"] is False
