@@ -315,5 +315,5 @@ def test_a_refusal_that_cannot_be_recorded_stays_one_and_is_said():
             os.unlink(path)
     os.mkdir(database)
     done = using.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls")))
-    assert json.loads(done.out or '{"decision": "deny"}')["decision"] == "deny"
+    assert json.loads(done.out)["decision"] == "deny"
     assert "this refusal is not in the audit" in done.err
