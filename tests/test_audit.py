@@ -112,6 +112,7 @@ VERSION_1 = (
     ),
     "UPDATE decisions SET count = 7",
     "DROP TABLE pins",
+    "DROP TABLE accepted",
     "DROP INDEX audit_calls",
     "CREATE TABLE pending (call TEXT PRIMARY KEY, host TEXT NOT NULL, record BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TRIGGER call_ended AFTER INSERT ON audit BEGIN DELETE FROM pending WHERE call = NEW.call; END",

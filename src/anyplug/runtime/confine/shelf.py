@@ -251,4 +251,10 @@ def _overlay(at: str, lower: int, upper: int, work: int) -> None:
     """Mount an overlay of folders that are open: their names may hold commas and colons."""
     layers = (("lowerdir", lower), ("upperdir", upper), ("workdir", work))
     options = ",".join(f"{name}=/proc/self/fd/{fd}" for name, fd in layers)
-    kernel.mount("overlay", at, kernel.MS_NOSUID | kernel.MS_NODEV, f"{options},userxattr")
+    flags, options = kernel.MS_NOSUID | kernel.MS_NODEV, f"{options},userxattr"
+    try:  # without the last option, Linux from 6.6 on marks the upper folder, which is the user's own
+        kernel.mount("overlay", at, flags, f"{options},uuid=null")
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        kernel.mount("overlay", at, flags, options)
