@@ -179,7 +179,7 @@ class Host:
     ) -> None:
         self._leaving.set()
         with anyio.CancelScope(shield=True):
-            await self._peers.stop_all()
+            await self._peers.stop_all(at_once=error is not None)
         self._tasks.cancel_scope.cancel()
         try:
             # The body's own error is not the tasks': handed to them, it would come back inside a group.

@@ -230,14 +230,28 @@ class Peers:
                 await place.settled.wait()
         return places
 
-    async def stop_all(self) -> None:
-        """Let all of them leave now, at the same time; no other is started."""
+    async def stop_all(self, *, at_once: bool) -> None:
+        """Let all of them leave, at the same time; no other is started.
+
+        Unless at once, one that is at its first start since its approval may first say all that it offers: what it
+        registers at a later start is held back, so a call that is done early must not cut that short.
+        """
         self._is_over = True
         places, self._places = list(self._places.values()), {}
         self.roll += 1
         async with anyio.create_task_group() as tasks:
             for place in places:
-                tasks.start_soon(self._upkeep.end, place)
+                tasks.start_soon(self._leave, place, at_once)
+
+    async def _leave(self, place: Place, at_once: bool) -> None:
+        while not at_once and place.peer is not None and place.may_offer_more and self._is_pinned_by_this_run(place):
+            await anyio.sleep(HEAR_STEP_S)
+        await self._upkeep.end(place)
+
+    def _is_pinned_by_this_run(self, place: Place) -> bool:
+        pins = self._approvals.pins(place.plugin)
+        pinned = pins.processes.get(place.process) if pins is not None else None
+        return pinned is not None and pinned.run == place.run
 
     def note_offer(self, place: Place, peer: Peer) -> None:
         """Keep what a peer registered, and say that there is something else to call."""

@@ -187,7 +187,6 @@ def test_what_a_slow_one_registers_late_can_be_called_and_is_known_from_then_on(
     )
     folder = extending.extension(tmp_path / "somewhere", "slow", script)
     ok("install", folder, "--yes", "--always")
-    ok("approve", "slow", "--yes", "--always", "--follow")  # else what comes after its first start is held back
     assert ok("call", "late", "n=2").out == '{"n": 2}\n'
     assert {tool["name"] for tool in ok("tools", "slow", "--json").json} == {"early", "late"}
     before = starts(os.path.join(home(), "plugins", "slow"))
