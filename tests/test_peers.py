@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import functools
 import gc
 import itertools
 import json
@@ -650,7 +651,7 @@ async def test_who_still_looks_while_the_host_ends_has_nothing_started(zot, host
     folder = zot("echo")
     async with host(folder) as h:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(h.peers.stop_all)
+            tasks.start_soon(functools.partial(h.peers.stop_all, at_once=True))
             await anyio.lowlevel.checkpoint()
             await h._loading.again()  # as a watch does that saw something just before
         assert h.peers.places == []

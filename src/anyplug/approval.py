@@ -44,6 +44,13 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     inherits_environment: bool = False  # gets all of the user's environment but secrets
     files: dict[str, str] = {}
     decided: float = 0.0
+    since: float = 0.0  # when it was first approved; a newer approval that follows without a gap keeps it
+    callees: dict[str, str] = {}  # the tools that grants name, each with the folder of the plugin that was meant
+
+    @property
+    def first(self) -> float:
+        """When it was first approved; decisions of earlier versions only say when they were made."""
+        return self.since or self.decided
 
 
 _DECISIONS = msgspec.json.Decoder(Approval)
@@ -61,6 +68,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     unconfined: bool = False  # may run where its permissions cannot be enforced
     inherits_environment: bool = False  # gets all of the user's environment but secrets
     files: tuple[str, ...] = ()  # that the digest covers
+    since: float = 0.0  # when it was first approved; 0 if it is not
 
     @property
     def rights(self) -> Rights:
@@ -102,6 +110,16 @@ class Approvals:
         decision = self._decisions.get(plugin.path)
         return decision.granted if decision is not None and decision.approved else ()
 
+    def granted_over(self, caller: Plugin, callee: Plugin) -> tuple[str, ...]:
+        """Give the same without grants for a tool of that name which another plugin had when they were given."""
+        decision = None if caller.explicit else self._decisions.get(caller.path)
+        meant = decision.callees if decision is not None else {}
+        return tuple(
+            grant
+            for grant in self.granted(caller)
+            if meant.get(permissions.scope_of(grant), callee.path) == callee.path
+        )
+
     def namesakes(self, plugin: Plugin) -> list[str]:
         """Give the folders of plugins that were approved under the same name and lie elsewhere."""
         self.refresh()
@@ -133,9 +151,10 @@ class Approvals:
         follow: bool,
         unconfined: bool,
         inherits_environment: bool = False,
+        callees: dict[str, str] | None = None,
     ) -> None:
         """Approve the plugin as it is now, with the tools that it had when the person looked at it."""
-        before = self.of(plugin)
+        before, now = self.of(plugin), time.time()
         approval = Approval(
             name=plugin.name,
             approved=True,
@@ -148,7 +167,9 @@ class Approvals:
             unconfined=unconfined,
             inherits_environment=inherits_environment,
             files=digest.files,
-            decided=time.time(),
+            decided=now,
+            since=before.first if before is not None and before.approved else now,
+            callees=callees or {},
         )
         is_same_code = before is not None and before.approved and before.digest == digest.value
         with self._deciding() as transaction:
@@ -355,6 +376,7 @@ def judge(plugin: Plugin, approval: Approval | None, digest: Digest | None) -> S
         unconfined=approval.unconfined,
         inherits_environment=approval.inherits_environment,
         files=tuple(digest.files),
+        since=approval.first,
     )
 
 

@@ -239,7 +239,10 @@ class Catalog:
                 raise LookFailed(plugin.path, error) from error
             where = str(error.filename)[:LONGEST_NAME]  # a plugin can make folders in one another without an end
             cure = f"delete {where} or move it out of the plugin's folder" if isinstance(error, TooMuch) else ""
-            return Standing(state="changed", changes=(f"cannot read {where}: {error.strerror}",), reason=cure)
+            since = decision.first if decision else 0.0
+            return Standing(
+                state="changed", changes=(f"cannot read {where}: {error.strerror}",), reason=cure, since=since
+            )
         basis = (plugin, decision, reading)
         known = self._standings.get(plugin.path)
         if known is not None and _are_the_same(known[0], basis):

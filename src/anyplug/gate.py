@@ -237,17 +237,22 @@ def _without_asking_for(
     return SAID_BEFORE if attachment.about(plugin) in attachment.allowed else None
 
 
-def ungranted(call: Call, attachment: Attachment, granted: tuple[str, ...]) -> Verdict | None:
+def ungranted(call: Call, attachment: Attachment, approvals: Approvals) -> Verdict | None:
     """Refuse a call that a plugin makes of another and was not granted; None if it may."""
     caller = attachment.plugin
-    if caller is None or caller.path == call.plugin.path or permissions.may_call(granted, call.tool.names):
+    if caller is None or caller.path == call.plugin.path:
         return None
-    needed = f"{permissions.CALL}:{call.tool.name}"
+    if permissions.may_call(approvals.granted_over(caller, call.plugin), call.tool.names):
+        return None
+    needed, reason = f"{permissions.CALL}:{call.tool.name}", "it was not granted"
+    if needed in approvals.granted(caller):
+        reason = f"another plugin had that tool when it was granted {needed}, so it needs"
+        needed = f"{permissions.CALL}:{call.tool.names[-1]}"
     return Verdict(
         allowed=False,
         by="host",
         reason=f"plugin '{caller.name}' may not call '{call.tool.name}' of plugin '{call.plugin.name}': "
-        f"it was not granted {needed}",
+        f"{reason} {needed}",
         hint=f"`anyplug grant {caller.name} {needed}`, or {permissions.CALL} for all tools",
     )
 

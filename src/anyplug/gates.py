@@ -35,7 +35,7 @@ class Gates:
 
         A plugin that may not make it at all is refused before anybody hears of it.
         """
-        if refused := ungranted(call, trail.attachment, self._granted(trail)):
+        if refused := ungranted(call, trail.attachment, self._approvals):
             _keep(refused, trail)
         if self._guards.may_object("tool_call"):
             asker = trail.attachment.plugin
@@ -65,16 +65,16 @@ class Gates:
             if policed.agreed:
                 return call
         caller = trail.attachment
-        verdict = without_asking(call, standing, caller, self._granted(trail)) or await consent(
+        verdict = without_asking(call, standing, caller, self._granted(call, trail)) or await consent(
             call, standing, caller, self._approvals
         )
         _keep(verdict, trail)
         return call
 
-    def _granted(self, trail: Trail) -> tuple[str, ...]:
-        """Give what the plugin that calls was granted, if one does, as of the last look at decisions."""
+    def _granted(self, call: Call, trail: Trail) -> tuple[str, ...]:
+        """Return what the plugin that calls, if one does, was granted that counts for this call."""
         caller = trail.attachment.plugin
-        return () if caller is None else self._approvals.granted(caller)
+        return () if caller is None else self._approvals.granted_over(caller, call.plugin)
 
     async def after(self, call: Call, standing: Standing, trail: Trail, result: Result) -> Result:
         """Ask policies about what it gave."""

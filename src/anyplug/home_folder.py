@@ -2,13 +2,30 @@
 
 import os
 import sys
+from collections.abc import Callable
 
+LONGEST_SOCKET_PATH = 107  # bytes, on Linux
 RESIDENT = "resident.json"  # in the home folder, while a resident host is up: its process and its socket
 
 
 def home_path(given: str = "") -> str:
     """Find the home folder: as given, else $ANYPLUG_HOME, else the platform's data folder."""
     return os.path.abspath(os.path.expanduser(given or os.environ.get("ANYPLUG_HOME") or usual_path()))
+
+
+def at_socket(act: Callable[[str], None], path: str) -> None:
+    """Bind or connect a Unix socket at a path, however long it is; raises OSError.
+
+    Sockets of ours lie in the home folder, deep as it may be: anywhere else a plugin could put its own in their place.
+    """
+    if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH or sys.platform != "linux":
+        act(path)
+        return
+    fd = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        act(f"/proc/self/fd/{fd}/{os.path.basename(path)}")
+    finally:
+        os.close(fd)
 
 
 def make_private(path: str, mode: int = 0o700) -> None:

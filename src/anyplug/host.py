@@ -390,6 +390,7 @@ class Host:
             unconfined=unconfined,
             inherits_environment=inherits_environment,
             seen=seen,
+            callees=self.snapshot.callees(plugin.permissions if granted is None else granted),
         )
         await self.look_again()
         return said

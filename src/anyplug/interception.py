@@ -13,6 +13,7 @@ unchanged.
 import functools
 import os
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 import anyio
@@ -36,6 +37,7 @@ Rewrite = Callable[[frames.InterceptResponse, Any], Any]  # raises BadAnswer
 LARGEST_PROMPT = 1 << 20  # bytes of a rewritten system prompt
 HEAR_S = 5.0  # longer than anybody has for it
 HEAR_STEP_S = 0.05
+ASKED_AT_ONCE = 2  # questions that one guard has about calls which one plugin makes
 LONGEST_REASON = 2_000  # characters of what a guard says
 
 
@@ -86,6 +88,7 @@ class Guards:
         self._greeting = greeting
         self._why_absent = why_absent
         self._known: dict[str, bool] = {}  # by event, whether anybody is concerned
+        self._turns: dict[tuple[str, str], anyio.Semaphore] = {}  # by guard, and by the plugin whose calls it judges
         self._roll = peers.roll
         self.follow(settings)
 
@@ -130,7 +133,14 @@ class Guards:
 
         fields = {"tool_id": call.id, "tool_name": call.tool.ruled_as}
         return await self._consult(
-            "tool_call", fields, "tool_args", call.arguments, rewritten, chain=call.chain, asker=self._unready(asker)
+            "tool_call",
+            fields,
+            "tool_args",
+            call.arguments,
+            rewritten,
+            chain=call.chain,
+            asker=self._unready(asker),
+            caller=asker,
         )
 
     async def turn_start(self, step: int) -> Ruling:
@@ -184,6 +194,7 @@ class Guards:
         may_block: bool = True,
         chain: tuple[str, ...] = (),
         asker: str = "",
+        caller: str = "",
     ) -> Ruling:
         if may_block and (absent := self._absent_one(value)):
             return _ruling(value, [absent])
@@ -201,7 +212,8 @@ class Guards:
                     continue
             elif isinstance(extension, Extension) and event in extension.intercepts:
                 frame = {"event": event, **fields, key_of_value: value}
-                word = await self._ask(extension, frame, chain, value, rewritten, may_block=may_block)
+                async with self._turn(extension, caller):
+                    word = await self._ask(extension, frame, chain, value, rewritten, may_block=may_block)
             elif missed := self._missed(place, event):
                 name = place.plugin.name
                 is_relied_on = may_block and name in self._relied_on
@@ -216,6 +228,15 @@ class Guards:
         if may_block and (absent := self._absent_one(value)):
             words.append(absent)
         return _ruling(value, words)
+
+    def _turn(self, extension: Extension, caller: str) -> AbstractAsyncContextManager[Any]:
+        """Let a guard be asked about a few calls of one plugin at a time.
+
+        Otherwise a plugin could make many large calls, so that the guard's time to answer runs out for other calls.
+        """
+        if not caller or caller == extension.plugin.path:
+            return nullcontext()
+        return self._turns.setdefault((extension.plugin.path, caller), anyio.Semaphore(ASKED_AT_ONCE))
 
     async def _hear_out(self, key: tuple[str, str], event: str, asker: str, until: float) -> Place | None:
         """Wait until what belongs to a key is up and has said whether it guards an event; give its place as it is then.

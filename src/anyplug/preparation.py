@@ -33,6 +33,7 @@ class Preparation:
         unconfined: bool,
         inherits_environment: bool,
         seen: str | None,
+        callees: dict[str, str],
     ) -> str:
         """Approve a plugin, set up first if it is another than was approved before; gives what that printed.
 
@@ -56,6 +57,7 @@ class Preparation:
             follow=follow,
             unconfined=unconfined,
             inherits_environment=inherits_environment,
+            callees=callees,
         )
         return said
 

@@ -107,6 +107,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             raise ToolNotFound(for_people(name), _similar(name, known), *self._why_not(name))
         return found
 
+    def callees(self, grants: Iterable[str]) -> dict[str, str]:
+        """Give the tools that grants name, each with the folder of the plugin that has it now."""
+        named = (permissions.scope_of(grant) for grant in grants if permissions.kind(grant) == permissions.CALL)
+        return {
+            name: self.tool(name)[1].path for name in named if name and not name.startswith("/") and self.knows(name)
+        }
+
     def command(self, name: str) -> tuple[Command, Entry]:
         """Find a slash command, whatever its case; raises CommandNotFound."""
         found = self.commands.get(name.removeprefix("/").lower())
@@ -246,55 +253,71 @@ def _similar(name: str, known: Iterable[str]) -> list[str]:
 
 
 def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> Snapshot:
-    """Make a snapshot. The first plugin of a name wins, and the first tool of a name."""
-    entries: list[Entry] = []
+    """Make a snapshot. The first plugin of a name wins; a tool's name belongs to who was approved first."""
     winners: dict[str, Plugin] = {}
     for plugin in plugins:
         winners.setdefault(plugin.name, plugin)
+    standings = {
+        name: Standing(state="broken") if plugin.is_broken else standing_of(plugin) for name, plugin in winners.items()
+    }
     owners: dict[str, tuple[Tool, Entry]] = {}
     overruled: dict[str, tuple[Tool, Entry]] = {}
     commands: dict[str, tuple[Command, Entry]] = {}
-    on_duty: set[str] = set()  # the names under which something approved runs
-    for plugin in plugins:
-        winner = winners[plugin.name]
-        if winner is not plugin:
-            is_free = bool(plugin.intercepts) and plugin.name not in on_duty
-            on_guard = is_free and standing_of(plugin).state == "approved"
-            entries.append(
-                Entry(
-                    plugin=plugin,
-                    standing=Standing(state="shadowed"),
-                    shadowed_by=winner.path,
-                    on_guard=on_guard,
-                    problems=plugin.problems,
-                )
-            )
-            on_duty |= {plugin.name} if on_guard else set()
-            continue
+    won: dict[str, Entry] = {}
+    for name in sorted(winners, key=lambda name: _claim(winners[name], standings[name])):
+        plugin, standing = winners[name], standings[name]
         tools, others, problems = _free_tools(plugin, owners, winners)
         free_commands, more_problems = _free_commands(plugin, commands)
-        standing = Standing(state="broken") if plugin.is_broken else standing_of(plugin)
-        entry = Entry(
+        entry = won[name] = Entry(
             plugin=plugin,
             standing=standing,
             problems=(*plugin.problems, *problems, *more_problems, *_ungranted(plugin, standing)),
             tools=tools,
             commands=free_commands,
         )
-        entries.append(entry)
-        # A folder that is named for one run takes no guard's place: whoever names it need not know that there is one.
-        on_duty |= {plugin.name} if entry.state == "approved" and not plugin.explicit else set()
         owners.update((tool.name, (tool, entry)) for tool in tools)
         overruled.update((tool.name, (tool, entry)) for tool in others)
         commands.update((command.name.lower(), (command, entry)) for command in free_commands)
+    entries: list[Entry] = []
+    on_duty: set[str] = set()  # the names under which something approved runs
+    for plugin in plugins:
+        entry = won[plugin.name]
+        if entry.plugin is not plugin:
+            entry = _shadowed(plugin, entry, standing_of, on_duty)
+        entries.append(entry)
+        # A folder that is named for one run takes no guard's place: whoever names it need not know that there is one.
+        is_on_duty = entry.on_guard or (entry.state == "approved" and not plugin.explicit)
+        on_duty |= {plugin.name} if is_on_duty else set()
     model_names = _model_names(OURS | owners)
     return Snapshot(
         entries=tuple(entries),
-        owners=owners,
+        owners={tool.name: owners[tool.name] for name in winners for tool in won[name].tools},
         model_names=model_names,
         aliases=_aliases(OURS | owners, model_names),
         commands=commands,
         overruled=overruled,
+    )
+
+
+def _claim(plugin: Plugin, standing: Standing) -> tuple[int, float]:
+    """Rank who gets a name that several want: what was named for this run, then by age of the approval.
+
+    So nobody takes over a tool that people and agents rely on by being added.
+    """
+    if plugin.explicit:
+        return 0, 0.0
+    return (1, standing.since) if standing.since else (2, 0.0)
+
+
+def _shadowed(plugin: Plugin, winner: Entry, standing_of: Callable[[Plugin], Standing], on_duty: set[str]) -> Entry:
+    """Give the entry of a plugin whose name another has; an approved guard goes on where nothing approved runs."""
+    is_free = bool(plugin.intercepts) and plugin.name not in on_duty
+    return Entry(
+        plugin=plugin,
+        standing=Standing(state="shadowed"),
+        shadowed_by=winner.path,
+        on_guard=is_free and standing_of(plugin).state == "approved",
+        problems=plugin.problems,
     )
 
 

@@ -1,16 +1,34 @@
 """JSON Schema: checking arguments, and typing words from a command line. Pure."""
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 _PREPARED_LIMIT = 4096
+_MOST_WORK = 2_000_000  # subschemas that a check may apply, each takes about 70 ns; everybody waits for it
+_MOST_NAMED = 100  # violations of one check
+_TOO_MUCH = "they cannot be checked: with this schema that would take too long"
 _BACKTRACKING = 100_000  # steps a stranger's pattern may take
 
 # What a schema of arguments has at least one of, unless it takes anything.
 KEYWORDS = frozenset({"type", "properties", "required", "additionalProperties", "$ref", "allOf", "anyOf", "oneOf"})
 
-_prepared: dict[int, tuple[dict[str, Any], Any]] = {}  # by identity; holding the schema keeps its id its own
+# Which parts of a schema apply to the same value as it does, and which to the values in it.
+_IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
+_INSIDE = frozenset({
+    "properties", "patternProperties", "additionalProperties", "propertyNames", "items", "prefixItems",
+    "additionalItems", "contains", "unevaluatedItems", "unevaluatedProperties", "contentSchema",
+})  # fmt: skip
+_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})  # each value is a schema
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+_UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
+
+_HOLDING = (dict, list)
+_UNKNOWN = object()  # a subschema that was not found
+
+_prepared: dict[int, tuple[dict[str, Any], Any, "_Work"]] = {}  # by identity; holding the schema keeps its id its own
 
 
 def violations(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
@@ -19,12 +37,16 @@ def violations(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
     if known is None:
         if len(_prepared) >= _PREPARED_LIMIT:
             _prepared.clear()
-        known = _prepared[id(schema)] = (schema, _prepare(schema))
-    check = known[1]
+        known = _prepared[id(schema)] = (schema, _prepare(schema), _Work(schema))
+    _, check, work = known
     try:
-        if check is None or check.is_valid(arguments):
+        if check is None:
             return []
-        return [_describe(error) for error in check.iter_errors(arguments)]
+        if work.is_too_much(arguments):
+            return [_TOO_MUCH]
+        if check.is_valid(arguments):
+            return []
+        return [_describe(error) for error in islice(check.iter_errors(arguments), _MOST_NAMED)]
     except ValueError as error:  # a set, say: it can be written as JSON, and is none
         return [str(error)]
 
@@ -55,6 +77,71 @@ def slip(schema: Any) -> str:
     if schema and not KEYWORDS.intersection(schema):
         return 'it has no "properties"; arguments are named there'
     return ""
+
+
+class _Work:
+    """How many subschemas a check applies at most. A schema of a few lines can have every value checked 2^30 times."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema = schema
+        self._known: dict[tuple[int, int], int] = {}  # by the identity of a subschema, and how deep values are
+
+    def is_too_much(self, arguments: Any) -> bool:
+        """Whether to check arguments may take longer than others can wait."""
+        depth, level, count = 0, [arguments], 0
+        while level:
+            depth, count = depth + 1, count + len(level)
+            if count > _MOST_WORK:
+                return True
+            level = [
+                one
+                for held in level
+                if isinstance(held, _HOLDING)
+                for one in (held.values() if isinstance(held, dict) else held)
+            ]
+        try:
+            return count * self._at_most(self._schema, depth) > _MOST_WORK
+        except RecursionError:
+            return True
+
+    def _at_most(self, schema: Any, depth: int) -> int:
+        """Count the subschemas that one applies to a value and to those in it, which lie in one another that deep."""
+        if not isinstance(schema, dict):
+            return _MOST_WORK + 1 if schema is _UNKNOWN else 1
+        place = (id(schema), depth)
+        if place not in self._known:
+            self._known[place] = _MOST_WORK + 1  # of one that applies itself to the same value
+            total = 1
+            for part, is_inside in self._parts(schema):
+                if total <= _MOST_WORK and (depth or not is_inside):
+                    total += self._at_most(part, depth - is_inside)
+            if _UNEVALUATED & schema.keys():  # which has to know what all others applied to
+                total *= 2
+            self._known[place] = min(total, _MOST_WORK + 1)
+        return self._known[place]
+
+    def _parts(self, schema: dict[str, Any]) -> Iterator[tuple[Any, bool]]:
+        """Yield the subschemas of a schema, each with whether it applies to the values in a value."""
+        for key in (_IN_PLACE | _INSIDE) & schema.keys():
+            held = schema[key]
+            if isinstance(held, dict) and key in _BY_NAME:
+                held = list(held.values())
+            for part in held if isinstance(held, list) else [held]:
+                yield part, key in _INSIDE
+        for key in _REFERENCES & schema.keys():
+            yield self._referred(str(schema[key])), False
+
+    def _referred(self, reference: str) -> Any:
+        """Find what a reference leads to, if it is a plain path."""
+        found: Any = self._schema
+        for step in reference.split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            else:
+                found = found.get(name) if isinstance(found, dict) else None
+        is_path = reference == "#" or reference.startswith("#/")
+        return _UNKNOWN if found is None or not is_path else found
 
 
 def _prepare(schema: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ import os
 import sys
 
 from anyplug import __version__
-from anyplug.home_folder import RESIDENT, home_path
+from anyplug.home_folder import RESIDENT, at_socket, home_path
 
 TYPE_CHECKING = False  # as in the package itself
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _of_resident(home: str, request: dict[str, Any]) -> dict[str, Any] | None:
         return None
     try:
         line.settimeout(ATTACH_S)
-        line.connect(place["socket"])
+        at_socket(line.connect, place["socket"])
         attach = {"attach": 1, "kind": "policy", "cwd": os.getcwd(), "environment": dict(os.environ)}
         for message in (attach, {"id": 1, "do": "eval", **request}):
             line.sendall(json.dumps(message).encode() + b"\n")

@@ -1,14 +1,13 @@
 """Where a home's resident host is found, and how one is started. Imports next to nothing: every client starts with it.
 
-In `<home>/run`, which only the user may open: `lock`, held as long as a resident host is up, and its socket, whose
-path may have no more than 107 bytes, so that of a deep home lies elsewhere; `<home>/resident.json` says where.
+In `<home>/run`, which only the user may open: `lock`, held as long as a resident host is up, and its socket;
+`<home>/resident.json` names it.
 """
 
 import fcntl
 import json
 import os
 import socket
-import stat
 import struct
 import subprocess
 import sys
@@ -16,9 +15,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from anyplug.home_folder import RESIDENT, make_private
+from anyplug.home_folder import RESIDENT, at_socket, make_private
 
-LONGEST_PATH = 107  # bytes of a socket's path, on Linux
 START_S = 30.0  # it is up in a second or two; a machine under load may take longer
 LINGER_S = 900.0  # how long one that was started in the background stays when nobody is attached
 LOOK_S = 0.02  # between two looks whether it is up
@@ -60,20 +58,9 @@ class Address:
         self.log = os.path.join(home, "logs", LOG)
 
     def socket_path(self) -> str:
-        """Give where to listen; makes the folder. Raises OSError if it cannot be made, or is open to others."""
+        """Return where to listen; makes the folder. Raises OSError if it cannot be made."""
         make_private(self.folder)
-        near = os.path.join(self.folder, "host.sock")
-        if len(os.fsencode(near)) <= LONGEST_PATH:
-            return near
-        import hashlib  # 8 ms with the next, and only for deep homes
-        import tempfile
-
-        folder = os.path.join(tempfile.gettempdir(), f"anyplug-{os.getuid()}")
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        found = os.lstat(folder)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-            raise PermissionError(1, "it belongs to somebody else or is open to others", folder)
-        return os.path.join(folder, f"{hashlib.sha256(os.fsencode(self.home)).hexdigest()[:16]}.sock")
+        return os.path.join(self.folder, "host.sock")
 
     def read(self) -> dict[str, Any] | None:
         """Read what the resident host wrote about itself; None if there is none, whatever the file says."""
@@ -91,7 +78,7 @@ class Address:
             return None
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.connect(word["socket"])
+            at_socket(connection.connect, word["socket"])
         except OSError:  # a host that was killed leaves both files behind
             connection.close()
             return None

@@ -27,7 +27,7 @@ from anyplug.frontends.resident.connection import Connection, hearing
 from anyplug.frontends.resident.decisions import Decisions
 from anyplug.frontends.resident.projects import Projects
 from anyplug.gate import Attachment
-from anyplug.home_folder import make_private
+from anyplug.home_folder import at_socket, make_private
 from anyplug.host import Host
 from anyplug.settings import Home
 from anyplug.untrusted_text import lines_for_people
@@ -266,7 +266,7 @@ class Resident:
         try:
             before = os.umask(0o177)
             try:
-                listener.bind(path)
+                at_socket(listener.bind, path)
             finally:
                 os.umask(before)
             listener.listen(BACKLOG)

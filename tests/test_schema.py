@@ -1,0 +1,60 @@
+"""Schemas are strangers' texts: a check tells what breaks them, and never takes long."""
+
+import pytest
+
+from anyplug import schema
+
+
+def chain(kind, length=40):
+    """Make a schema in which every definition applies the next one twice."""
+    parts = {f"d{at}": {kind: [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(length)}
+    parts[f"d{length}"] = {"type": "string"}
+    return {"$defs": parts, "properties": {"a": {"$ref": "#/$defs/d0"}}}
+
+
+def deep(levels, leaf=1):
+    value = leaf
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+BRANCHES = {"properties": {"a": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
+NODE = {"type": "object", "properties": {"name": {"type": "string"}, "nodes": {"items": {"$ref": "#/$defs/node"}}}}
+
+
+@pytest.mark.claim("no-stall")
+@pytest.mark.parametrize(
+    ("hostile", "arguments"),
+    [
+        (chain("allOf"), {"a": "x"}),
+        (chain("anyOf"), {"a": 1}),
+        (chain("oneOf"), {"a": 1}),
+        (BRANCHES, deep(60)),
+        ({"$ref": "#/$defs/x", "$defs": {"x": {"allOf": [{"$ref": "#/$defs/x"}]}}}, {}),
+        ({"allOf": [{"properties": {"a": {"items": {"type": "string"}}}}] * 2_000}, {"a": [1] * 100_000}),
+        ({"properties": {"a": {"$ref": "#anchor"}}, "$defs": {"b": {"$anchor": "anchor", **BRANCHES}}}, deep(60)),
+    ],
+)
+def test_what_would_take_too_long_is_not_begun(hostile, arguments):
+    assert schema.violations(hostile, arguments) == [
+        "they cannot be checked: with this schema that would take too long"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("honest", "right", "wrong"),
+    [
+        (chain("allOf", 8), {"a": "x"}, {"a": 1}),
+        (BRANCHES, deep(5), None),
+        (
+            {"properties": {"root": {"$ref": "#/$defs/node"}}, "$defs": {"node": NODE}},
+            {"root": {"name": "a", "nodes": [{"name": "b", "nodes": [{"name": "c"}] * 100}] * 20}},
+            {"root": {"nodes": [{"nodes": [{"name": 1}]}]}},
+        ),
+        ({"properties": {"a": {"items": {"type": "integer"}}}}, {"a": [1] * 100_000}, {"a": ["1"]}),
+    ],
+)
+def test_recursion_and_references_that_people_write_are_checked(honest, right, wrong):
+    assert schema.violations(honest, right) == []
+    assert wrong is None or "too long" not in "".join(schema.violations(honest, wrong) or ["too long"])
