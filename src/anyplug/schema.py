@@ -8,6 +8,7 @@ import msgspec
 
 _PREPARED_LIMIT = 4096
 _MOST_WORK = 2_000_000  # subschemas that a check may apply, each takes about 70 ns; everybody waits for it
+_FLAT = 2  # how deep arguments are that hold no others
 _MOST_NAMED = 100  # violations of one check
 _TOO_MUCH = "they cannot be checked: with this schema that would take too long"
 _BACKTRACKING = 100_000  # steps a stranger's pattern may take
@@ -84,10 +85,17 @@ class _Work:
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
+        self._most_flat = -1  # arguments that hold no others, so many of which are surely not too much
         self._known: dict[tuple[int, int], int] = {}  # by the identity of a subschema, and how deep values are
 
     def is_too_much(self, arguments: Any) -> bool:
         """Whether to check arguments may take longer than others can wait."""
+        if isinstance(arguments, dict) and len(arguments) <= self._most_flat:
+            for one in arguments.values():
+                if isinstance(one, _HOLDING):
+                    break
+            else:
+                return False
         depth, level, count = 0, [arguments], 0
         while level:
             depth, count = depth + 1, count + len(level)
@@ -100,6 +108,8 @@ class _Work:
                 for one in (held.values() if isinstance(held, dict) else held)
             ]
         try:
+            if self._most_flat < 0:
+                self._most_flat = _MOST_WORK // self._at_most(self._schema, _FLAT) - 1
             return count * self._at_most(self._schema, depth) > _MOST_WORK
         except RecursionError:
             return True
