@@ -77,3 +77,19 @@ def test_the_home_is_private_whoever_makes_it(command, tmp_path, monkeypatch):
         assert [path for path in folders if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
     finally:
         os.umask(before)
+
+
+def test_the_plugins_of_one_home_neither_see_nor_change_another_home(tmp_path, root):
+    other = tmp_path / "other"
+    script = (
+        "#!/usr/bin/env python3\nimport json, os\n"
+        f"seen = [os.path.exists({str(other / 'anyplug.db')!r})]\n"
+        f"try:\n    open({str(other / 'settings.toml')!r}, 'w').close()\nexcept OSError:\n    seen.append('refused')\n"
+        "print(json.dumps({'result': str(seen)}))\n"
+    )
+    folder = making.cyclop(tmp_path / "nosy", "nosy", script, permissions=["filesystem:read", "filesystem:write"])
+    using.ok("--home", str(other), "--plugin", making.cyclop(tmp_path / "b", "hello"), "call", "hello")
+    making.write(f"{other}/anyplug.db", "")
+    using.ok("--plugin", folder, "call", "nosy", "--yes")
+    assert not os.path.exists(other / "settings.toml")
+    assert "False" in using.ok("--plugin", folder, "call", "nosy", "--yes").out

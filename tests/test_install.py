@@ -712,7 +712,8 @@ def test_removing_keeps_the_data_unless_told_otherwise(catalog, installer, repos
         assert installed() == []
         assert not any(map(os.path.exists, going))
         assert all(map(os.path.exists, staying))
-        assert os.path.exists(home.data(plugin)) == os.path.exists(home.log(plugin)) == (not purge)
+        assert os.path.exists(f"{home.left}/kit/1/data/x") == os.path.exists(home.log(plugin)) == (not purge)
+        assert not os.path.exists(home.data(plugin))
         assert installer.origin(plugin) is None
 
 

@@ -24,7 +24,8 @@ LAYERS = {
         "discovery registry approval gate watch jobs audit catalog shapes install staging sources checkup trail offers "
         "peers place allowances confinement interception learning protection doctor panels notices commands chains "
         "gates trust recording live surroundings job_runs loading looks audience tally connect export views surface "
-        "search policing refusals scaffold inheritance preparation upkeep snapshots own_folder signal_runs pins"
+        "search policing refusals scaffold inheritance leftovers preparation upkeep snapshots own_folder "
+        "signal_runs pins"
     ),
     "host": "host",
     "frontends": "frontends __main__ ext",  # ext is for authors of extensions, and imports nothing of ours

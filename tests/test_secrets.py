@@ -985,7 +985,9 @@ def test_secrets_of_a_plugin_that_is_not_there_cannot_be_set():
 def test_a_secret_stays_when_its_plugin_is_removed_unless_all_is(installed, cyclop, home):
     using.ok("secret", installed, VARIABLE, stdin=TOKEN)
     said = using.ok("remove", installed, "--yes").err
-    assert f"This stays (--purge removes it too):\n  the secret {VARIABLE}" in said.replace(str(home), "")
+    assert f"This stays (--purge removes it too):\n  /left/leaky/1\n  the secret {VARIABLE}" in said.replace(
+        str(home), ""
+    )
     using.ok("install", cyclop("leaky", LEAKS), "--yes")
     said = using.ok("remove", installed, "--yes", "--purge").err
     assert f"  the secret {VARIABLE}\n" in said

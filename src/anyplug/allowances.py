@@ -14,7 +14,7 @@ from anyplug import digest, permissions, protected_paths
 from anyplug.approval import Standing
 from anyplug.formats import table
 from anyplug.formats.mcp import configuration
-from anyplug.home_folder import home_path, state_path, usual_path
+from anyplug.home_folder import home_path, known_homes, state_path, usual_path
 from anyplug.model import Endpoint, Plugin
 from anyplug.runtime.confine import profile as profiles
 from anyplug.runtime.confine import system
@@ -105,11 +105,16 @@ class Allowances:
         )
 
     def _other_homes(self) -> tuple[str, ...]:
-        """Return the folders of ours besides this host's home: one that a variable names, the usual one, and its state.
+        """Return the folders of ours besides this host's home: the usual one, its state, and all that hosts have used.
 
-        A host with another home must not let its plugins change what binds those of the usual one.
+        A host must not let its plugins read or change what binds the plugins of another.
         """
-        usual = (home_path(), home_path(usual_path()), os.path.abspath(os.path.expanduser(state_path())))
+        usual = (
+            home_path(),
+            home_path(usual_path()),
+            os.path.abspath(os.path.expanduser(state_path())),
+            *known_homes(),
+        )
         return tuple(path for path in dict.fromkeys(usual) if path != self._home.path)
 
     def _also_protected(self, plugin: Plugin, standing: Standing) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from anyplug.approval import Standing
 from anyplug.errors import NotApproved, NotEnforceable, Unavailable
 from anyplug.formats import oneshot, table
 from anyplug.formats.workbench import format as workbench
+from anyplug.home_folder import known_homes
 from anyplug.model import Plugin
 from anyplug.own_folder import OwnFolders, View, stamp
 from anyplug.runtime import lanes
@@ -344,7 +345,7 @@ class Confinement:
         if any(grant.startswith("filesystem:") for grant in standing.granted):
             # What appears later is to be hidden and protected, too.
             found += map(_identity, protected_paths.places(os.path.expanduser("~"), "").hidden)
-            found.append(hash(self._plugin_folders()))
+            found.append(hash((self._plugin_folders(), *known_homes())))
         return tuple(found)
 
     def _current(self, key: tuple[str, Purpose], basis: object) -> Room | None:

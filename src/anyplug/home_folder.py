@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 
 LONGEST_SOCKET_PATH = 107  # bytes, on Linux
+HOMES = "homes"  # in the folder for state: the homes besides the usual one, each ended by NUL
 RESIDENT = "resident.json"  # in the home folder, while a resident host is up: its process and its socket
 
 
@@ -50,6 +51,32 @@ def usual_path() -> str:
     if sys.platform == "win32":
         return os.path.join(os.environ.get("LOCALAPPDATA", "~"), "anyplug")
     return os.path.join(os.environ.get("XDG_DATA_HOME") or "~/.local/share", "anyplug")
+
+
+def note_home(path: str) -> None:
+    """Note that a folder is a home, so that the plugins of other homes do not see it; raises OSError.
+
+    The list lies with the state of the usual home, which no plugin sees.
+    """
+    known = known_homes()
+    if path in known or path == home_path(usual_path()):
+        return
+    folder = os.path.abspath(os.path.expanduser(state_path()))
+    make_private(folder)
+    with open(os.open(os.path.join(folder, HOMES), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:
+        file.write(os.fsencode(path) + b"\0")
+
+
+def known_homes() -> list[str]:
+    """List the homes that hosts of this user have used and that are still there."""
+    try:
+        with open(os.path.join(os.path.expanduser(state_path()), HOMES), "rb") as file:
+            paths = os.fsdecode(file.read()).split("\0")
+    except OSError:
+        return []
+    user = os.path.expanduser("~")
+    # One that holds the user's whole folder cannot be hidden: nothing would be left.
+    return [path for path in dict.fromkeys(paths) if os.path.isdir(path) and not f"{user}/".startswith(f"{path}/")]
 
 
 def state_path() -> str:

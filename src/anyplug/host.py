@@ -7,6 +7,7 @@ else runs a tool.
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -34,6 +35,7 @@ from anyplug.formats.contract import Greeting
 from anyplug.formats.zot.extension import Extension
 from anyplug.gate import Ask, Attachment
 from anyplug.gates import Gates
+from anyplug.home_folder import note_home
 from anyplug.interception import Guards
 from anyplug.job_runs import JobRuns
 from anyplug.jobs import Job, Jobs
@@ -119,6 +121,8 @@ class Host:
         self._loop = asyncio.get_running_loop()
         self._leaving = anyio.Event()
         self._tasks = anyio.create_task_group()
+        with suppress(OSError):  # where it cannot be written, only the usual home is hidden from other homes' plugins
+            note_home(self._catalog.home.path)
         self._put_together(self._catalog, self._greeting.cwd or os.getcwd())
         await self._tasks.__aenter__()
         self._recording.open(self._loop.call_later)

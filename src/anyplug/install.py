@@ -18,6 +18,7 @@ from anyplug.formats.manifest import NOTHING_TO_RUN
 from anyplug.formats.mcp import configuration
 from anyplug.home_folder import make_private
 from anyplug.inheritance import Inheritance
+from anyplug.leftovers import Leftovers
 from anyplug.model import Plugin
 from anyplug.sources import Brought, Source
 
@@ -59,10 +60,11 @@ class Installer:
         self._catalog = catalog
         self._home = catalog.home
         self._store = catalog.store
+        self.leftovers = Leftovers(catalog)
 
     def install(self, source: Source) -> Installed:
         """Install a plugin; raises InstallError."""
-        with _explained("install it"), staging.opened(self._home.plugins) as folder:
+        with explained("install it"), staging.opened(self._home.plugins) as folder:
             brought, plugin = self._validated(source, folder)
             target = os.path.join(os.path.realpath(self._home.plugins), plugin.name)
             if os.path.lexists(target):
@@ -71,14 +73,31 @@ class Installer:
                     f"`anyplug update {plugin.name}`, or `anyplug remove {plugin.name}` first",
                 )
             record = _record(source, brought, plugin)
+            found_at = os.path.join(self._home.plugins, plugin.name)
+            self._clear(msgspec.structs.replace(plugin, path=target, found_at=found_at), record.source)
             os.rename(plugin.path, target)
             try:
                 self._catalog.approvals.forget(target)
                 self._remember(target, record)
-                return Installed(self._read(target), record, brought.left_config, brought.left_modules)
+                installed = self._read(target)
+                returned = self.leftovers.of_source(plugin.name, record.source)
+                if returned is not None:
+                    self.leftovers.give(returned, installed, record.source)
+                return Installed(installed, record, brought.left_config, brought.left_modules)
             except BaseException:
                 staging.put_away(folder, target)
                 raise
+
+    def _clear(self, plugin: Plugin, source: Source) -> None:
+        """Set aside what is left at a plugin's place by one from elsewhere whose folder went without `remove`.
+
+        Raises SecretsUnusable or OSError.
+        """
+        before = self._origin(plugin.path)
+        if before is None or before.source != source:
+            self.leftovers.set_aside(plugin, before.source if before is not None else None)
+            for path in self._caches(plugin):
+                _delete(path)
 
     @contextmanager
     def update(self, plugin: Plugin) -> Iterator[Installed]:
@@ -94,7 +113,7 @@ class Installer:
                 f"change it in {plugin.path}",
             )
         with staging.opened(self._home.plugins) as folder:
-            with _explained(f"update '{plugin.name}'"):
+            with explained(f"update '{plugin.name}'"):
                 brought, new = self._validated(before.source, folder)
                 if new.name != plugin.name:
                     raise InstallError(
@@ -108,7 +127,7 @@ class Installer:
                 self._remember(plugin.path, same)
                 yield Installed(plugin, same, is_new=False)
                 return
-            with _explained(f"update '{plugin.name}'"):
+            with explained(f"update '{plugin.name}'"):
                 self._wait_for_calls(plugin)
                 own = inheritance.written(plugin.path, before.came, before.at)
                 plan = inheritance.plan(plugin.path, new.path, own, before.came, record.hashes, _code_of(plugin, new))
@@ -140,7 +159,7 @@ class Installer:
     def _swapped(self, plugin: Plugin, new: Plugin, folder: str, record: Install) -> Iterator[None]:
         """Put a new version in place, and the one before again if the block raises."""
         with ExitStack() as stack:
-            with _explained(f"update '{plugin.name}'"):
+            with explained(f"update '{plugin.name}'"):
                 stack.enter_context(staging.swapped(folder, plugin.path, new.path, record.at))
             yield
 
@@ -160,7 +179,7 @@ class Installer:
             return ""
         folder = self._kept(plugin)
         try:
-            with _explained(f"keep what was changed in '{plugin.name}'"):
+            with explained(f"keep what was changed in '{plugin.name}'"):
                 make_private(os.path.dirname(folder))
                 os.mkdir(folder, 0o700)
                 inheritance.copy(plugin.path, folder, names)
@@ -172,13 +191,17 @@ class Installer:
     def remove(self, plugin: Plugin, *, purge: bool) -> None:
         """Remove a plugin's folder, or only the link that led to it; with `purge` its data and secrets, too.
 
-        Raises InstallError, or SecretsUnusable if nothing was removed because its secrets cannot be.
+        Else these are set aside with the folder. Raises InstallError, or SecretsUnusable if nothing was removed
+        because its secrets cannot be.
         """
         going, _ = self.belongings(plugin, purge=purge)
         if purge:
             self._catalog.secrets.forget(plugin.path)
-        with _explained(f"remove '{plugin.name}'"):
+        with explained(f"remove '{plugin.name}'"):
             self._keep(plugin, () if purge else self._state(plugin))
+            if not purge and not _is_linked(plugin):
+                before = self.origin(plugin)
+                self.leftovers.set_aside(plugin, before.source if before is not None else None)
             for path in going:
                 _delete(path)
             if purge:
@@ -188,13 +211,17 @@ class Installer:
     def belongings(self, plugin: Plugin, *, purge: bool) -> tuple[list[str], list[str]]:
         """List what a removal takes away, and what it leaves for a plugin that may come back."""
         home = self._home
-        cache = [home.cache(plugin), scripts.notes(home, plugin)]
-        kept = [home.data(plugin), home.files(plugin), home.log(plugin), home.kept(plugin)]
-        going = [plugin.found_at or plugin.path, *(path for path in cache if os.path.exists(path))]
-        kept = [path for path in kept if os.path.exists(path)]
+        own = [path for path in (home.data(plugin), home.files(plugin)) if os.path.exists(path)]
+        if not purge and not _is_linked(plugin):
+            own = [self.leftovers.next_folder(plugin.name)] if self.leftovers.what(plugin) else []
+        kept = [*own, *filter(os.path.exists, (home.log(plugin), home.kept(plugin)))]
+        going = [plugin.found_at or plugin.path, *filter(os.path.exists, self._caches(plugin))]
         if not purge and self._state(plugin):
             kept.append(self._kept(plugin))
         return (going + kept, []) if purge else (going, kept)
+
+    def _caches(self, plugin: Plugin) -> tuple[str, ...]:
+        return self._home.cache(plugin), scripts.notes(self._home, plugin)
 
     def _kept(self, plugin: Plugin) -> str:
         """Give where what a plugin wrote beside itself is put when it is removed, or has no place for it any more.
@@ -224,8 +251,9 @@ class Installer:
         return [name for name in own if name != config.FILE and digest.is_data(name, os.path.join(plugin.path, name))]
 
     def is_ours(self, plugin: Plugin) -> bool:
-        """Whether the folder lies where `install` puts things."""
-        return os.path.dirname(plugin.found_at or plugin.path) == self._home.plugins
+        """Whether `install` put the folder where it is, or it is a link in the folder for installed plugins."""
+        is_there = os.path.dirname(plugin.found_at or plugin.path) == self._home.plugins
+        return is_there and (_is_linked(plugin) or self.origin(plugin) is not None)
 
     def origin(self, plugin: Plugin) -> Install | None:
         """Say where a plugin was installed from."""
@@ -298,7 +326,7 @@ class Installer:
 
 
 @contextmanager
-def _explained(what: str) -> Iterator[None]:
+def explained(what: str) -> Iterator[None]:
     """Say of a fault of the file system what it kept from happening."""
     try:
         yield
@@ -329,6 +357,11 @@ def _code_of(*versions: Plugin) -> Callable[[str, str], bool]:
     every_file = any(table.BY_NAME[version.format].EVERY_FILE_COUNTS for version in versions if version.format)
     named = {name for version in versions for name in configuration.named_files(version)}
     return lambda name, path: every_file or name in named or not digest.is_data(name, path)
+
+
+def _is_linked(plugin: Plugin) -> bool:
+    """Whether it was found by a link: its folder is elsewhere, and stays there with what belongs to it."""
+    return os.path.islink(plugin.found_at)
 
 
 def _is_program(plugin: Plugin, name: str) -> bool:

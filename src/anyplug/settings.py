@@ -180,6 +180,7 @@ class Home:
         self.bin = os.path.join(self.path, "bin")
         self.backups = os.path.join(self.path, "backups")
         self.connections = os.path.join(self.path, "connections")
+        self.left = os.path.join(self.path, "left")
         self._owners: dict[str, tuple[int, int, str]] = {}  # what has been claimed by whom, and the stamp of that
 
     def data(self, plugin: "Plugin") -> str:

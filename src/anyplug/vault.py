@@ -50,7 +50,11 @@ class Secrets:
 
     def names(self, plugin: Plugin) -> list[str]:
         """List the variables that are stored for a plugin; raises SecretsUnusable."""
-        return sorted(self._read().get(plugin.path, {}))
+        return self.names_at(plugin.path)
+
+    def names_at(self, path: str) -> list[str]:
+        """List the variables that are stored for a path; raises SecretsUnusable."""
+        return sorted(self._read().get(path, {}))
 
     def places(self, plugin: Plugin) -> dict[str, Place]:
         """Say where each of them lies; raises SecretsUnusable."""
@@ -91,6 +95,32 @@ class Secrets:
         """Forget all secrets of a folder that is removed; raises SecretsUnusable."""
         if names := list(self._read().get(path, {})):
             self._take_out(path, names)
+
+    def move(self, path: str, to: str) -> None:
+        """Give all secrets of a path to another, where one of the same name stays as it is.
+
+        Raises SecretsUnusable, and then they are where they were.
+        """
+        names = self._read().get(path, {})
+        if not names:
+            return
+        taken = self._read().get(to, {})
+        accounts = [
+            (self._account(path, name), self._account(to, name))
+            for name, value in names.items()
+            if value is None and name not in taken
+        ]
+        if accounts:
+            ring = _keyring()
+            if ring is None:
+                raise SecretsUnusable(
+                    f"the secret {next(iter(names))} is in the system's keyring, and there is no keyring now",
+                    "try again where the keyring can be reached",
+                )
+            _asked(lambda: _copy(ring, accounts))
+        with self._rewriting() as kept:
+            kept[to] = {**kept.get(path, {}), **kept.get(to, {})}
+        self.forget(path)
 
     def stamp(self) -> _Stamp | None:
         """Give what is another whenever anything was stored or removed, by any process; None if nothing is there."""
@@ -242,6 +272,12 @@ def _asked(work: Callable[[], T]) -> T:
         f"the system's keyring cannot be used: {why}",
         "unlock it; with PYTHON_KEYRING_BACKEND=keyring.backends.null.Keyring secrets are kept in a file",
     ) from (faults[0] if faults else None)
+
+
+def _copy(ring: Any, accounts: list[tuple[str, str]]) -> None:
+    for account, to in accounts:
+        if (value := ring.get_password(SERVICE, account)) is not None:
+            ring.set_password(SERVICE, to, value)
 
 
 def _delete(ring: Any, accounts: list[str]) -> None:

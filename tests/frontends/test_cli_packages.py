@@ -292,15 +292,16 @@ def test_removing_asks_and_says_what_goes_and_what_stays(source):
     using.ok("install", source, "--yes")
     using.ok("call", "kit.act", "--yes")
     folder = os.path.join(using.home(), "plugins", "kit")
-    data = os.path.join(using.home(), "data", "kit")
+    making.write(os.path.join(using.home(), "data", "kit", "home", "note"), "")
+    left = os.path.join(using.home(), "left", "kit", "1")
     seen = using.at_terminal("remove", "kit", answers=[("Remove it? [y/N]", "n")])
     assert seen.code == 3
     assert f"This removes:\n  {folder}\n" in seen.seen
-    assert f"This stays (--purge removes it too):\n  {data}\n" in seen.seen
+    assert f"This stays (--purge removes it too):\n  {left}\n" in seen.seen
     assert os.path.isdir(folder)
     assert using.at_terminal("remove", "kit", answers=[("Remove it?", "y")]).code == 0
     assert not os.path.exists(folder)
-    assert os.path.isdir(data)
+    assert os.path.isfile(os.path.join(left, "data", "home", "note"))
 
 
 def test_removing_needs_somebody_or_a_yes(source):

@@ -1075,6 +1075,20 @@ echo "{{\\"result\\": \\"$(echo $said | tr -d '\\"')\\"}}"
         assert ok("audit", "--json").json[-1]["tool"] == "sly"
 
 
+def test_a_process_in_a_sandbox_of_any_home_may_not_attach():
+    knocks = (
+        "import ctypes, socket, sys; from anyplug.frontends.resident.address import hello; "
+        "assert sys.argv[2] == 'free' or ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0; "
+        "knocking = socket.socket(socket.AF_UNIX); knocking.connect(sys.argv[1]); "
+        "knocking.sendall(hello('control')); print(knocking.makefile().readline())"
+    )
+    with resident():
+        for state, is_served in (("free", True), ("held", False)):
+            words = [sys.executable, "-c", knocks, residing.address().read()["socket"], state]
+            said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
+            assert ("in a sandbox that this host is not in" in said) != is_served
+
+
 def test_whoever_lets_another_connect_is_not_served():
     knocks = (
         "import socket, sys; knocking = socket.socket(socket.AF_UNIX); knocking.connect(sys.argv[1]); "

@@ -45,8 +45,8 @@ READING_POLICY: Final = frozenset({"validate", "inspect", "test", "explain", "re
 CHANGING_OURS: Final = frozenset(  # the others, by which our program is known behind words that say nothing
     {
         "call", "chain", "run", "mcp", "serve", "stop", "approve", "deny", "revoke", "grant", "ungrant", "learn",
-        "enable", "disable", "install", "update", "remove", "reload", "config", "secret", "connect", "export", "new",
-        "policy", "demo",
+        "enable", "disable", "install", "update", "remove", "leftovers", "reload", "config", "secret", "connect",
+        "export", "new", "policy", "demo",
     }
 )  # fmt: skip
 OURS: Final = frozenset({"anyplug", "cupcake"})

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "install": ("packages", "install a plugin from a folder or a git repository"),
     "update": ("packages", "update an installed plugin from where it came"),
     "remove": ("packages", "remove a plugin"),
+    "leftovers": ("leftovers", "list, give or delete what removed plugins left"),
     "reload": ("run", "start plugins anew in the host that is up"),
     "config": ("config", "show and change a plugin's configuration"),
     "secret": ("secret", "store values for a plugin's variables, list and forget them"),

@@ -16,7 +16,6 @@ from anyplug.registry import Entry
 from anyplug.shapes import entry_shape
 from anyplug.sources import Source
 from anyplug.untrusted_text import for_people
-from anyplug.vault import SecretsUnusable
 
 
 def _install(parser: Parser) -> Command:
@@ -103,7 +102,7 @@ def remove(session: Session) -> int:
         )
     if not installer.is_ours(plugin) and not _is_path_of(options.name, plugin):
         raise InstallError(
-            f"'{plugin.name}' lies in {plugin.path}, where anyplug did not put it",
+            f"'{plugin.name}' lies in {plugin.found_at or plugin.path}, where anyplug did not put it",
             f"`anyplug remove {plugin.found_at or plugin.path}` removes it all the same",
         )
     going, staying = installer.belongings(plugin, purge=options.purge)
@@ -113,6 +112,10 @@ def remove(session: Session) -> int:
         terminal.say("This removes:", *(f"  {what}" for what in shown))
         if kept:
             terminal.say("This stays (--purge removes it too):", *(f"  {what}" for what in kept))
+            if any(path.startswith(session.catalog.home.left) for path in staying):
+                terminal.say(
+                    f"Only what is installed from the same place gets it back: `anyplug leftovers {plugin.name}`"
+                )
     if not options.yes:
         if not terminal.can_ask():
             refuse(f"'{plugin.name}' was not removed: there is nobody to ask", "--yes removes it without asking")
@@ -136,14 +139,7 @@ def _installer(session: Session) -> Installer:
 
 
 def _secrets(session: Session, plugin: Plugin) -> list[str]:
-    """Name what is stored for a plugin; what cannot be read is no reason to keep the rest of it."""
-    try:
-        return [f"the secret {name}" for name in session.catalog.secrets.names(plugin)]
-    except SecretsUnusable as error:
-        if session.options.purge:
-            raise
-        session.warn(error.message)
-        return []
+    return [f"the secret {name}" for name in session.catalog.secrets.names(plugin)]
 
 
 def _is_path_of(given: str, plugin: Plugin) -> bool:

@@ -240,12 +240,30 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
 
 
 def _present_namesakes(session: Session, plugin: Plugin) -> None:
-    """Say where a plugin keeps its data if another one has the folder of that name."""
+    """Say what is kept for a plugin already, and what is not for it because another plugin of that name left it."""
+    from anyplug.leftovers import Leftovers  # only approvals need these two
+    from anyplug.vault import SecretsUnusable
+
     data = table.BY_NAME[plugin.format].data(plugin, session.catalog.home)
     for path in session.catalog.approvals.namesakes(plugin):
         terminal.say(f"warning: {path} is approved under the same name")
     if os.path.basename(data) != plugin.name:
         terminal.say(f"note: its data is kept in {data}, because {session.catalog.home.owner(plugin.name)} came first")
+    leftovers = Leftovers(session.catalog)
+    try:
+        kept, left = leftovers.what(plugin), leftovers.of(plugin.name)
+    except SecretsUnusable as error:
+        session.warn(error.message)
+        return
+    if kept:
+        terminal.say(f"Kept for it already: {', '.join(kept)}", fold=True)
+    for one in left:
+        what = " and ".join([one.folder, *(f"the secret {name}" for name in one.secrets)])
+        terminal.say(
+            f"note: an earlier plugin called {plugin.name}, from {render.line(one.origin)}, left {what}."
+            f" This one does not get it: `anyplug leftovers {plugin.name} --give {one.number}` gives it to this one",
+            fold=True,
+        )
 
 
 def _present_confinement(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Who is at the other end of the socket: the same user, and no process that a plugin of ours started."""
+"""Who is at the other end of the socket: the same user, no process that a plugin of ours started, none in a sandbox."""
 
 import os
 import socket
@@ -8,6 +8,9 @@ from anyplug.errors import AnyplugError
 from anyplug.frontends.resident import processes
 from anyplug.frontends.resident.address import credentials
 from anyplug.host import Host
+
+RESTRICTIONS = frozenset({"NoNewPrivs", "Seccomp", "Seccomp_filters"})  # fields of /proc/PID/status
+NAMESPACES = ("user", "mnt", "pid")
 
 
 class NotSeen(AnyplugError):
@@ -39,4 +42,38 @@ def check(connection: socket.socket, hosts: Sequence[Host]) -> int:
             "a process that a plugin started may not attach to the host that runs plugins",
             "zot extensions call other tools with `call_tool`; else let the agent call both",
         )
+    if peer is not None and is_sandboxed(pid):
+        raise NotSeen(
+            "a process in a sandbox that this host is not in may not attach: it would leave the sandbox that way",
+            "work without the host, or start both in the same sandbox",
+        )
     return pid
+
+
+def is_sandboxed(pid: int) -> bool:
+    """Whether a process is held by a sandbox that we are not in, such as that of another home's plugin.
+
+    Every sandbox of ours sets no_new_privs, which no process gets rid of. If we have it too, as in some containers,
+    the other one has to be held exactly as we are.
+    """
+    theirs, ours = _restrictions(pid), _restrictions(os.getpid())
+    if theirs.get("NoNewPrivs") == "0":
+        return False
+    return theirs != ours or any(_namespace(pid, kind) != _namespace(os.getpid(), kind) for kind in NAMESPACES)
+
+
+def _restrictions(pid: int) -> dict[str, str]:
+    """Return what the kernel says of a process's restrictions; nothing if it has ended."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            fields = (line.partition(":") for line in file)
+            return {name: value.strip() for name, _, value in fields if name in RESTRICTIONS}
+    except OSError:
+        return {}
+
+
+def _namespace(pid: int, kind: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/{kind}")
+    except OSError:
+        return ""
