@@ -79,6 +79,7 @@ def test_the_home_is_private_whoever_makes_it(command, tmp_path, monkeypatch):
         os.umask(before)
 
 
+@pytest.mark.claim("other-homes-hidden")
 def test_the_plugins_of_one_home_neither_see_nor_change_another_home(tmp_path, root):
     other = tmp_path / "other"
     script = (

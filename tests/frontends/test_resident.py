@@ -1075,6 +1075,7 @@ echo "{{\\"result\\": \\"$(echo $said | tr -d '\\"')\\"}}"
         assert ok("audit", "--json").json[-1]["tool"] == "sly"
 
 
+@pytest.mark.claim("other-homes-hidden")
 def test_a_process_in_a_sandbox_of_any_home_may_not_attach():
     knocks = (
         "import ctypes, socket, sys; from anyplug.frontends.resident.address import hello; "

@@ -1,8 +1,9 @@
 """Events on which our builtins are compared with Cupcake's own, and what Cupcake's own decide.
 
 The events are made here, always the same. `cupcake_verdicts.json` holds one digit for each event and builtin: whether
-the original refuses it under OPA. To make it anew, with the original's builtin policies (their packages below
-`cupcake.policies.builtins`, and the helpers that they import) in FOLDER:
+the original refuses it under OPA. It also names the files that were asked: repository, commit and path, and the hash
+that git gives their content (`git hash-object FILE`). To regenerate it, put the original's builtin policies and the
+helpers that they import into FOLDER, unchanged, with an `origin.json` that says where each file comes from:
 
     python tests/policy/cupcake_corpus.py FOLDER path/to/opa
 """
@@ -29,6 +30,7 @@ BUILTINS = {
     "cupcake_exec_protection": "halt",
 }
 PATHS = [f"{PROJECT}/vault/", "src/legacy/", "secrets.txt", "*.lock", f"{PROJECT}/docs/adr", "/nowhere/shared/"]
+WHOLE = frozenset({"system_protection", "sensitive_data_protection", "cupcake_exec_protection"})  # for all projects
 ENABLED = {name: ({"paths": PATHS} if name == "protected_paths" else {}) for name in BUILTINS}
 TARGETS = [
     f"{PROJECT}/vault/key", f"{PROJECT}/vault", f"{PROJECT}/vault/", f"{PROJECT}/vault/*", f"{PROJECT}/VAULT/Key",
@@ -115,22 +117,36 @@ def _event(tool: str, **args: Any) -> dict[str, Any]:
 
 def _query() -> str:
     counts = ", ".join(
-        f'"{name}": count(data.cupcake.policies.builtins.{name}.{verb}) > 0' for name, verb in BUILTINS.items()
+        f'"{name}": count(data.cupcake.{"global." if name in WHOLE else ""}policies.builtins.{name}.{verb}) > 0'
+        for name, verb in BUILTINS.items()
     )
     return f"[verdict | some event in input; verdict := {{{counts}}} with input as event]"
 
 
+def _sources(folder: Path) -> dict[str, dict[str, str]]:
+    origins = json.loads((folder / "origin.json").read_text())
+    found = {}
+    for name, origin in sorted(origins.items()):
+        content = (folder / name).read_bytes()
+        blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+        found[name] = {"origin": origin, "blob": blob}
+    return found
+
+
 def main(folder: str, opa: str) -> None:
     """Ask the original about every event, and write down what it says."""
+    version = subprocess.run([opa, "version"], capture_output=True, check=True, text=True).stdout.splitlines()[0]
+    policies = [word for name in _sources(Path(folder)) for word in ("--data", str(Path(folder) / name))]
     done = subprocess.run(
-        [opa, "eval", "--data", folder, "--stdin-input", "--format", "json", "--import", "rego.v1", _query()],
+        [opa, "eval", *policies, "--stdin-input", "--format", "json", "--import", "rego.v1", _query()],
         input=json.dumps(documents()).encode(),
         capture_output=True,
         check=True,
     )
     verdicts = json.loads(done.stdout)["result"][0]["expressions"][0]["value"]
     kept = {name: "".join(str(int(verdict[name])) for verdict in verdicts) for name in BUILTINS}
-    VERDICTS.write_text(json.dumps({"events": digest(), **kept}, indent=1) + "\n")
+    made = {"events": digest(), "opa": version, "sources": _sources(Path(folder)), **kept}
+    VERDICTS.write_text(json.dumps(made, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,14 +2,19 @@
 
 import json
 import os
+import pty
+import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from governing import bash, decision, policy, project
 
 import residing
 import using
+import waiting
 
 AGENT = """
 import json, subprocess, sys
@@ -30,6 +35,43 @@ def as_agent(*commands: str, **variables: str) -> list[list[object]]:
     words = [sys.executable, "-c", AGENT, json.dumps(given)]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()][1:]
+
+
+@contextmanager
+def agent(command: str) -> Iterator[None]:
+    """Keep an agent up that has asked about a tool, and has run a command."""
+    environment = {name: value for name, value in os.environ.items() if name != "CI"}
+    inner, outer = os.pipe()
+    code = AGENT.replace("shell=True", "shell=True, pass_fds=[int(sys.argv[2])]")
+    given = [(EVAL, json.dumps(bash("ls"))), (command, ""), (f"cat /dev/fd/{inner}", "")]
+    words = [sys.executable, "-c", code, json.dumps(given), str(inner)]
+    process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, pass_fds=[inner])
+    os.close(inner)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        assert process.stdout.readline()
+        yield
+    finally:
+        os.close(outer)
+        process.communicate()
+
+
+@contextmanager
+def shell(**variables: str) -> Iterator[Callable[[str], int]]:
+    """Give a shell in a terminal of its own, as a person has; what is given to the function is typed there."""
+    marks = ("CI", "CLAUDECODE", "OPENCODE", "CURSOR_AGENT", "GEMINI_CLI", "CODEX_SANDBOX")
+    environment = {name: value for name, value in os.environ.items() if name not in marks} | variables
+    ours, theirs = pty.openpty()
+    words = ["setsid", "--ctty", "sh"]
+    process = subprocess.Popen(words, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    try:
+        yield lambda line: os.write(ours, f"{line}\n".encode())
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +121,79 @@ def test_whoever_started_the_agent_is_free(home):
     using.ok("policy", "trust", "--yes")
 
 
-def test_nothing_is_noted_in_continuous_integration():
+DETACHED = [
+    "setsid -w sh -c '{}'",
+    "setsid sh -c '{}' & sleep 0",
+    "(sh -c '{}' &)",
+    "nohup sh -c '{}' > /dev/null 2>&1 &",
+    "env -i HOME=$HOME ANYPLUG_HOME=$ANYPLUG_HOME PATH=$PATH setsid -w sh -c '{}'",
+]
+
+
+@pytest.mark.claim("agents-decide-nothing")
+@pytest.mark.parametrize("command", DETACHED)
+@pytest.mark.anyio
+async def test_a_process_that_left_its_agent_decides_nothing(command, tmp_path):
+    said = tmp_path / "said"
+    inner = f"sleep 1; {OURS} policy trust --yes > {said}.part 2>&1; mv {said}.part {said}"
+    with agent(command.replace("{}", inner)):
+        await waiting.until(said.exists)
+    assert "was not run" in said.read_text()
+    assert "run it in a terminal of your own" in said.read_text()
+
+
+@pytest.mark.claim("agents-decide-nothing")
+@pytest.mark.anyio
+async def test_nor_does_one_with_a_terminal_of_its_own_and_the_agents_mark(tmp_path):
+    said = tmp_path / "said"
+    with agent("true"), shell(OPENCODE="1") as typed:
+        typed(f"{OURS} policy trust --yes > {said}.part 2>&1; mv {said}.part {said}")
+        await waiting.until(said.exists)
+    assert "OPENCODE is set" in said.read_text()
+
+
+@pytest.mark.anyio
+async def test_a_person_at_a_terminal_may_while_an_agent_is_up(tmp_path):
+    said = tmp_path / "said"
+    with agent("true"), shell() as typed:
+        typed(f"{OURS} policy trust --yes > {said}.part 2>&1; mv {said}.part {said}")
+        await waiting.until(said.exists)
+    assert "is trusted, with its policies as they are now" in said.read_text()
+
+
+@pytest.mark.anyio
+async def test_whoever_types_an_event_into_a_shell_is_no_agent(home, tmp_path):
+    asked, said = tmp_path / "asked", tmp_path / "said"
+    event = tmp_path / "event.json"
+    event.write_text(json.dumps(bash("ls")))
+    with shell() as typed:
+        typed(f"{EVAL} < {event} > {asked}.part; mv {asked}.part {asked}")
+        await waiting.until(asked.exists)
+        assert json.loads(asked.read_text()) == {"decision": "allow"}
+        assert not (home / "agents").exists()
+        typed(f"{OURS} policy trust --yes > {said}.part 2>&1; mv {said}.part {said}")
+        await waiting.until(said.exists)
+    assert "is trusted" in said.read_text()
+
+
+@pytest.mark.anyio
+async def test_a_script_in_a_terminal_is_one(home, tmp_path):
+    asked, event, script = tmp_path / "asked", tmp_path / "event.json", tmp_path / "agent.py"
+    event.write_text(json.dumps(bash("ls")))
+    script.write_text(f"import os\nos.system({f'{EVAL} < {event} > {asked}.part; mv {asked}.part {asked}'!r})\n")
+    with shell() as typed:
+        typed(f"{shlex.quote(sys.executable)} {script}")
+        await waiting.until(asked.exists)
+        assert len(os.listdir(home / "agents")) == 1
+
+
+@pytest.mark.claim("agents-decide-nothing")
+def test_an_agent_that_marks_its_children_is_noted_in_continuous_integration():
+    [(code, _, err)] = as_agent(f"{OURS} policy trust --yes", CI="true", OPENCODE="1")
+    assert (code != 0, REFUSED in err) == (True, True)
+
+
+def test_nothing_else_is_noted_in_continuous_integration():
     [(code, _, err)] = as_agent(f"{OURS} policy trust --yes", CI="true")
     assert (code, REFUSED in err) == (0, False)
 

@@ -28,6 +28,7 @@ FALSE_ALARMS = {
     "cupcake_exec_protection": {"the folder is not the program": r".*\.cupcake.*"},
 }
 FEWEST_EVENTS = 2_000
+GIT_HASH_DIGITS = 40
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,6 +44,8 @@ def test_the_verdicts_are_about_these_events():
     assert kept["events"] == corpus.digest()
     assert {len(kept[name]) for name in corpus.BUILTINS} == {len(list(corpus.events()))}
     assert len(list(corpus.events())) >= FEWEST_EVENTS
+    assert {f"{name}.rego" for name in corpus.BUILTINS} <= set(kept["sources"])
+    assert all(len(source["blob"]) == GIT_HASH_DIGITS for source in kept["sources"].values())
     assert not os.path.exists(corpus.PROJECT)
     assert Path(corpus.VERDICTS).stat().st_size < 1 << 20
 

@@ -2,6 +2,8 @@
 
 import os
 import sys
+import tarfile
+import zipfile
 
 import pytest
 from governing import answer, ask, bash, decision, event, policy, project, verdict
@@ -292,6 +294,107 @@ async def test_a_command_that_changes_policies_is_refused(command):
     made = await answer(bash(command))
     assert made["decision"] == "deny"
     assert "may not change" in made["reason"]
+
+
+UNPACKING = [
+    "tar xf evil.tar",
+    "tar -xf evil.tgz -C build",
+    "tar x -f evil.tar",
+    "tar --extract --file=evil.tar",
+    "tar xf evil.tar --strip-components=1",
+    "sudo tar xf evil.tar",
+    "cat evil.tgz | tar xz",
+    "gunzip -c evil.tgz | tar x",
+    "unzip -o evil.zip",
+    "7z x evil.zip",
+    "cd build && tar xf ../evil.tar",
+    "tar xf gate.tar",
+    "tar xf link.tar",
+    "tar xf a.tar .cupcake",
+    "unzip a.zip -d .cupcake",
+    "tar cf a.tar --remove-files .",
+    "patch -p1 < evil.patch",
+    "patch -p1 -i evil.patch",
+    "cat evil.patch | patch -p1",
+    "git apply evil.patch",
+    "git am < evil.patch",
+    "git apply <<E\ndiff --git a/.cupcake/x b/.cupcake/x\ndeleted file mode 100644\nE",
+    "git apply renaming.patch",
+    "git apply quoted.patch",
+    "git checkout other -- '*.rego'",
+    "git checkout other -- '*'",
+    "git checkout other -- ':/*.rego'",
+    "git checkout other -- ':(glob)**/*.rego'",
+    "git checkout --pathspec-from-file=list other",
+    "git restore --source=HEAD~1 '*.yml'",
+    "git restore ':!src'",
+    "git restore -s HEAD~1 ':(exclude)src'",
+    "git rm -rf '*'",
+    "git rm '*.rego'",
+    "git checkout-index -f -a",
+]
+NOT_UNPACKING = [
+    "tar xf fine.tar",
+    "tar tf evil.tar",
+    "tar xf evil.tar -C /nowhere/else",
+    "tar czf out.tgz src",
+    "unzip -l evil.zip",
+    "unzip -o evil.zip -d /nowhere/else",
+    "tar xf missing.tar",
+    "tar xf broken.tgz",
+    "git apply fine.patch",
+    "patch -p1 < fine.patch",
+    "git checkout -- '*.py'",
+    "git checkout -- 'src/*'",
+    "git -C src restore '*.rego'",
+    "git reset --hard",
+    "git merge other",
+    "git stash pop",
+]
+
+
+@pytest.fixture
+def _files_of_others():
+    """Write archives and patches, some of which touch the policies or the gate."""
+    project({"p": policy("opencode.p", decision("deny", when="false"))}, rulebook="signals: {}")
+    making.write("other/.cupcake/rulebook.yml", "")
+    making.write("other/.opencode/plugin/anyplug-policy.js", "")
+    making.write("other/a.py", "")
+    os.mkdir("src")
+    os.symlink("../.cupcake", "other/link")
+    for name, mode, inside in (
+        ("evil.tar", "w", ".cupcake"), ("evil.tgz", "w:gz", ".cupcake"), ("gate.tar", "w", ".opencode"),
+        ("fine.tar", "w", "a.py"),
+    ):  # fmt: skip
+        with tarfile.open(name, mode) as archive:
+            archive.add(f"other/{inside}", f"./{inside}")
+    with tarfile.open("link.tar", "w") as archive:
+        member = tarfile.TarInfo("x")
+        member.type, member.linkname = tarfile.SYMTYPE, ".cupcake"
+        archive.addfile(member)
+    with zipfile.ZipFile("evil.zip", "w") as zipped:
+        zipped.writestr(".cupcake/rulebook.yml", "")
+    making.write("./broken.tgz", b"\x1f\x8bno archive")
+    header = "--- a/{0}\n+++ b/{0}\n@@ -1 +1 @@\n-a\n+.cupcake\n"
+    making.write("./evil.patch", header.format(".cupcake/rulebook.yml"))
+    making.write("./fine.patch", header.format("a.py"))
+    making.write("./renaming.patch", "diff --git a/x b/x\nrename from x\nrename to .cupcake/rulebook.yml\n")
+    making.write("./quoted.patch", header.format("x").replace("b/x", '"b/\\056cupcake/x"'))
+
+
+@pytest.mark.claim("agents-cannot-say-it")
+@pytest.mark.usefixtures("_files_of_others")
+@pytest.mark.parametrize("command", UNPACKING)
+async def test_what_puts_other_files_in_the_place_of_policies_is_refused(command):
+    made = await answer(bash(command))
+    assert made["decision"] == "deny"
+    assert "may not change" in made["reason"]
+
+
+@pytest.mark.usefixtures("_files_of_others")
+@pytest.mark.parametrize("command", NOT_UNPACKING)
+async def test_what_leaves_them_alone_or_cannot_be_known_is_not(command):
+    assert await verdict(bash(command)) == "allow"
 
 
 @pytest.mark.parametrize("key", ["cwd", "workdir"])

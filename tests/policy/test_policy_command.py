@@ -98,6 +98,50 @@ def test_examples_that_cannot_be_read_are_a_fault(text):
     assert "p.test.yml" in using.fails(1, "policy", "test").err
 
 
+def test_explain_says_what_eval_says_of_an_event_that_lacks_something():
+    project({"p": policy("opencode.p", NO_VERIFY)})
+    done = using.ok("policy", "explain", EVENT)
+    refused = using.run("eval", "--harness", "opencode", stdin=EVENT)
+    assert (refused.code, refused.out) == (1, "")
+    assert "hook_event_name must be one of" in done.err
+    assert refused.err.splitlines()[0] in done.err
+    whole = json.dumps(bash("git commit --no-verify"))
+    assert using.ok("policy", "explain", whole).err == ""
+    shown = using.ok("policy", "explain", "-", "--json", stdin=EVENT).json
+    assert "hook_event_name" in shown["eval_refuses"]
+
+
+@pytest.mark.parametrize("event", ["{", "[]", '"x"', '{"tool": 1}', '{"tool": "bash", "session_id": 1}'])
+def test_explain_takes_nothing_that_is_no_event(event):
+    project({"p": policy("opencode.p", NO_VERIFY)})
+    using.fails(2, "policy", "explain", "-", stdin=event)
+    assert using.run("eval", "--harness", "opencode", stdin=event).code == 1
+
+
+def test_explain_says_when_what_was_accepted_decides_otherwise_than_the_files():
+    project({"p": policy("opencode.p", NO_VERIFY)})
+    event = json.dumps(bash("git commit --no-verify"))
+    assert "in force now" not in using.ok("policy", "explain", event).err
+    project({"p": policy("opencode.p", decision("deny", when="false"))}, trust=False)
+    done = using.ok("policy", "explain", event)
+    assert done.out.startswith("allow")
+    assert "in force now: deny: hooks must run" in done.err
+    assert "`anyplug policy trust` accepts these files" in done.err
+    shown = using.ok("policy", "explain", event, "--json").json
+    assert (shown["decision"], shown["in_force"]["decision"]) == ("allow", "deny")
+    using.ok("policy", "trust", "--yes")
+    assert "in force now" not in using.ok("policy", "explain", event).err
+
+
+def test_explain_says_when_a_change_of_calls_is_not_accepted_yet():
+    project({"p": policy("opencode.p", decision("deny", when="false"))})
+    body = 'modify contains {"rule_id": "M", "reason": "m", "severity": "LOW", "updated_input": {"command": "true"}}\n'
+    project({"p": policy("opencode.p", body)}, trust=False)
+    done = using.ok("policy", "explain", json.dumps(bash("ls")))
+    assert done.out.startswith("modify")
+    assert "in force now: deny: " in done.err
+
+
 def test_explain_shows_which_rules_held_and_who_was_not_asked():
     project(
         {

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from governing import NO_VERIFY, decision, policy, project
+from governing import NO_VERIFY, bash, decision, policy, project
 
 import making
 import using
@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_read_is_one_error_and_no_more():
 def test_explain_says_which_signals_had_no_answer_and_what_is_wrong_with_those_given():
     body = decision("deny", when='input.signals.branch == "main"')
     project({"p": policy("opencode.p", body, signals=["branch"])}, rulebook="signals: {branch: exit 1}")
-    event = json.dumps({"tool": "bash", "args": {"command": "ls"}})
+    event = json.dumps(bash("ls"))
     done = using.ok("policy", "explain", event)
     assert "have no answer: branch; `--signals JSON` gives them one" in done.err
     assert using.ok("policy", "explain", event, "--signals", '{"branch": "main"}').err == ""

@@ -2,9 +2,13 @@
 
     <home>/agents/PID:START      one empty file for each process that asked, as long as it lives
 
-Only the agent itself is noted, and nothing above it: the terminal that it was started from stays free. Where `CI` is
-set nothing is noted, since there one process runs everything. A process that left its agent (setsid, at, cron) is not
-known by this.
+Only the agent itself is noted, and nothing above it: the terminal that it was started from stays free. In continuous
+integration (`CI` is set) one process runs everything, so only an agent that marks its children is noted.
+
+While a noted agent lives, a command that decides about trust is refused if it was started by it, if it has an agent's
+mark in its environment, or if nobody types where it runs: a process that left its agent (setsid, at, cron, a double
+fork) has no terminal, or is not below the shell that its terminal belongs to. A process that makes a terminal of its
+own and clears the marks cannot be told from a person's.
 """
 
 import os
@@ -16,12 +20,13 @@ from anyplug.home_folder import make_private
 FOLDER = "agents"
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "busybox"})
 WRAPPERS = frozenset({"env", "timeout", "nice", "nohup", "stdbuf", "uv", "uvx", "pipx"})  # on the way to `anyplug eval`
+MARKS = ("CLAUDECODE", "OPENCODE", "CURSOR_AGENT", "GEMINI_CLI", "CODEX_SANDBOX")  # variables agents set for commands
 MOST_ANCESTORS = 64
 
 
 def note(home: str, pid: int, environment: Mapping[str, str] = os.environ) -> None:
     """Note the agent behind a process that asks for a decision; never raises, since no decision hangs on it."""
-    agent = None if environment.get("CI") else _agent(pid)
+    agent = None if environment.get("CI") and not _mark(environment) else _agent(pid)
     if agent is None:
         return
     folder = os.path.join(home, FOLDER)
@@ -38,13 +43,39 @@ def note(home: str, pid: int, environment: Mapping[str, str] = os.environ) -> No
         return
 
 
-def above(home: str, pid: int) -> int:
-    """Return the agent that a process was started by; 0 if there is none."""
+def reason_against(
+    home: str, pid: int, environment: Mapping[str, str] = os.environ, *, needs_terminal: bool = True
+) -> str:
+    """Say why a process may not decide about trust; empty if a person, or a service of theirs, seems to have started it.
+
+    What services and timers run, too, needs no terminal.
+    """
     try:
-        known = frozenset(os.listdir(os.path.join(home, FOLDER)))
+        names = os.listdir(os.path.join(home, FOLDER))
     except OSError:
-        return 0
-    return next((one for one in _ancestors(pid) if liveness.of(one) in known), 0) if known else 0
+        return ""
+    known = {name for name in names if liveness.is_alive(name)}
+    if not known:
+        return ""
+    agent = next((one for one in _ancestors(pid) if liveness.of(one) in known), 0)
+    if agent:
+        return f"an agent that policies bind started this (process {agent})"
+    alive = min(known).partition(":")[0]
+    if mark := _mark(environment):
+        return f"an agent that policies bind started this ({mark} is set, and process {alive} is such an agent)"
+    if needs_terminal and not _is_attended(pid):
+        return f"it runs without a terminal of yours, while an agent that policies bind is up (process {alive})"
+    return ""
+
+
+def _mark(environment: Mapping[str, str]) -> str:
+    return next((name for name in MARKS if environment.get(name)), "")
+
+
+def _is_attended(pid: int) -> bool:
+    """Whether a process has a terminal, and lies below the process that the terminal's session belongs to."""
+    fields = _stat(pid)
+    return _has_terminal(pid) and int(fields[3]) in {pid, *_ancestors(pid)}
 
 
 def _agent(pid: int) -> int | None:

@@ -196,13 +196,18 @@ class Inquiry:
         return [signal for part in parts for signal in builtins.signals(config, part)]
 
     def _refused(self) -> dict[str, str]:
-        """Say which signals may not run, and why.
+        """Say which signals may not run, and why."""
+        if not self._may_run or self.run is None:
+            return {signal.name: NOBODY_RUNS if self._may_run else SWITCHED_OFF for _, signal in self.signals}
+        return self.untrusted
+
+    @property
+    def untrusted(self) -> dict[str, str]:
+        """The signals that no person has accepted as they are, or that are gone, and why they may not run.
 
         A project's commands run as a person was shown them. Where a file asks for another of the same name than what
         was accepted, neither is run: one answer would decide by two commands.
         """
-        if not self._may_run or self.run is None:
-            return {signal.name: NOBODY_RUNS if self._may_run else SWITCHED_OFF for _, signal in self.signals}
         acceptance = self.loaded.acceptance
         shown: set[tuple[str, str, float]] = set()
         own = self.loaded.whole_source.builtin_config if self.loaded.whole_source is not None else {}

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
-from anyplug.policy import shell
+from anyplug.policy import shell, unpacking
 from anyplug.policy.decisions import Finding
 from anyplug.policy.events import LONGEST_COMMAND, Event, command_lines
 from anyplug.policy.opencode.installation import NAME as GATE
@@ -120,6 +120,7 @@ _PROGRAM: Final = re.compile(r"/(?:bin/(?:anyplug|cupcake)$|(?:site|dist)-packag
 _PACKAGE: Final = re.compile(r"anyplug(?:[\[=<>~!@].*)?", re.IGNORECASE)
 _HIDDEN: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[Hu.]|--hidden|--unrestricted|--no-ignore)")
 _LISTS_FILES: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[lL]|--files)")
+_MAGIC: Final = re.compile(r":(?:\([^)]*\)|[/!^]+)?")  # before a pathspec of git
 _IN_PLACE: Final = re.compile(r"-\w*i|--in-place")
 _PRINTING: Final = re.compile(r"[0-9,$]*p")
 _PYTHON: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*")
@@ -318,14 +319,24 @@ class CommandLine:
         if not self._is_sure:
             yield from _unread(self._line, self._protected)
         yield from self._runs_ours()
+        words = [word for step in self._steps for word in step.words]
         for step in self._steps:
             yield from (path for path in self._removed(step) if self._holds(path))
+            yield from filter(self._is_replaced, unpacking.targets(step.words, step.folder, self._line, words))
             if step.writes or _may_write(step):
                 named = (*step.writes, *(step.targets() if _may_write(step) else ()))
                 yield from filter(_is_program, named)
         touched = next(self._mentioned(), "")
         if touched and not all(self._only_reads(step) for step in self._steps):
             yield touched
+
+    def _is_replaced(self, path: str) -> bool:
+        """Whether a file that an archive or a patch writes is protected: here, not in a project that lies elsewhere."""
+        real = resolved(path, self._folder)
+        if any(is_within(real, place) for place in self._held):
+            return True
+        projects = [os.path.dirname(place) for place in self._protected if os.path.basename(place) == FOLDER]
+        return any(is_within(real, project) for project in projects) and _is_protected(real, self._protected)
 
     def _runs_ours(self) -> Iterator[str]:  # noqa: C901 - one branch for each way
         """Name the commands that run our program, or may, to change something."""
@@ -371,7 +382,9 @@ class CommandLine:
         if lists and (self._is_fed or _find_changes(step)) and not self._looks_elsewhere(step):
             yield from _started(step)
         if step.name == "git":
-            yield from _removed_by_git(step)
+            yield from _removed_by_git(step, self._held)
+        if step.program in unpacking.UNPACKERS and "--remove-files" in step.words:
+            yield from step.targets()
 
     def _looks_elsewhere(self, step: Step) -> bool:
         """Whether `find` looks for names that nothing protected has."""
@@ -399,7 +412,7 @@ class CommandLine:
             return _only_looks(rest)
         if name == "sed":  # its scripts can write and run things: only those that print lines are surely none of these
             return words[1:2] == ["-n"] and any(_PRINTING.fullmatch(word) for word in words[2:3])
-        if name == "git" and _removed_by_git(step) == [] and _git(words)[0] in {"clean", "stash"}:
+        if name == "git" and _removed_by_git(step, self._held) == [] and _git(words)[0] in {"clean", "stash"}:
             return True
         if any(_changes(name, word) for word in words[1:]):
             writes = any(word.startswith(("-fprint", "-fls")) for word in words)
@@ -547,7 +560,7 @@ def _git(words: Sequence[str]) -> tuple[str, list[str]]:
     return (words[at], list(words[at + 1 :])) if at < len(words) else ("", [])
 
 
-def _removed_by_git(step: Step) -> list[str]:
+def _removed_by_git(step: Step, held: Sequence[str]) -> list[str]:
     """Give the places whose files a git command removes, or puts others in the place of."""
     command, rest = _git(step.words)
     named = [word for at, word in enumerate(rest) if not word.startswith("-") and rest[at - 1 : at] != ["-e"]]
@@ -565,11 +578,33 @@ def _removed_by_git(step: Step) -> list[str]:
         places = named[1:] if named[:1] == ["push"] and named[1:] else ["."] if takes_all else []
     elif command in {"checkout", "restore"}:
         places = [word for word in named if word.startswith((".", ":", "/", "*"))]
+        places += ["."] if any(word.startswith("--pathspec-f") for word in rest) else []
+    elif command == "rm":
+        places = [] if "--cached" in rest else named
+    elif command == "checkout-index":
+        places = ["."] if "a" in short or "--all" in rest else []
     else:
         return []
     at = next((step.words[at + 1] for at, word in enumerate(step.words[:-1]) if word == "-C"), "")
     folder = resolved(expanded(at, step.folder), step.folder)
-    return [resolved(expanded(place.removeprefix(":/"), folder), folder) for place in places]
+    found = [resolved(expanded(place.removeprefix(":/"), folder), folder) for place in places]
+    return found + [path for place in places for path in _matched(place, folder, held)]
+
+
+def _matched(pathspec: str, folder: str, held: Sequence[str]) -> Iterator[str]:
+    """Give what of the protected a pathspec of git stands for: its globs go through folders and hidden names."""
+    magic = _MAGIC.match(pathspec)
+    pattern = pathspec[magic.end() :] if magic else pathspec
+    if magic and set(magic[0]) & set("!^") | {word for word in ("exclude", "attr") if word in magic[0]}:
+        yield from held
+    elif any(char in pattern for char in shell.GLOBS) and len(pattern) <= LONGEST_GLOB:
+        starts = (folder, *(os.path.dirname(place) for place in held)) if magic else (folder,)
+        for place in held:
+            inside = [os.path.join(above, name) for above, _, names in os.walk(place) for name in names][:MOST_FILES]
+            names = [os.path.relpath(path, start) for path in (place, *inside) for start in starts]
+            globs = (pattern, pattern.removeprefix("**/"))
+            if any(fnmatch.fnmatchcase(name, each) for name in names if name[:2] != ".." for each in globs):
+                yield place
 
 
 def _changes(name: str, word: str) -> bool:

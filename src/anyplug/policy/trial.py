@@ -5,6 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from anyplug.policy import sources
+from anyplug.policy.decisions import Decision
 from anyplug.policy.engine import Engine, build
 from anyplug.policy.events import BadEvent, Event
 from anyplug.policy.events import read as read_event
@@ -57,6 +58,14 @@ class Trial:
         if not isinstance(event, dict):
             raise BadEvent("it must be a JSON object")
         return read_event(self.harness, completed(event, folder, self.harness))
+
+    def refusal_by_eval(self, event: Any) -> str:
+        """Say why `anyplug eval` refuses an event as it was given; empty if it does not."""
+        try:
+            read_event(self.harness, event)
+        except BadEvent as error:
+            return str(error)
+        return ""
 
     def decide(self, event: Event, signals: dict[str, Any] | None = None) -> Outcome:
         """Decide about it."""
@@ -113,6 +122,24 @@ def of_place(engine: Engine, root: str, harness: str, options: Options, *, alone
         return Trial(sources.read(root, harness), harness, None, engine.protected(root))
     whole = sources.read_own(engine.global_root(options, harness), harness)
     return Trial(sources.read(root, harness), harness, whole, engine.protected(root))
+
+
+def in_force(
+    engine: Engine, root: str, event: Event, given: dict[str, Any], signals: dict[str, Any] | None, options: Options
+) -> Decision:
+    """Decide as `anyplug eval` does now: what was accepted decides too. Raises NoPolicies.
+
+    Signals count as answered with what is given, except for those that may not run yet.
+    """
+    inquiry = engine.inquire(event.harness, given, msgspec.structs.replace(options, policy_dir=root))
+    answered = None
+    if signals is not None or inquiry.has_signals:
+        known = signals or {}
+        answers = [Answers(known, one.untrusted) for one in (inquiry, *inquiry.outer)]
+        answered = msgspec.structs.replace(answers[0], outer=tuple(answers[1:]))
+        for one in (inquiry, *inquiry.outer):
+            one.unknown = [(name, file) for name, file in one.unknown if name not in known]
+    return inquiry.decided(answered).decision
 
 
 def completed(event: dict[str, Any], folder: str, harness: str) -> dict[str, Any]:

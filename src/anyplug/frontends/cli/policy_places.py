@@ -1,18 +1,20 @@
 """The policies that a command of `policy` is about: those of the project around it, and the person's own."""
 
 import os
+from typing import Any
 
 from anyplug.errors import ConfigError
 from anyplug.frontends.cli.session import Session
-from anyplug.policy import checking, examples, sources
+from anyplug.policy import accepted, checking, examples, sources
 from anyplug.policy.checking import Checked
+from anyplug.policy.decisions import Decision
 from anyplug.policy.engine import Engine, NoPolicies
-from anyplug.policy.events import HARNESSES, OURS
+from anyplug.policy.events import HARNESSES, OURS, Event
 from anyplug.policy.inquiry import Options
 from anyplug.policy.paths import FOLDER, find, is_within
 from anyplug.policy.rego import RegoErrors
 from anyplug.policy.sources import Source
-from anyplug.policy.trial import Trial, of_place
+from anyplug.policy.trial import Trial, completed, in_force, of_place
 
 VALIDATE = "`anyplug policy validate` says more"
 
@@ -24,8 +26,9 @@ class Place:
         """Find it. Raises ConfigError if there are no policies at all."""
         given = session.options
         self._harness = given.harness or ""
+        self._home = session.catalog.home.path
         self._options = Options(global_config=given.global_config)
-        self.engine = Engine(session.catalog.home.path, self_protection=session.catalog.settings.policy.self_protection)
+        self.engine = Engine(self._home, self_protection=session.catalog.settings.policy.self_protection)
         found = sources.of_policy_dir(given.policy_dir) if given.policy_dir else find(os.getcwd())
         self.root = found or os.path.join(os.getcwd(), FOLDER)
         try:
@@ -73,6 +76,16 @@ class Place:
             return self.trial(harness)
         except RegoErrors as error:
             raise unusable(error) from error
+
+    def in_force(self, event: Event, given: dict[str, Any], signals: dict[str, Any] | None) -> Decision | None:
+        """Decide about an event as `anyplug eval` does now; None if no copy was accepted that could decide too."""
+        if accepted.record_of(self._home, self.folder) is None:
+            return None
+        whole = completed(given, self.folder, event.harness)
+        try:
+            return in_force(self.engine, self.root, event, whole, signals, self._options)
+        except NoPolicies as error:
+            raise ConfigError(str(error), error.hint) from error
 
     def trial_alone(self, harness: str, *, is_own: bool) -> Trial:
         """Give a trial of the project's policies without the person's, or the other way round. Raises ConfigError."""

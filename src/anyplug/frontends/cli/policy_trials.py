@@ -11,6 +11,7 @@ from anyplug.frontends.cli import render
 from anyplug.frontends.cli.policy_places import Place
 from anyplug.frontends.cli.session import Session
 from anyplug.policy import examples, replaying
+from anyplug.policy.accepted import TRUST
 from anyplug.policy.events import HARNESSES, BadEvent, parse
 from anyplug.policy.recording import Recordings
 from anyplug.policy.rego import RegoErrors
@@ -65,17 +66,21 @@ def explain(session: Session) -> int:
     options = session.options
     if not options.what:
         raise UsageError("explain needs an event", GIVE_EVENT)
-    text, signals = _text_of(options.what), _signals(options.signals)
+    content, signals = _content_of(options.what), _signals(options.signals)
     place = Place(session)
     trial = place.trial_here(place.harness())
     try:
-        explained = trial.explain(trial.read(parse(text), place.folder), signals)
+        given = parse(content)
+        event = trial.read(given, place.folder)
+        explained = trial.explain(event, signals)
     except BadEvent as error:
         hint = "`docs/reference/policies.md` shows what an event has"
-        if trial.harness != "claude" and '"tool_name"' in text:
+        if trial.harness != "claude" and b'"tool_name"' in content:
             hint = "`--harness claude` takes events of Claude Code, which have a tool_name"
         raise UsageError(f"this is no event of {trial.harness}: {error}", hint) from error
     outcome, decision = explained.outcome, explained.outcome.decision
+    refusal, now = trial.refusal_by_eval(given), place.in_force(event, given, signals)
+    is_other = now is not None and (now.verb, now.reason) != (decision.verb, decision.reason)
     if options.json:
         session.print_json(
             {
@@ -91,6 +96,8 @@ def explain(session: Session) -> int:
                 "failures": explained.failures,
                 "policies": explained.routed,
                 "signals_unanswered": explained.unanswered,
+                "eval_refuses": refusal,
+                "in_force": {"decision": now.verb, "reason": now.reason} if now is not None else None,
                 "input": explained.input,
             }
         )
@@ -98,6 +105,12 @@ def explain(session: Session) -> int:
     _show(explained)
     for line in outcome.said:
         session.note(line)
+    if now is not None and is_other:
+        said = f"{now.verb}: {now.reason}" if now.reason else now.verb
+        session.note(render.line(f"in force now: {said}"))
+        session.note(f"the policies that you accepted last decide too, until `{TRUST}` accepts these files")
+    if refusal:
+        session.note(f"`anyplug eval` refuses this event as it is ({refusal}); what it lacks was added here")
     if explained.unanswered:
         names = ", ".join(explained.unanswered)
         session.note(f"signals are not run here, so these have no answer: {names}; `--signals JSON` gives them one")
@@ -178,13 +191,19 @@ def _signals(given: str | None) -> dict[str, Any] | None:
 
 
 def _text_of(given: str) -> str:
-    if given == "-":
-        return sys.stdin.read()
-    if given.lstrip().startswith("{"):
-        return given
     try:
-        with open(given, encoding="utf-8") as file:
+        return _content_of(given).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {given}: it is not UTF-8", GIVE_EVENT) from error
+
+
+def _content_of(given: str) -> bytes:
+    if given == "-":
+        return sys.stdin.buffer.read()
+    if given.lstrip().startswith("{"):
+        return os.fsencode(given)
+    try:
+        with open(given, "rb") as file:
             return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"cannot read {given}: {reason}", GIVE_EVENT) from error
+    except OSError as error:
+        raise UsageError(f"cannot read {given}: {error.strerror}", GIVE_EVENT) from error

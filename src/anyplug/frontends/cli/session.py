@@ -212,10 +212,11 @@ class Session:
         from anyplug.policy import agents  # only for what decides
 
         home = find_home(options.home)
-        agent = agents.above(home.path, os.getpid())
-        if agent and home.read_settings().policy.self_protection:
-            said = f"`anyplug {options.named}` was not run: an agent that policies bind started this (process {agent})"
-            refuse(said, "run it in a terminal of your own")
+        why = agents.reason_against(
+            home.path, os.getpid(), needs_terminal=options.named not in {"serve", "stop", "update"}
+        )
+        if why and home.read_settings().policy.self_protection:
+            refuse(f"`anyplug {options.named}` was not run: {why}", "run it in a terminal of your own")
 
     def fail(self, error: AnyplugError) -> int:
         """Report an error; give the exit code."""

@@ -1,0 +1,122 @@
+"""What a command would write that unpacks an archive or applies a patch: the names in the file that it is given.
+
+Files are read as they are when the command is asked about, up to a bound; what a program writes to a pipe, lies behind
+the bound, or changes before the command runs is not seen. Nothing is unpacked.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+UNPACKERS: Final = frozenset({"tar", "gtar", "bsdtar", "unzip", "7z", "7za", "7zr", "7zz"})
+LARGEST: Final = 16 << 20  # bytes of an archive or a patch that are looked at: agents wait for the answer
+LARGEST_UNPACKED: Final = 64 << 20  # bytes of a compressed archive's content
+MOST_MEMBERS: Final = 10_000
+MOST_BEFORE: Final = 4  # words before a program's name, as `sudo` is
+_EXTRACTING: Final = re.compile(r"-?[A-Za-z]*x|--(?:extract|get)$")
+_LISTING_ZIP: Final = re.compile(r"-[A-Za-z]*[lvptZz]")
+_INTO: Final = re.compile(r"(?:-C|-d|-o(?=.)|--directory=?|--cd=?)(.*)", re.DOTALL)
+_FILE: Final = re.compile(r"(?:-[A-Za-z]*f|--file=|--patch=|--input=|-i)(.+)", re.DOTALL)
+_PATCHED: Final = re.compile(
+    r"^(?:\+\+\+|---|\*\*\*|Index:|diff --git|(?:rename|copy) (?:from|to))[ \t]+(.+)$", re.MULTILINE
+)
+
+
+def targets(words: Sequence[str], folder: str, line: str = "", others: Sequence[str] = ()) -> Iterator[str]:
+    """Return the paths that a command would write.
+
+    `line` is the whole command line, with texts fed to it, `others` the words of commands that may feed it a file.
+    """
+    at = next((at for at, word in enumerate(words[:MOST_BEFORE]) if _name(word) in {*UNPACKERS, "patch", "git"}), -1)
+    if at < 0:
+        return
+    program, rest = _name(words[at]), list(words[at + 1 :])
+    if program == "patch" or (program == "git" and {"apply", "am"} & set(rest)):
+        texts = [line, *(_text(path) for path in _files([*rest, *others], folder))]
+        names = (name for text in texts for name in _patched(text))
+        yield from (os.path.join(into, name) for name in names for into in _into(rest, folder))
+    elif _extracts(program, rest):
+        members = (name for path in _files([*rest, *others], folder) for name in _members(path))
+        yield from (os.path.join(into, name) for name in members for into in _into(rest, folder))
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def _extracts(program: str, rest: list[str]) -> bool:
+    if program == "unzip":
+        return not any(map(_LISTING_ZIP.match, rest))
+    if program.startswith("7z"):
+        return rest[:1] in (["x"], ["e"])
+    options = [word for at, word in enumerate(rest) if not at or word.startswith("-")]
+    return program in UNPACKERS and any(map(_EXTRACTING.match, options))
+
+
+def _into(rest: list[str], folder: str) -> list[str]:
+    """Return the folders that a command may write to."""
+    found = []
+    for at, word in enumerate(rest):
+        if option := _INTO.fullmatch(word):
+            found += [option[1] or "".join(rest[at + 1 : at + 2])]
+    return [os.path.join(folder, os.path.expanduser(each)) for each in found] or [folder]
+
+
+def _files(words: list[str], folder: str) -> Iterator[str]:
+    """Return the regular files among words that are small enough to look at."""
+    for word in dict.fromkeys(words):
+        option = _FILE.fullmatch(word)
+        for each in (word, option[1]) if option else (word,):
+            path = os.path.join(folder, os.path.expanduser(each))
+            try:
+                found = os.stat(path)
+            except (OSError, ValueError):
+                continue
+            if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST:
+                yield path
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(LARGEST)
+    except OSError:
+        return ""
+
+
+def _patched(text: str) -> Iterator[str]:
+    """Return the names in a patch's headers, with fewer and fewer folders before them, as `-p` strips these."""
+    for header in _PATCHED.findall(text):
+        plain = header.encode("latin-1", "replace").decode("unicode_escape", "replace") if "\\" in header else header
+        for word in plain.replace('"', " ").split():
+            parts = word.split("/")
+            yield from ("/".join(parts[at:]) for at in range(len(parts)) if parts[at])
+
+
+def _members(path: str) -> Iterator[str]:
+    """Return the names in an archive, and where links in it lead; nothing if it is none."""
+    # 20 ms of start-up that only commands with an archive need
+    import tarfile
+    import zipfile
+
+    names: list[str] = []
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as zipped:
+                names = zipped.namelist()[:MOST_MEMBERS]
+        else:
+            with tarfile.open(path, "r|*") as archive:
+                for member in archive:
+                    names.append(member.name)
+                    if member.issym() or member.islnk():
+                        names.append(os.path.join(os.path.dirname(member.name), member.linkname))
+                    if len(names) >= MOST_MEMBERS or member.offset_data + member.size > LARGEST_UNPACKED:
+                        break
+    except (OSError, EOFError, ValueError, tarfile.TarError, zipfile.BadZipFile, NotImplementedError):
+        pass  # a damaged archive may still have had names before
+    for name in names:
+        parts = [part for part in name.replace("\\", "/").split("/") if part not in {"", "."}]
+        yield name
+        yield from ("/".join(parts[at:]) for at in range(len(parts)))  # as --strip-components does
