@@ -46,9 +46,9 @@ def note(home: str, pid: int, environment: Mapping[str, str] = os.environ) -> No
 def reason_against(
     home: str, pid: int, environment: Mapping[str, str] = os.environ, *, needs_terminal: bool = True
 ) -> str:
-    """Say why a process may not decide about trust; empty if a person, or a service of theirs, seems to have started it.
+    """Say why a process may not decide about trust; empty if a person seems to have started it.
 
-    What services and timers run, too, needs no terminal.
+    What services and timers run as well needs no terminal.
     """
     try:
         names = os.listdir(os.path.join(home, FOLDER))
