@@ -100,8 +100,14 @@ ABOUT_WHERE = {
 ALSO_PROTECTED = """\
 Also protected: anyplug's own home (hidden), every folder in which plugins are looked for, the folders of your \
 `PATH` outside the system's, `$XDG_CONFIG_HOME`, `$ZDOTDIR`, `$PYTHONSTARTUP` and `$BASH_ENV`, and whatever a link \
-at one of these paths leads to. A plugin's own folders stay as writable as its format promises, also below a plugin \
-root."""
+at one of these paths leads to, with every link on the way there. A plugin's own folders stay as writable as its format promises, also below a plugin \
+root.
+
+Such links are looked for when the plugin's sandbox is made, in the folders that it may write to and directly in \
+your home folder, in `~/.config` and in the other paths above: at most 30,000 files and folders (2,000 of one \
+folder), 12 folders inside one another and one second, the outer ones first, and 500 targets. Folders called \
+`node_modules`, `objects`, `__pycache__`, `site-packages`, `.cache`, `.venv`, `venv` and `target` are not looked \
+into."""
 NOT_PROTECTED = """\
 ## What is not claimed
 
@@ -110,6 +116,8 @@ environment, the program itself; and what a protected file calls, such as the co
 - Code and configuration of the project that editors' extensions load, such as that of linters and tests.
 - Text that agents read, such as `AGENTS.md` or `CLAUDE.md`: it may mislead a model, whose tools policies still \
 hold.
+- What links at protected paths lead to, where the look for them ended before (a plugin can fill a folder so that it \
+does) or where they were made after the sandbox was.
 - A link that a plugin lays in a granted folder, and that leads to its own data folder.
 - A second path to the same folder, such as a bind mount of your home folder, or a hard link that you made \
 yourself.

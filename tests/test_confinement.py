@@ -454,6 +454,43 @@ async def test_who_may_write_all_files_cannot_put_another_folder_in_the_place_of
     assert (all(said[:3]), said[3]) == (True, ""), said
 
 
+LINKED = {  # where people keep what protected names lead to, and by which other links
+    "work/.git/hooks": "../hk1", "work/hk1": "githooks", "work/.envrc": "env/e1", "work/env/e1": "e2",
+    "work/packages/a/.vscode": "../../conf/pv", "work/sub/.envrc": "../env/sube", "work/.yarn": "conf/yarn",
+    "work/.husky/pre-push": "../scripts/push", "work/bare/hooks": "../conf/hooks",
+    ".zshrc": "dotfiles/zsh", "dotfiles/zsh": "l2", ".profile": "Cloud/d/profile", "Cloud": "Sync",
+    ".bash_login": "dotfiles/login", ".ssh": "vlink/ssh", "vlink": "vault", "bin/tool": "../src/tool.sh",
+}  # fmt: skip
+LED_TO = (
+    "work/githooks/post-commit", "work/env/e2", "work/conf/pv/tasks.json", "work/env/sube", "work/scripts/push",
+    "work/conf/yarn/releases/x", "work/conf/hooks/x", "dotfiles/l2", "Sync/d/profile", "dotfiles/login", "src/tool.sh",
+)  # fmt: skip
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("protected-paths")
+@pytest.mark.parametrize("granted", ["filesystem:write:.", "filesystem:write"])
+async def test_neither_what_a_protected_link_leads_to_nor_a_link_on_the_way_is_changed(
+    granted, usual, host, cyclop, monkeypatch
+):
+    for path in (*LED_TO, "vault/ssh/id", "work/bare/HEAD", "work/free/x"):
+        making.write(f"{usual}/{path}", "as it was")
+    for path, target in LINKED.items():
+        os.makedirs(os.path.dirname(f"{usual}/{path}"), exist_ok=True)
+        os.symlink(target, f"{usual}/{path}")
+    monkeypatch.chdir(f"{usual}/work")
+    links = [f"{usual}/{path}" for path in LINKED]
+    written = [*(f"{usual}/{path}" for path in LED_TO), f"{usual}/work/free/x"]
+    async with host(
+        cyclop("scribble", WRITES, permissions=[granted], tools=PATHS),
+        cyclop("mover", MOVES, permissions=[granted], tools=[{**PATHS[0], "name": "mover"}]),
+    ) as h:
+        said = json.loads((await h.call("scribble", {"paths": written})).text)
+        assert [path for path, how in zip(written, said, strict=True) if not how] == [f"{usual}/work/free/x"]
+        moved = json.loads((await h.call("mover", {"paths": links})).text)
+        assert [path for path, how in zip(links, moved, strict=True) if not how] == []
+
+
 KEEPS = making.python(
     "path = os.path.join(os.environ['CYCLOPONE_DATA_DIR'], 'kept')\n"
     "with open(path, 'a') as file: file.write('x')\nprint(json.dumps({'result': open(path).read()}))"

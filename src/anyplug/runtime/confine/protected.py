@@ -132,6 +132,17 @@ class Protected:
         inside = [at + 1 for at, part in enumerate(real) if fold_part(part) == GIT]
         return real[: inside[-1]] if inside else ()
 
+    def below(self, folder: str, name: str) -> list[Parts]:
+        """List what is protected below a name at any depth, by the names that follow."""
+        parts = (*map(fold_part, split(folder)), fold_part(name))
+        found = []
+        for at in range(len(parts)):
+            for pattern in self._longer.get(parts[at], ()):
+                rest = parts[at:]
+                if len(rest) < len(pattern) and all(map(_fits, rest, pattern)) and "*" not in "".join(pattern[:-1]):
+                    found.append(pattern[len(rest) :])
+        return found
+
     def opener(self, path: str) -> str:
         """Give the path that a grant has to name to open another; empty if that is not protected."""
         real = split(path)
