@@ -100,8 +100,8 @@ ABOUT_WHERE = {
 ALSO_PROTECTED = """\
 Also protected: anyplug's own home (hidden), every folder in which plugins are looked for, the folders of your \
 `PATH` outside the system's, `$XDG_CONFIG_HOME`, `$ZDOTDIR`, `$PYTHONSTARTUP` and `$BASH_ENV`, and whatever a link \
-at one of these paths leads to, with every link on the way there. A plugin's own folders stay as writable as its format promises, also below a plugin \
-root.
+at one of these paths leads to, with every link on the way there. A plugin's own folders stay as writable as \
+its format promises, also below a plugin root.
 
 Such links are looked for when the plugin's sandbox is made, in the folders that it may write to and directly in \
 your home folder, in `~/.config` and in the other paths above: at most 30,000 files and folders (2,000 of one \

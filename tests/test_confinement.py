@@ -200,6 +200,17 @@ async def test_a_file_and_a_tmp_have_their_limits(place, host, cyclop, settings)
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
+async def test_empty_files_in_memory_have_a_limit_too(place, host, cyclop, settings):
+    body = (
+        f"found = 'all'\ntry:\n    for n in range(20_000): open(f'{place}/{{n}}', 'w').close()\n"
+        f"except OSError as error: found = error.strerror\n{ANSWER}"
+    )
+    result = await limited(host, cyclop, settings, "tmp = 8388608", body)
+    assert result.text == "No space left on device"
+
+
+@pytest.mark.anyio
 async def test_a_full_data_folder_ends_it_with_the_reason(host, cyclop, settings):
     body = (
         "for n in range(40):\n    with open(os.path.join(os.environ['CYCLOPONE_DATA_DIR'], str(n)), 'wb') as file:\n"
