@@ -81,7 +81,10 @@ Some files are run or trusted later by other programs of yours, without your ask
 `~/.bashrc`. A plugin that may write to a folder could leave such a file there, and it would run outside the \
 sandbox. So these paths are protected from every plugin, whether they exist or not.
 
-- **Hidden** paths can be neither read nor written, not even with `filesystem:read` or `filesystem:write`.
+- **Hidden** paths can be neither read nor written, not even with `filesystem:read` or `filesystem:write`. The \
+sandbox covers what is there when it is made. When such a path appears or is replaced while a plugin runs that could \
+read it, the plugin's programs are ended within milliseconds; the call's error says so, and the next start has it \
+covered.
 - **Read-only** paths can be read where the grants allow it, and not be created, changed, renamed, replaced or \
 removed. A plugin that tries gets "Read-only file system" (EROFS).
 
@@ -98,7 +101,8 @@ ABOUT_WHERE = {
     "user": "In your home folder",
 }
 ALSO_PROTECTED = """\
-Also protected: anyplug's own home (hidden), every folder in which plugins are looked for, the folders of your \
+Also protected: anyplug's own home (hidden), the folder of every other plugin that holds a `config.json` (hidden), \
+every folder in which plugins are looked for, the folders of your \
 `PATH` outside the system's, `$XDG_CONFIG_HOME`, `$ZDOTDIR`, `$PYTHONSTARTUP` and `$BASH_ENV`, and whatever a link \
 at one of these paths leads to, with every link on the way there. A plugin's own folders stay as writable as \
 its format promises, also below a plugin root.

@@ -465,6 +465,68 @@ async def test_who_may_write_all_files_cannot_put_another_folder_in_the_place_of
     assert (all(said[:3]), said[3]) == (True, ""), said
 
 
+WAITS = making.python(
+    "path = given['input']['path']\nopen(os.environ['CYCLOPONE_DATA_DIR'] + '/ready', 'w').close()\n"
+    "for _ in range(3000):\n    if not os.path.exists(path): time.sleep(0.01)\n"
+    "time.sleep(60)\nprint(json.dumps({'result': 'went on'}))"
+)
+READS = making.python(
+    "found = []\nfor path in given['input']['paths']:\n    try: found.append(open(path).read())\n"
+    "    except OSError as error: found.append('')\nprint(json.dumps({'result': json.dumps(found)}))"
+)
+PATH = [{"name": "waits", "description": "Waits.", "input_schema": {"type": "object"}}]
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("hidden-paths")
+@pytest.mark.parametrize("how", ["appears", "appears with the folder above it", "is replaced"])
+async def test_a_program_is_ended_when_what_is_hidden_from_it_appears(how, usual, host, cyclop):
+    path = f"{usual}/.local/share/keyrings/key" if "above" in how else f"{usual}/.ssh/key"
+    making.write(f"{usual}/notes", "")
+    if how == "is replaced":
+        making.write(path, "old")
+    waits = cyclop("waits", WAITS, permissions=["filesystem:read"], tools=PATH)
+    reads = cyclop("reads", READS, permissions=["filesystem:read"], tools=[{**PATHS[0], "name": "reads"}])
+    async with host(waits, reads) as h:
+        assert json.loads((await h.call("reads", {"paths": [path, __file__]})).text)[0] == ""
+        results = []
+
+        async def call():
+            results.append(await h.call("waits", {"path": path}))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await waiting.until(lambda: any("ready" in names for _, _, names in os.walk(usual)))
+            if how == "is replaced":
+                os.rename(f"{usual}/.ssh", f"{usual}/away")
+            making.write(path, "secret")
+        assert results[0].error.code == "crashed"
+        assert "is hidden from it, and appeared or was replaced while it ran" in results[0].error.message
+        assert json.loads((await h.call("reads", {"paths": [path]})).text) == [""]
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("hidden-paths")
+@pytest.mark.parametrize("granted", ["filesystem:read", "filesystem:write:.", "filesystem:write"])
+async def test_what_a_person_set_for_another_plugin_is_hidden_wherever_that_lies(
+    granted, usual, host, cyclop, stavrobot, monkeypatch
+):
+    os.mkdir(f"{usual}/work")
+    monkeypatch.chdir(f"{usual}/work")
+    other = stavrobot("other", making.python("print('{}')"))
+    shutil.move(other, f"{usual}/work/other")
+    making.write(f"{usual}/work/other/config.json", '{"key": "secret"}')
+    making.write(f"{usual}/work/free", "free")
+    reads = cyclop("reads", READS, permissions=[granted], tools=[{**PATHS[0], "name": "reads"}])
+    async with host(f"{usual}/work/other", reads) as h:
+        paths = [f"{usual}/work/other/config.json", f"{usual}/work/free"]
+        assert json.loads((await h.call("reads", {"paths": paths})).text) == ["", "free"]
+        os.unlink(paths[0])
+        making.write(f"{paths[0]}.new", "another")
+        os.rename(f"{paths[0]}.new", paths[0])
+        assert json.loads((await h.call("reads", {"paths": paths})).text) == ["", "free"]
+
+
 LINKED = {  # where people keep what protected names lead to, and by which other links
     "work/.git/hooks": "../hk1", "work/hk1": "githooks", "work/.envrc": "env/e1", "work/env/e1": "e2",
     "work/packages/a/.vscode": "../../conf/pv", "work/sub/.envrc": "../env/sube", "work/.yarn": "conf/yarn",

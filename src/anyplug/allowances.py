@@ -69,13 +69,16 @@ class Allowances:
         format, home = table.BY_NAME[plugin.format], self._home
         # Who builds dependencies has the network, and so none of the plugin's data.
         data = format.data(plugin, home) if purpose != "resolve" else home.cache(plugin)
+        others = self._plugin_folders() - {plugin.path}
+        configured = with_values(others)
         place = profiles.Place(
             plugin=self._own_place(plugin, purpose),
             data=data,
             cache=home.cache(plugin),
             home=home.path,
             user=os.path.expanduser("~"),
-            others=(*_others(self._project), *self._other_homes()),
+            others=(*_others(self._project), *self._other_homes(), *configured),
+            secret=tuple(os.path.join(folder, digest.CONFIG) for folder in sorted(others - {*configured})),
             project=self._project if self._project != "/" else "",  # services run there: it is nobody's project
             writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
             code=() if purpose == "init" else _code(plugin, standing.files),
@@ -201,6 +204,11 @@ class Allowances:
             return self._home.bin
         # A client's configuration is not for its servers to read.
         return self._home.data(plugin) if plugin.is_file else plugin.path
+
+
+def with_values(folders: frozenset[str]) -> tuple[str, ...]:
+    """Give those folders of plugins that hold values which a person set, such as keys."""
+    return tuple(folder for folder in sorted(folders) if os.path.lexists(os.path.join(folder, digest.CONFIG)))
 
 
 def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:

@@ -11,6 +11,7 @@ import os
 import resource
 
 from anyplug.runtime.confine import broker, cpu_share, kernel, landlock, packets, room, seccomp
+from anyplug.runtime.confine.hidden_names import HiddenNames
 from anyplug.runtime.confine.protected import Protected
 from anyplug.runtime.confine.shelf import UNSAFE, Shelf
 
@@ -37,6 +38,7 @@ class Order:
     writable: tuple[str, ...] = ()
     executable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     private_tmp: bool = False
     network: seccomp.Network = "none"
@@ -293,6 +295,24 @@ class Confinement:
             measured=_existing(order.measured),
             brokered=tuple(filter(os.path.isdir, _existing(order.brokered, order.exact))),
         )
+
+    def hidden_names(self) -> HiddenNames | None:
+        """Watch what is covered, where programs could see it if it were not; None if there is nothing to watch."""
+        order = self.order
+        if "read-only" not in self.held:  # what appears later is in no rule, and so not seen
+            return None
+        opened = (*order.readable, *order.writable)
+        named = {*opened, *order.executable}
+        real = {path: os.path.realpath(path) for path in (*order.secret, *order.hidden)}
+        paths = tuple(
+            path
+            for path, leads_to in real.items()
+            if not {path, leads_to} & named and any(room.is_below(leads_to, folder) for folder in opened)
+        )
+        try:
+            return HiddenNames(paths, order.hidden) if paths else None
+        except OSError:  # as many watches as the machine has: the next start has another sandbox in any case
+            return None
 
     def _outer(self, path: str) -> int:
         """Copy a folder for a program's /tmp."""
