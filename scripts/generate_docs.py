@@ -122,7 +122,8 @@ environment, the program itself; and what a protected file calls, such as the co
 hold.
 - What links at protected paths lead to, where the look for them ended before (a plugin can fill a folder so that it \
 does) or where they were made after the sandbox was.
-- A link that a plugin lays in a granted folder, and that leads to its own data folder.
+- A link of yours to a plugin's own folder, or to anyplug's home around it. A plugin cannot lay one in a granted \
+folder: links that name such a folder anywhere in their text are refused.
 - A second path to the same folder, such as a bind mount of your home folder, or a hard link that you made \
 yourself.
 - The plugin's own folder, where its format lets it write there.

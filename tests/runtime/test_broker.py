@@ -153,6 +153,19 @@ def test_nothing_that_may_be_in_a_repository_gets_out_of_it_with_a_folder(user, 
     assert not [folder for folder in marked if {f"{folder}/config", f"{folder}/objects/"} <= found["left"].keys()]
 
 
+@pytest.mark.claim("protected-paths")
+@pytest.mark.parametrize("user", USERS)
+def test_no_link_leads_to_where_nothing_is_protected(user):
+    code = """
+    os.makedirs("a/b"); home = os.path.dirname(os.path.dirname(DATA))
+    tried(whole=lambda: os.symlink(DATA + "/x", "one"), relative=lambda: os.symlink(os.path.relpath(DATA), "two"),
+          dangling=lambda: os.symlink("nothing/" + os.path.relpath(DATA, os.path.dirname(home)), "a/b/three"),
+          kernel=lambda: os.symlink("/proc/self/cwd", "four"), fine=lambda: os.symlink("../kept", "a/five"))
+    """
+    found = brokering.outcome(user, dedent(code))
+    assert opened(found) == {"fine"}, found
+
+
 @pytest.mark.claim("protected-paths-opened-by-name")
 @pytest.mark.parametrize("user", USERS)
 def test_a_grant_of_a_repository_lets_nothing_out_of_it(user):

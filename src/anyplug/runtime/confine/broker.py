@@ -449,6 +449,8 @@ class Broker:
         to = call.path(target)
         place = self._ours(call, at, index)
         self.check(place, there=errno.EEXIST)
+        if self._protected.leads_to_own(to):
+            raise OSError(errno.EROFS, "it would lead to where nothing is protected")
         os.symlink(to, place.name, dir_fd=place.fd)
 
     def mknod(self, call: Call, at: int, index: int, mode: int, device: int) -> None:

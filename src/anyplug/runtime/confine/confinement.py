@@ -70,6 +70,7 @@ class Confinement:
     """Takes the layers of an order, once, and applies those that belong to a thread to each thread that starts."""
 
     def __init__(self, order: Order) -> None:
+        self.home = order.hidden[0] if order.hidden else ""  # of the host's
         self.order = self._real(order)
         self.held: list[str] = []
         self.refused: dict[str, str] = {}
@@ -249,7 +250,7 @@ class Confinement:
         tmp = (room.TMP,) if request["tmp"] or (order.private_tmp and "read-only" in self.held) else ()
         direct = (*self._own, *NO_FILES, *request["writable"], *(tmp if self._tmp_is_direct else ()))
         roots = (*order.brokered, *(() if self._tmp_is_direct else tmp))
-        protected = Protected(order.protected, order.named)
+        protected = Protected(order.protected, order.named, self._own_names(request))
         pid, control = broker.start(roots, direct, protected, relayed=order.recorded)
         channel = _socket.socket(fileno=control)
         self._narrow.restrict()
@@ -260,6 +261,13 @@ class Confinement:
         os.close(listener)
         self._channels[pid] = channel  # while it is open, the broker knows that we are there
         return [], pid
+
+    def _own_names(self, request: dict[str, Any]) -> list[str]:
+        """Give the folders that links must not lead to: the plugin's own, or ours around them; and the kernel's."""
+        own = (*self._own, *request["writable"], *filter(None, [request["tmp"]]))
+        home = os.path.realpath(self.home) if self.home else ""
+        ours = [self.home] if home else []
+        return ["/proc", *ours, *(home if home and room.is_below(path, home) else path for path in own)]
 
     @property
     def _own(self) -> tuple[str, ...]:

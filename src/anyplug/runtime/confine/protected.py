@@ -59,8 +59,9 @@ def _fits(name: str, pattern: str) -> bool:
 class Protected:
     """The protected paths of one profile, and the grants that open some of them."""
 
-    def __init__(self, patterns: Iterable[str], named: Iterable[str]) -> None:
-        """`named` are the absolute paths that grants name."""
+    def __init__(self, patterns: Iterable[str], named: Iterable[str], own: Iterable[str] = ()) -> None:
+        """`named` are the absolute paths that grants name, `own` the folders in which nothing is protected."""
+        self._own = {fold(path.rpartition("/")[2]) for path in own}
         self._named = [split(path) for path in named]
         self._names: set[str] = set()  # protected at any depth
         self._loose: list[str] = []  # the same, with a `*`
@@ -131,6 +132,13 @@ class Protected:
         real = split(folder)
         inside = [at + 1 for at, part in enumerate(real) if fold_part(part) == GIT]
         return real[: inside[-1]] if inside else ()
+
+    def leads_to_own(self, target: str) -> bool:
+        """Whether a link with this text may lead to a folder in which nothing is protected, alone or with others.
+
+        By names alone: other links and folders on the way can change later, but whoever gets there names the folder.
+        """
+        return any(fold(part) in self._own for part in target.split("/"))
 
     def below(self, folder: str, name: str) -> list[Parts]:
         """List what is protected below a name at any depth, by the names that follow."""
