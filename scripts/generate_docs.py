@@ -81,7 +81,10 @@ Some files are run or trusted later by other programs of yours, without your ask
 `~/.bashrc`. A plugin that may write to a folder could leave such a file there, and it would run outside the \
 sandbox. So these paths are protected from every plugin, whether they exist or not.
 
-- **Hidden** paths can be neither read nor written, not even with `filesystem:read` or `filesystem:write`.
+- **Hidden** paths can be neither read nor written, not even with `filesystem:read` or `filesystem:write`. The \
+sandbox covers what is there when it is made. When such a path appears or is replaced while a plugin runs that could \
+read it, the plugin's programs are ended within milliseconds; the call's error says so, and the next start has it \
+covered.
 - **Read-only** paths can be read where the grants allow it, and not be created, changed, renamed, replaced or \
 removed. A plugin that tries gets "Read-only file system" (EROFS).
 
@@ -98,10 +101,17 @@ ABOUT_WHERE = {
     "user": "In your home folder",
 }
 ALSO_PROTECTED = """\
-Also protected: anyplug's own home (hidden), every folder in which plugins are looked for, the folders of your \
+Also protected: anyplug's own home (hidden), the folder of every other plugin that holds a `config.json` (hidden), \
+every folder in which plugins are looked for, the folders of your \
 `PATH` outside the system's, `$XDG_CONFIG_HOME`, `$ZDOTDIR`, `$PYTHONSTARTUP` and `$BASH_ENV`, and whatever a link \
-at one of these paths leads to. A plugin's own folders stay as writable as its format promises, also below a plugin \
-root."""
+at one of these paths leads to, with every link on the way there. A plugin's own folders stay as writable as \
+its format promises, also below a plugin root.
+
+Such links are looked for when the plugin's sandbox is made, in the folders that it may write to and directly in \
+your home folder, in `~/.config` and in the other paths above: at most 30,000 files and folders (2,000 of one \
+folder), 12 folders inside one another and one second, the outer ones first, and 500 targets. Folders called \
+`node_modules`, `objects`, `__pycache__`, `site-packages`, `.cache`, `.venv`, `venv` and `target` are not looked \
+into."""
 NOT_PROTECTED = """\
 ## What is not claimed
 
@@ -110,7 +120,10 @@ environment, the program itself; and what a protected file calls, such as the co
 - Code and configuration of the project that editors' extensions load, such as that of linters and tests.
 - Text that agents read, such as `AGENTS.md` or `CLAUDE.md`: it may mislead a model, whose tools policies still \
 hold.
-- A link that a plugin lays in a granted folder, and that leads to its own data folder.
+- What links at protected paths lead to, where the look for them ended before (a plugin can fill a folder so that it \
+does) or where they were made after the sandbox was.
+- A link of yours to a plugin's own folder, or to anyplug's home around it. A plugin cannot lay one in a granted \
+folder: links that name such a folder anywhere in their text are refused.
 - A second path to the same folder, such as a bind mount of your home folder, or a hard link that you made \
 yourself.
 - The plugin's own folder, where its format lets it write there.

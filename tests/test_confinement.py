@@ -200,6 +200,17 @@ async def test_a_file_and_a_tmp_have_their_limits(place, host, cyclop, settings)
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
+async def test_empty_files_in_memory_have_a_limit_too(place, host, cyclop, settings):
+    body = (
+        f"found = 'all'\ntry:\n    for n in range(20_000): open(f'{place}/{{n}}', 'w').close()\n"
+        f"except OSError as error: found = error.strerror\n{ANSWER}"
+    )
+    result = await limited(host, cyclop, settings, "tmp = 8388608", body)
+    assert result.text == "No space left on device"
+
+
+@pytest.mark.anyio
 async def test_a_full_data_folder_ends_it_with_the_reason(host, cyclop, settings):
     body = (
         "for n in range(40):\n    with open(os.path.join(os.environ['CYCLOPONE_DATA_DIR'], str(n)), 'wb') as file:\n"
@@ -452,6 +463,105 @@ async def test_who_may_write_all_files_cannot_put_another_folder_in_the_place_of
     async with host(cyclop("scribble", MOVES, permissions=["filesystem:write"], tools=PATHS)) as h:
         said = json.loads((await h.call("scribble", {"paths": paths})).text)
     assert (all(said[:3]), said[3]) == (True, ""), said
+
+
+WAITS = making.python(
+    "path = given['input']['path']\nopen(os.environ['CYCLOPONE_DATA_DIR'] + '/ready', 'w').close()\n"
+    "for _ in range(3000):\n    if not os.path.exists(path): time.sleep(0.01)\n"
+    "time.sleep(60)\nprint(json.dumps({'result': 'went on'}))"
+)
+READS = making.python(
+    "found = []\nfor path in given['input']['paths']:\n    try: found.append(open(path).read())\n"
+    "    except OSError as error: found.append('')\nprint(json.dumps({'result': json.dumps(found)}))"
+)
+PATH = [{"name": "waits", "description": "Waits.", "input_schema": {"type": "object"}}]
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("hidden-paths")
+@pytest.mark.parametrize("how", ["appears", "appears with the folder above it", "is replaced"])
+async def test_a_program_is_ended_when_what_is_hidden_from_it_appears(how, usual, host, cyclop):
+    path = f"{usual}/.local/share/keyrings/key" if "above" in how else f"{usual}/.ssh/key"
+    making.write(f"{usual}/notes", "")
+    if how == "is replaced":
+        making.write(path, "old")
+    waits = cyclop("waits", WAITS, permissions=["filesystem:read"], tools=PATH)
+    reads = cyclop("reads", READS, permissions=["filesystem:read"], tools=[{**PATHS[0], "name": "reads"}])
+    async with host(waits, reads) as h:
+        assert json.loads((await h.call("reads", {"paths": [path, __file__]})).text)[0] == ""
+        results = []
+
+        async def call():
+            results.append(await h.call("waits", {"path": path}))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await waiting.until(lambda: any("ready" in names for _, _, names in os.walk(usual)))
+            if how == "is replaced":
+                os.rename(f"{usual}/.ssh", f"{usual}/away")
+            making.write(path, "secret")
+        assert results[0].error.code == "crashed"
+        assert "is hidden from it, and appeared or was replaced while it ran" in results[0].error.message
+        assert json.loads((await h.call("reads", {"paths": [path]})).text) == [""]
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("hidden-paths")
+@pytest.mark.parametrize("granted", ["filesystem:read", "filesystem:write:.", "filesystem:write"])
+async def test_what_a_person_set_for_another_plugin_is_hidden_wherever_that_lies(
+    granted, usual, host, cyclop, stavrobot, monkeypatch
+):
+    os.mkdir(f"{usual}/work")
+    monkeypatch.chdir(f"{usual}/work")
+    other = stavrobot("other", making.python("print('{}')"))
+    shutil.move(other, f"{usual}/work/other")
+    making.write(f"{usual}/work/other/config.json", '{"key": "secret"}')
+    making.write(f"{usual}/work/free", "free")
+    reads = cyclop("reads", READS, permissions=[granted], tools=[{**PATHS[0], "name": "reads"}])
+    async with host(f"{usual}/work/other", reads) as h:
+        paths = [f"{usual}/work/other/config.json", f"{usual}/work/free"]
+        assert json.loads((await h.call("reads", {"paths": paths})).text) == ["", "free"]
+        os.unlink(paths[0])
+        making.write(f"{paths[0]}.new", "another")
+        os.rename(f"{paths[0]}.new", paths[0])
+        assert json.loads((await h.call("reads", {"paths": paths})).text) == ["", "free"]
+
+
+LINKED = {  # where people keep what protected names lead to, and by which other links
+    "work/.git/hooks": "../hk1", "work/hk1": "githooks", "work/.envrc": "env/e1", "work/env/e1": "e2",
+    "work/packages/a/.vscode": "../../conf/pv", "work/sub/.envrc": "../env/sube", "work/.yarn": "conf/yarn",
+    "work/.husky/pre-push": "../scripts/push", "work/bare/hooks": "../conf/hooks",
+    ".zshrc": "dotfiles/zsh", "dotfiles/zsh": "l2", ".profile": "Cloud/d/profile", "Cloud": "Sync",
+    ".bash_login": "dotfiles/login", ".ssh": "vlink/ssh", "vlink": "vault", "bin/tool": "../src/tool.sh",
+}  # fmt: skip
+LED_TO = (
+    "work/githooks/post-commit", "work/env/e2", "work/conf/pv/tasks.json", "work/env/sube", "work/scripts/push",
+    "work/conf/yarn/releases/x", "work/conf/hooks/x", "dotfiles/l2", "Sync/d/profile", "dotfiles/login", "src/tool.sh",
+)  # fmt: skip
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("protected-paths")
+@pytest.mark.parametrize("granted", ["filesystem:write:.", "filesystem:write"])
+async def test_neither_what_a_protected_link_leads_to_nor_a_link_on_the_way_is_changed(
+    granted, usual, host, cyclop, monkeypatch
+):
+    for path in (*LED_TO, "vault/ssh/id", "work/bare/HEAD", "work/free/x"):
+        making.write(f"{usual}/{path}", "as it was")
+    for path, target in LINKED.items():
+        os.makedirs(os.path.dirname(f"{usual}/{path}"), exist_ok=True)
+        os.symlink(target, f"{usual}/{path}")
+    monkeypatch.chdir(f"{usual}/work")
+    links = [f"{usual}/{path}" for path in LINKED]
+    written = [*(f"{usual}/{path}" for path in LED_TO), f"{usual}/work/free/x"]
+    async with host(
+        cyclop("scribble", WRITES, permissions=[granted], tools=PATHS),
+        cyclop("mover", MOVES, permissions=[granted], tools=[{**PATHS[0], "name": "mover"}]),
+    ) as h:
+        said = json.loads((await h.call("scribble", {"paths": written})).text)
+        assert [path for path, how in zip(written, said, strict=True) if not how] == [f"{usual}/work/free/x"]
+        moved = json.loads((await h.call("mover", {"paths": links})).text)
+        assert [path for path, how in zip(links, moved, strict=True) if not how] == []
 
 
 KEEPS = making.python(

@@ -6,6 +6,8 @@ Draws it, and holds nobody to it.
 import itertools
 import os
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -19,6 +21,7 @@ from anyplug.model import Endpoint, Plugin
 from anyplug.runtime.confine import profile as profiles
 from anyplug.runtime.confine import system
 from anyplug.runtime.confine.profile import Profile
+from anyplug.runtime.confine.protected import CLOSED, FREE, GIT_MARK, INNER, Protected
 from anyplug.runtime.program import Purpose
 from anyplug.settings import Home, Settings, binding_places, cyclop_plugins, standard_roots, zot_home
 
@@ -27,7 +30,13 @@ MODULE_FOLDERS = frozenset({"node_modules", ".venv", "venv", "vendor"})
 MODULES = "/node_modules/"
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 SHARED_TMP = ("/tmp/", "/var/tmp/")
-MOST_SETTINGS = 500  # entries of a folder that are looked at for links
+# How far links at protected paths are looked for: entries in all, entries of one folder, folders inside one another,
+# and seconds. Folders of the names below are not looked into: they hold many files and nobody's settings.
+MOST_LOOKED_AT, MOST_IN_ONE, MOST_DEPTH, LOOK_S = 30_000, 2_000, 12, 1.0
+MOST_LED_TO = 500  # places that are protected because a link leads there
+PASSED_OVER = frozenset(
+    {"node_modules", "objects", "__pycache__", "site-packages", ".cache", ".venv", "venv", "target"}
+)
 SYSTEM_PREFIXES = ("/usr", "/opt")  # nobody is granted these by a folder of their own
 MOST_LINKS = 40  # on the way to one file, as with the kernel
 
@@ -60,13 +69,16 @@ class Allowances:
         format, home = table.BY_NAME[plugin.format], self._home
         # Who builds dependencies has the network, and so none of the plugin's data.
         data = format.data(plugin, home) if purpose != "resolve" else home.cache(plugin)
+        others = self._plugin_folders() - {plugin.path}
+        configured = with_values(others)
         place = profiles.Place(
             plugin=self._own_place(plugin, purpose),
             data=data,
             cache=home.cache(plugin),
             home=home.path,
             user=os.path.expanduser("~"),
-            others=(*_others(self._project), *self._other_homes()),
+            others=(*_others(self._project), *self._other_homes(), *configured),
+            secret=tuple(os.path.join(folder, digest.CONFIG) for folder in sorted(others - {*configured})),
             project=self._project if self._project != "/" else "",  # services run there: it is nobody's project
             writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
             code=() if purpose == "init" else _code(plugin, standing.files),
@@ -76,7 +88,7 @@ class Allowances:
         if not place.project:
             granted = tuple(grant for grant in granted if not _is_in_project(grant))
         granted, exact, misled = _followed(granted, place)
-        search_path = self._variables.get("PATH", os.defpath)
+        search_path = self._search_path()
         found = system.survey(search_path, home.bin, place.user)
         if "shell:exec" in granted:
             found = system.for_every_program(found)
@@ -135,17 +147,34 @@ class Allowances:
             *_this_program(),
             *filter(os.path.isabs, named),
         ]
-        known = protected_paths.places(user, self._project, paths)
-        names = [name for name in known.read_only if not name.startswith("/")]
-        beside = [os.path.join(folder, name) for folder in (self._project, user) for name in names]
+        searched = [path for path in self._search_path().split(":") if path and not path.startswith(SYSTEM_PREFIXES)]
+        known = protected_paths.places(user, self._project, (*paths, *searched))
         absolute = [path for path in (*known.hidden, *known.read_only) if path.startswith("/")]
-        links = [*filter(os.path.islink, beside), *_links(os.path.join(user, ".config"))]
-        led_to = [os.path.realpath(path) for path in (*absolute, *links)]
-        return (*paths, *(path for path in led_to if path not in absolute and path not in {"/", user, self._project}))
+        scopes = [permissions.scope_of(grant) for grant in standing.granted if grant.startswith("filesystem:write")]
+        opened = [os.path.join(self._project, os.path.expanduser(scope)) for scope in scopes if scope]
+        tops = dict.fromkeys((user, *absolute), 1) | {os.path.join(user, ".config"): 2}
+        tops |= dict.fromkeys((*opened, *((user, self._project) if "" in scopes else ())), MOST_DEPTH)
+        protected = Protected((*known.hidden, *known.read_only), ())
+        led_to = [place for path in absolute for place in _on_the_way_to(path)]
+        led_to += _behind_links(tops, protected)
+        users = (user, self._project, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP) if "" in scopes else ()
+        roots = tuple(os.path.realpath(path).rstrip("/") + "/" for path in (*opened, *users))
+        around = tuple(f"{path}/" for path in (user, self._project))  # a link to a folder above protects nothing in it
+        also = (
+            path
+            for path in dict.fromkeys(led_to)
+            if path.startswith(roots)
+            and not any(folder.startswith(path.rstrip("/") + "/") for folder in around)
+            and protected.state(*os.path.split(path)) != CLOSED
+        )
+        return (*paths, *itertools.islice(also, MOST_LED_TO))
+
+    def _search_path(self) -> str:
+        return self._variables.get("PATH", os.defpath)
 
     def program_files(self, program: str) -> tuple[str, ...]:
         """Give the files of a program of the user's PATH."""
-        return system.program_files(program, search_path=self._variables.get("PATH", os.defpath))
+        return system.program_files(program, search_path=self._search_path())
 
     def _launched(self, plugin: Plugin, search_path: str) -> tuple[str, ...]:
         """Give the files of the programs that its manifest names outside its folder, as the person saw them."""
@@ -182,19 +211,76 @@ class Allowances:
         return self._home.data(plugin) if plugin.is_file else plugin.path
 
 
-def _links(folder: str, depth: int = 2) -> list[str]:
-    """Find links in a folder of settings and the folders in it, as those who keep their dotfiles together have them."""
-    try:
-        with os.scandir(folder) as entries:
-            found = list(itertools.islice(entries, MOST_SETTINGS))
-    except OSError:
+def with_values(folders: frozenset[str]) -> tuple[str, ...]:
+    """Give those folders of plugins that hold values which a person set, such as keys."""
+    return tuple(folder for folder in sorted(folders) if os.path.lexists(os.path.join(folder, digest.CONFIG)))
+
+
+def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:
+    """Give what links at protected paths lead to, in these folders and those inside them, each as deep as it says.
+
+    The outer ones first, no more than `MOST_LOOKED_AT` entries and for `LOOK_S` seconds.
+    """
+    left = deque((os.path.realpath(top), depth) for top, depth in sorted(tops.items(), key=lambda top: top[1]))
+    seen: dict[str, int] = {}
+    entries, until = 0, time.monotonic() + LOOK_S
+    found: list[str] = []
+    while left and entries < MOST_LOOKED_AT and time.monotonic() < until:
+        folder, depth = left.popleft()
+        if seen.get(folder, 0) >= depth:
+            continue
+        seen[folder] = depth
+        try:
+            with os.scandir(folder) as listed:
+                inside = list(itertools.islice(listed, MOST_IN_ONE))
+        except OSError:
+            continue
+        entries += len(inside)
+        for entry in inside:
+            if entry.is_symlink():
+                found += _behind(folder, entry.name, protected)
+            elif depth > 1 and entry.is_dir(follow_symlinks=False) and entry.name not in PASSED_OVER:
+                left.append((entry.path, depth - 1))
+    return found
+
+
+def _behind(folder: str, name: str, protected: Protected) -> list[str]:
+    """Give what a link leads to, if it is protected; of one on the way to protected paths, what they are behind it."""
+    link = os.path.join(folder, name)
+    state = protected.state(folder, name)
+    if state == FREE and not any(
+        os.path.lexists(os.path.join(folder, "../" * levels, GIT_MARK))
+        for levels in protected.git_folders(folder, name)
+    ):
         return []
-    links = [entry.path for entry in found if entry.is_symlink()]
-    if depth > 1:
-        for entry in found:
-            if entry.is_dir(follow_symlinks=False):
-                links += _links(entry.path, depth - 1)
-    return links
+    places = _on_the_way_to(link)
+    if state != INNER:
+        return places
+    inner = [os.path.join(link, *rest) for rest in protected.below(folder, name)]
+    return [*places[:-1], *(place for path in inner for place in _on_the_way_to(path))]
+
+
+def _on_the_way_to(path: str) -> list[str]:
+    """Give every link on the way to what a path leads to, each by the folder in which it really is, and that itself."""
+    found, at = [], "/"
+    parts = path.split("/")[::-1]
+    while parts:
+        part = parts.pop()
+        if part in {"", ".", ".."}:
+            at = os.path.dirname(at) if part == ".." else at
+            continue
+        here = os.path.join(at, part)
+        try:
+            target = os.readlink(here)
+        except OSError:  # it is no link, or nothing
+            at = here
+            continue
+        found.append(here)
+        if len(found) > MOST_LINKS:
+            return found
+        at = "/" if target.startswith("/") else at
+        parts += target.split("/")[::-1]
+    return [*found, at]
 
 
 def _above(hidden: tuple[str, ...], writable: tuple[str, ...]) -> list[str]:
@@ -247,27 +333,10 @@ def _followed(
 
 def _follow(path: str, folders: tuple[str, ...]) -> tuple[str, bool]:
     """Give what a path leads to, and whether a link on its way lies in one of these folders. Each is looked at once."""
-    at, is_inside = "/", False
-    parts = path.split("/")[::-1]
-    links = 0
-    while parts:
-        part = parts.pop()
-        if part in {"", ".", ".."}:
-            at = os.path.dirname(at) if part == ".." else at
-            continue
-        here = os.path.join(at, part)
-        try:
-            target = os.readlink(here)
-        except OSError:  # it is no link, or nothing
-            at = here
-            continue
-        links += 1
-        if links > MOST_LINKS:
-            return path, True
-        is_inside = is_inside or any(here.startswith(folder.rstrip("/") + "/") for folder in folders)
-        at = "/" if target.startswith("/") else at
-        parts += target.split("/")[::-1]
-    return at, is_inside
+    *links, real = _on_the_way_to(path)
+    if len(links) >= MOST_LINKS:
+        return path, True
+    return real, any(link.startswith(folder.rstrip("/") + "/") for link in links for folder in folders)
 
 
 def _this_program() -> tuple[str, ...]:

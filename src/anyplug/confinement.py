@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from anyplug import permissions, protected_paths
-from anyplug.allowances import Allowances
+from anyplug.allowances import Allowances, with_values
 from anyplug.approval import Standing
 from anyplug.errors import NotApproved, NotEnforceable, Unavailable
 from anyplug.formats import oneshot, table
@@ -345,7 +345,8 @@ class Confinement:
         if any(grant.startswith("filesystem:") for grant in standing.granted):
             # What appears later is to be hidden and protected, too.
             found += map(_identity, protected_paths.places(os.path.expanduser("~"), "").hidden)
-            found.append(hash((self._plugin_folders(), *known_homes())))
+            folders = self._plugin_folders()
+            found.append(hash((folders, with_values(folders), *known_homes())))
         return tuple(found)
 
     def _current(self, key: tuple[str, Purpose], basis: object) -> Room | None:

@@ -51,7 +51,13 @@ TABLE: tuple[Entry, ...] = (
         _words(".git/hooks .git/config .git/config.worktree .git/commondir .git/modules .git/worktrees"),
         "commands that git runs. A `.git` that is no folder is refused, too: it leads git elsewhere",
     ),
-    Entry("read-only", "anywhere", _words("=HEAD"), "outside of `.git`: it makes a folder a bare repository"),
+    Entry(
+        "read-only",
+        "anywhere",
+        _words("=HEAD .git/logs/objects .git/refs/remotes/*/objects .git/logs/refs/remotes/*/objects"),
+        "what makes a folder a bare repository. `HEAD` is free where git writes it: directly in `.git`, in its `logs`, "
+        "and for remotes in its `refs` and `logs/refs`",
+    ),
     Entry(
         "read-only",
         "anywhere",
@@ -62,8 +68,8 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "read-only",
         "anywhere",
-        _words(".githooks .husky .pre-commit-config.y* lefthook.* .lefthook.* lefthook-local.* .lefthook- "
-               "local.* .overcommit.yml .github/hooks .gitconfig prek.toml .git-templates"),
+        _words(".githooks .husky .pre-commit-config.y* lefthook.* .lefthook.* lefthook-local.* "
+               ".lefthook-local.* .overcommit.yml .github/hooks .gitconfig prek.toml .git-templates"),
         "commands that run with the next commit, where git hooks are installed",
     ),
     Entry(

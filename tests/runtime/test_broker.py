@@ -97,7 +97,91 @@ def test_no_way_leads_to_a_protected_path(user, without):
     assert [name for name in left if any(part in name for part in bad)] == [".git/hooks/"]
 
 
-SEPARATE = """
+EXCHANGE = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+def exchange(one, other):
+    if libc.renameat2(-100, one.encode(), -100, other.encode(), 2): raise OSError(ctypes.get_errno(), "exchange")
+"""
+# A folder that git takes for a repository (HEAD, objects, refs) must never hold what the plugin wrote into `config`.
+MOVES = (
+    EXCHANGE
+    + """
+def build(folder):
+    made = []
+    for name in ("objects/", "refs/", "config", "HEAD"):
+        try: os.makedirs(f"{folder}/{name}") if name[-1] == "/" else write(f"{folder}/{name}", "ref: refs/heads/x")
+        except OSError as error: made.append(name)
+    if not made: return
+    raise OSError(errno.EROFS, "lacks " + " ".join(made))
+os.makedirs("z/.git/s"); os.makedirs("z/n.git/s"); os.makedirs("src/in"); write("src/a"); os.makedirs("z/.git/t/in")
+os.makedirs("z/.git/u"); write("z/.git/u/config"); os.makedirs("z/.git/refs/remotes"); os.makedirs("z/.git/v/in")
+write("z/.git/HEAD"); os.makedirs("z/.git/logs"); write("z/.git/logs/HEAD"); write("z/.git/config.lock")
+os.makedirs("z/.git/refs/remotes/origin"); write("z/.git/refs/remotes/origin/HEAD")
+write("z/.git/refs/remotes/origin/config"); write("z/.git/packed"); os.rename("z/.git/packed", "z/.git/packed-refs")
+os.rename("z/.git/v", "z/.git/w"); os.rename("z", "zz"); os.rename("zz", "z")
+tried(
+    in_git=lambda: build("z/.git/s"), in_bare=lambda: build("z/n.git/s"), below=lambda: build("z/.git/t/in"),
+    in_logs=lambda: build("z/.git/logs"), in_remote=lambda: build("z/.git/refs/remotes/origin"),
+    in_remotes_logs=lambda: build("z/.git/logs/refs/remotes/origin"), in_refs=lambda: build("z/.git/refs/heads/x"),
+    into_logs=lambda: (os.rename("z/.git/logs", "z/.git/l"), os.rename("z/.git/u", "z/.git/logs")),
+    into_remote=lambda: os.rename("z/.git/u", "z/.git/refs/remotes/new"),
+    exchanged_with_logs=lambda: exchange("z/.git/u", "z/.git/logs"),
+    out=lambda: os.rename("z/.git/u", "u"), out_of_bare=lambda: os.rename("z/n.git/s", "s"),
+    out_exchanged=lambda: exchange("z/.git/u", "src"), into=lambda: os.rename("src", "z/.git/src"),
+    parent_out=lambda: os.rename("z/.git/t", "t"), other_git=lambda: os.rename("z/.git/u", "z/n.git/u"),
+    head_linked=lambda: os.link("z/.git/HEAD", "src/HEAD"), head_moved=lambda: os.rename("z/.git/HEAD", "src/HEAD"),
+    head_by_other_name=lambda: os.link("z/.git/HEAD", "src/head"),
+    head_by_link=lambda: os.symlink("../z/.git/HEAD", "src/HEAD"),
+    logs_by_link=lambda: os.symlink("../u", "z/n.git/logs"),
+    unnamed=lambda: os.open("z/.git", os.O_TMPFILE | os.O_WRONLY),
+    copied=lambda: subprocess.run(["mv", "z/.git/w", "w"], check=True),
+)
+"""
+)
+
+
+@pytest.mark.claim("protected-paths")
+@pytest.mark.parametrize("without", [(), NAMESPACES], ids=["namespaces", "no namespaces"])
+@pytest.mark.parametrize("user", USERS)
+def test_nothing_that_may_be_in_a_repository_gets_out_of_it_with_a_folder(user, without):
+    found = brokering.outcome(user, MOVES, "filesystem:write:.", "shell:exec", without=without)
+    assert found["code"] == 0, found["stderr"]
+    assert opened(found) == {"copied"}
+    assert "w/in/" in found["left"]
+    marked = {os.path.dirname(name) for name in found["left"] if name.endswith("/HEAD")}
+    assert not [folder for folder in marked if {f"{folder}/config", f"{folder}/objects/"} <= found["left"].keys()]
+
+
+@pytest.mark.claim("protected-paths")
+@pytest.mark.parametrize("user", USERS)
+def test_no_link_leads_to_where_nothing_is_protected(user):
+    code = """
+    os.makedirs("a/b"); home = os.path.dirname(os.path.dirname(DATA))
+    tried(whole=lambda: os.symlink(DATA + "/x", "one"), relative=lambda: os.symlink(os.path.relpath(DATA), "two"),
+          dangling=lambda: os.symlink("nothing/" + os.path.relpath(DATA, os.path.dirname(home)), "a/b/three"),
+          kernel=lambda: os.symlink("/proc/self/cwd", "four"), fine=lambda: os.symlink("../kept", "a/five"))
+    """
+    found = brokering.outcome(user, dedent(code))
+    assert opened(found) == {"fine"}, found
+
+
+@pytest.mark.claim("protected-paths-opened-by-name")
+@pytest.mark.parametrize("user", USERS)
+def test_a_grant_of_a_repository_lets_nothing_out_of_it(user):
+    code = """
+    os.makedirs(".git/s/objects"); os.makedirs(".git/worktrees/x"); write(".git/worktrees/x/HEAD")
+    tried(inside=lambda: (write(".git/s/HEAD"), write(".git/s/config")), renamed=lambda: os.rename(".git/s", ".git/t"),
+          out=lambda: os.rename(".git/t", "src"), config=lambda: write(".git/config"))
+    """
+    found = brokering.outcome(user, dedent(code), "filesystem:write:.", "filesystem:write:.git")
+    assert opened(found) == {"inside", "renamed", "config"}, found
+
+
+SEPARATE = (
+    EXCHANGE
+    + """
+os.symlink("separate", "linked"); os.mkdir("other")
 tried(
     config=lambda: write("separate/config"),
     config_in_a_worktree=lambda: write("separate/worktrees/one/commondir"),
@@ -106,11 +190,14 @@ tried(
     modules=lambda: os.makedirs("separate/modules/x"),
     mode=lambda: os.chmod("separate/config", 0o777),
     mark_away=lambda: os.rename("separate/HEAD", "separate/other"),
-    folder_renamed_first=lambda: (os.rename("separate", "moved"), write("moved/config")),
-    objects=lambda: write("moved/objects/x"), config_elsewhere=lambda: write("config"),
+    folder_away=lambda: os.rename("separate", "moved"),
+    folder_linked_away=lambda: os.rename("linked", "moved"),
+    folder_exchanged=lambda: exchange("other", "separate"),
+    objects=lambda: write("separate/objects/x"), config_elsewhere=lambda: write("config"),
     hooks_elsewhere=lambda: (os.mkdir("hooks"), write("hooks/useState.ts")),
 )
 """
+)
 
 
 @pytest.mark.claim("protected-paths")
@@ -281,6 +368,11 @@ def point(n):
     os.symlink("../.git/hooks" if n % 2 else "../a", "s/l")
 def through(n): write("s/l/post-commit")
 def shift(n): os.rename("d", "e") if n % 2 else os.rename("e", "d")
+def built(n): os.makedirs(f"d/.git/s{n % 3}/objects", exist_ok=True); write(f"d/.git/s{n % 3}/config")
+def headed(n): write(f"{random.choice(['d', 'e', 'a'])}/{random.choice(['.git/s0', '.git/logs', '.git', 'out'])}/HEAD")
+def taken(n): os.rename(f"{random.choice(['d', 'e'])}/.git/{random.choice(['s0', 's1', 's2', 'logs'])}", "a/out")
+def put(n): os.rename(random.choice(["a/out", "d/.git/s0"]), random.choice(["d/.git/logs", "e/.git/s0"]))
+def logged(n): os.makedirs("d/.git/logs", exist_ok=True); os.rmdir("d/.git/logs")
 def into(n): os.rename(random.choice(["d", "e", "a/b"]), random.choice([".git", "a/.git", "d/.git", "e/.vscode"]))
 def inside(n): os.mkdir("d/.git"); os.mkdir("d/.git/hooks")
 def here(n): os.chdir(PROJECT if n % 2 else PROJECT + "/.git/hooks")
@@ -303,6 +395,7 @@ GROUPS = {
     "names": "(flip, made, linked, named, moved)",
     "links": "(point, through, point, through)",
     "folders": "(shift, into, inside, into)",
+    "repositories": "(shift, built, headed, taken, put, logged)",
     "working folder": "(here, cwd, here, cwd)",
     "modes": "(mflip, mode, mflip, mode)",
 }
@@ -320,6 +413,8 @@ def test_no_race_is_won(user, group):
     print(f"{user}, {group}: {found['said']} attempts")
     bad = [name for name in found["left"] if ".envrc" in name or "hooks/" in name or ".vscode" in name]
     assert bad == [".git/hooks/"]
+    marked = {os.path.dirname(name) for name in found["left"] if name.endswith("/HEAD")}
+    assert not [folder for folder in marked if {f"{folder}/config", f"{folder}/objects/"} <= found["left"].keys()]
     assert found["left"][".git/config"] == "[core]\n"
 
 

@@ -25,7 +25,7 @@ import stat
 import struct
 
 from anyplug.runtime.confine import kernel, packets, seccomp
-from anyplug.runtime.confine.protected import CLOSED, FREE, GIT_MARK, INNER, Protected
+from anyplug.runtime.confine.protected import CLOSED, FREE, GIT_MARK, GIT_NAME, INNER, Protected
 from anyplug.runtime.confine.watch import wear
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
@@ -302,6 +302,29 @@ class Broker:
             return True
         return False
 
+    def _check_move(self, one: Place, other: Place) -> None:
+        """Raise OSError if what lies in a folder that is moved would get where it could not have been made.
+
+        Patterns hold wherever the folder is, or name it; only a `.git` may hold what may not be elsewhere. Whatever is
+        moved, since a file may be a folder by the time of the call. No folder ever gets into a `.git` or out of it, so
+        this holds until the call is made.
+        """
+        if self._protected.repository(one.folder) != self._protected.repository(other.folder):
+            raise OSError(errno.EXDEV, "into a repository, or out of it")
+        for place in (one, other):
+            if self._is_repository(place):
+                raise OSError(errno.EROFS, "protected")
+
+    def _is_repository(self, place: Place) -> bool:
+        """Whether a name is a folder that git takes for a repository, which a file called `.git` may lead to."""
+        if 0 not in self._protected.git_folders(os.path.join(place.folder, place.name), GIT_NAME):
+            return False
+        try:
+            os.stat(f"{place.name}/{GIT_MARK}", dir_fd=place.fd, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
     # The calls
 
     def open(self, call: Call, at: int, index: int, flags: int, mode: int) -> tuple[int, int] | None:
@@ -399,6 +422,7 @@ class Broker:
             raise OSError(errno.ENOTDIR, "no folder")
         self.check(one)
         self.check(other)
+        self._check_move(one, other)
         kernel.syscall(
             "rename", self._rename, one.fd, os.fsencode(one.name), other.fd, os.fsencode(other.name),
             ctypes.c_uint(flags & 0xFFFFFFFF),
@@ -417,6 +441,7 @@ class Broker:
             raise OSError(errno.EXDEV, "between folders of different owners")
         self.check(one, there=-errno.ENOENT)
         self.check(other, there=errno.EEXIST)
+        self._check_move(one, other)
         os.link(one.name, other.name, src_dir_fd=one.fd, dst_dir_fd=other.fd, follow_symlinks=False)
 
     def symlink(self, call: Call, at: int, target: int, index: int) -> None:
@@ -424,6 +449,8 @@ class Broker:
         to = call.path(target)
         place = self._ours(call, at, index)
         self.check(place, there=errno.EEXIST)
+        if self._protected.leads_to_own(to):
+            raise OSError(errno.EROFS, "it would lead to where nothing is protected")
         os.symlink(to, place.name, dir_fd=place.fd)
 
     def mknod(self, call: Call, at: int, index: int, mode: int, device: int) -> None:

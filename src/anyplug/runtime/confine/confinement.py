@@ -11,6 +11,7 @@ import os
 import resource
 
 from anyplug.runtime.confine import broker, cpu_share, kernel, landlock, packets, room, seccomp
+from anyplug.runtime.confine.hidden_names import HiddenNames
 from anyplug.runtime.confine.protected import Protected
 from anyplug.runtime.confine.shelf import UNSAFE, Shelf
 
@@ -37,6 +38,7 @@ class Order:
     writable: tuple[str, ...] = ()
     executable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     private_tmp: bool = False
     network: seccomp.Network = "none"
@@ -68,6 +70,7 @@ class Confinement:
     """Takes the layers of an order, once, and applies those that belong to a thread to each thread that starts."""
 
     def __init__(self, order: Order) -> None:
+        self.home = order.hidden[0] if order.hidden else ""  # of the host's
         self.order = self._real(order)
         self.held: list[str] = []
         self.refused: dict[str, str] = {}
@@ -247,7 +250,7 @@ class Confinement:
         tmp = (room.TMP,) if request["tmp"] or (order.private_tmp and "read-only" in self.held) else ()
         direct = (*self._own, *NO_FILES, *request["writable"], *(tmp if self._tmp_is_direct else ()))
         roots = (*order.brokered, *(() if self._tmp_is_direct else tmp))
-        protected = Protected(order.protected, order.named)
+        protected = Protected(order.protected, order.named, self._own_names(request))
         pid, control = broker.start(roots, direct, protected, relayed=order.recorded)
         channel = _socket.socket(fileno=control)
         self._narrow.restrict()
@@ -258,6 +261,13 @@ class Confinement:
         os.close(listener)
         self._channels[pid] = channel  # while it is open, the broker knows that we are there
         return [], pid
+
+    def _own_names(self, request: dict[str, Any]) -> list[str]:
+        """Give the folders that links must not lead to: the plugin's own, or ours around them; and the kernel's."""
+        own = (*self._own, *request["writable"], *filter(None, [request["tmp"]]))
+        home = os.path.realpath(self.home) if self.home else ""
+        ours = [self.home] if home else []
+        return ["/proc", *ours, *(home if home and room.is_below(path, home) else path for path in own)]
 
     @property
     def _own(self) -> tuple[str, ...]:
@@ -293,6 +303,24 @@ class Confinement:
             measured=_existing(order.measured),
             brokered=tuple(filter(os.path.isdir, _existing(order.brokered, order.exact))),
         )
+
+    def hidden_names(self) -> HiddenNames | None:
+        """Watch what is covered, where programs could see it if it were not; None if there is nothing to watch."""
+        order = self.order
+        if "read-only" not in self.held:  # what appears later is in no rule, and so not seen
+            return None
+        opened = (*order.readable, *order.writable)
+        named = {*opened, *order.executable}
+        real = {path: os.path.realpath(path) for path in (*order.secret, *order.hidden)}
+        paths = tuple(
+            path
+            for path, leads_to in real.items()
+            if not {path, leads_to} & named and any(room.is_below(leads_to, folder) for folder in opened)
+        )
+        try:
+            return HiddenNames(paths, order.hidden) if paths else None
+        except OSError:  # as many watches as the machine has: the next start has another sandbox in any case
+            return None
 
     def _outer(self, path: str) -> int:
         """Copy a folder for a program's /tmp."""

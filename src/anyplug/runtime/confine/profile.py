@@ -79,6 +79,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     writable: tuple[str, ...] = ()  # the same, readable as well
     executable: tuple[str, ...] = ()  # the same, readable as well
     hidden: tuple[str, ...] = ()  # folders of which nothing is seen but what is named above
+    secret: tuple[str, ...] = ()  # whether or not it exists: its programs are ended when such a path appears
     code: tuple[str, ...] = ()  # what stays as it is, though it lies in a writable folder
     binding: tuple[str, ...] = ()  # what binds plugins themselves and stays as it is for that reason, as policies do
     measured: tuple[str, ...] = ()  # the folders that `limits.disk` is about
@@ -119,6 +120,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     home: str  # our own folder
     user: str  # the user's
     others: tuple[str, ...] = ()  # folders besides ours that hold plugins and what they keep
+    secret: tuple[str, ...] = ()  # paths that none of its programs may be there to see when they appear
     project: str = ""  # where the person works
     writes_beside_itself: bool = False  # its format lets it write into its own folder
     code: tuple[str, ...] = ()  # then: the files and folders in it that were approved
@@ -151,6 +153,7 @@ def draw(
             everything,
         ),
         hidden=_unique((place.home,), place.others, secret),
+        secret=_unique(secret, place.secret) if reads or writes or reads_all or writes_all else (),
         code=place.code if place.writes_beside_itself else (place.plugin,),
         measured=own,
         brokered=brokered,

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
 
 GIT, SETTINGS = ".git", ".config"
 # What git runs commands from in a folder that holds a repository, and the file by which git knows such a folder. That
-# file is protected itself outside of `.git`, so no folder becomes one, or stops being one, under a plugin's hands.
+# file is protected itself, so no folder becomes one, or stops being one, under a plugin's hands.
 GIT_FOLDERS = frozenset({"hooks", "modules", "worktrees"})
 GIT_NAMES = frozenset({"config", "config.worktree", "commondir"}) | GIT_FOLDERS
-GIT_MARK = "HEAD"
+GIT_NAME, GIT_MARK = "config", "HEAD"
+# The only folders in which git writes a file of that name by itself. In the first, the table says what is protected. In
+# the others `objects` is, and without it a folder is no repository either.
+MARKED = ((GIT,), (GIT, "logs"), (GIT, "refs", "remotes", "*"), (GIT, "logs", "refs", "remotes", "*"))
 EXACT = "="  # before a pattern whose case counts
 MOST_KNOWN = 4096  # folders whose verdict is kept
 
@@ -56,8 +59,9 @@ def _fits(name: str, pattern: str) -> bool:
 class Protected:
     """The protected paths of one profile, and the grants that open some of them."""
 
-    def __init__(self, patterns: Iterable[str], named: Iterable[str]) -> None:
-        """`named` are the absolute paths that grants name."""
+    def __init__(self, patterns: Iterable[str], named: Iterable[str], own: Iterable[str] = ()) -> None:
+        """`named` are the absolute paths that grants name, `own` the folders in which nothing is protected."""
+        self._own = {fold(path.rpartition("/")[2]) for path in own}
         self._named = [split(path) for path in named]
         self._names: set[str] = set()  # protected at any depth
         self._loose: list[str] = []  # the same, with a `*`
@@ -112,12 +116,40 @@ class Protected:
         0 is the folder itself. Those that a grant names are left out.
         """
         real = split(folder)
-        if any(fold_part(part) == GIT for part in real):
-            return []  # the table says what is protected in there
-        found = [0] if fold(name) in GIT_NAMES else []
-        found += [len(real) - at for at, part in enumerate(real) if fold(part) in GIT_FOLDERS]
-        opened = max((len(grant) for grant in self._named if real[: len(grant)] == grant), default=0)
-        return [levels for levels in found if len(real) - levels > opened]
+        found = [len(real)] if fold(name) in GIT_NAMES else []
+        found += [at for at, part in enumerate(real) if fold(part) in GIT_FOLDERS]
+        if not found:
+            return []
+        parts, opened = tuple(map(fold_part, real)), self._opened(real)
+        return [len(real) - at for at in found if at > opened and not self._may_be_marked(parts[:at], opened)]
+
+    @staticmethod
+    def repository(folder: str) -> Parts:
+        """Give the innermost `.git` that a folder lies in, or is; nothing if in none.
+
+        What is allowed in one is not all allowed elsewhere, so nothing is moved out of it or into it.
+        """
+        real = split(folder)
+        inside = [at + 1 for at, part in enumerate(real) if fold_part(part) == GIT]
+        return real[: inside[-1]] if inside else ()
+
+    def leads_to_own(self, target: str) -> bool:
+        """Whether a link with this text may lead to a folder in which nothing is protected, alone or with others.
+
+        By names alone: other links and folders on the way can change later, but whoever gets there names the folder.
+        """
+        return any(fold(part) in self._own for part in target.split("/"))
+
+    def below(self, folder: str, name: str) -> list[Parts]:
+        """List what is protected below a name at any depth, by the names that follow."""
+        parts = (*map(fold_part, split(folder)), fold_part(name))
+        found = []
+        for at in range(len(parts)):
+            for pattern in self._longer.get(parts[at], ()):
+                rest = parts[at:]
+                if len(rest) < len(pattern) and all(map(_fits, rest, pattern)) and "*" not in "".join(pattern[:-1]):
+                    found.append(pattern[len(rest) :])
+        return found
 
     def opener(self, path: str) -> str:
         """Give the path that a grant has to name to open another; empty if that is not protected."""
@@ -137,16 +169,27 @@ class Protected:
     def _look(self, folder: str) -> tuple[Parts, int, int]:
         """Give a folder's names, how deep a grant opens it, and how deep the deepest pattern that holds it begins."""
         real = split(folder)
-        opened = max((len(grant) for grant in self._named if real[: len(grant)] == grant), default=0)
+        opened = self._opened(real)
         parts = tuple(map(fold_part, real))
         anchor = 0
         for at, part in enumerate(parts):
             here = parts[: at + 1]
             is_one = self._is_name(part) or here in self._paths or self._is_loose(here)
-            is_exact = real[at] in self._exact and GIT not in parts[:at]
+            is_exact = real[at] in self._exact and not self._may_be_marked(parts[:at], opened)
             if is_one or is_exact or any(self._begins(parts[at:], longer) for longer in self._longer.get(part, ())):
                 anchor = at + 1
         return parts, opened, anchor
+
+    def _opened(self, real: Parts) -> int:
+        """Say how deep the deepest grant is that names a path or a folder above it."""
+        return max((len(grant) for grant in self._named if real[: len(grant)] == grant), default=0)
+
+    @staticmethod
+    def _may_be_marked(folder: Parts, opened: int) -> bool:
+        """Whether a folder may hold the file by which git knows a repository; a grant of a `.git` opens all of it."""
+        if 0 < opened <= len(folder) and folder[opened - 1] == GIT:
+            return True
+        return any(len(folder) >= len(ends) and all(map(_fits, folder[-len(ends) :], ends)) for ends in MARKED)
 
     @staticmethod
     def _begins(parts: Parts, pattern: Parts) -> bool:
@@ -165,7 +208,7 @@ class Protected:
         if opened < depth:
             if self._is_name(part) or parts in self._paths or self._is_loose(parts):
                 return CLOSED
-            if name in self._exact and GIT not in folder:
+            if name in self._exact and not self._may_be_marked(folder, opened):
                 return CLOSED
         inner = parts in self._above  # also where a grant names it: what lies in it is not opened by that
         for at in range(opened, depth):

@@ -25,6 +25,7 @@ Paths = tuple[str, ...]
 TMP, SHM = "/tmp", "/dev/shm"
 SHM_BYTES = 64 << 20  # for semaphores and small shared memory, as multiprocessing wants them
 COVER_BYTES = 1 << 16  # what covers a hidden folder holds nothing but mount points
+BYTES_PER_FILE, FEWEST_FILES = 1 << 12, 4096  # of a folder in memory
 SET_FLAGS, INTERFACE_UP = 0x8914, 1  # of a network interface
 KERNELS = ("/proc", "/sys")
 PID_MAX = "/proc/sys/kernel/pid_max"
@@ -170,7 +171,8 @@ def _cover(seen: Paths, covers: dict[str, int], shelf: Shelf | None) -> dict[str
                 os.makedirs(path, exist_ok=True)  # nobody else can rename anything here as it is
             elif os.path.isdir(path):
                 mode = "1777" if path in {TMP, SHM} else "755"
-                kernel.mount("tmpfs", path, kernel.MS_NOSUID | kernel.MS_NODEV, f"mode={mode},size={covers[path]}")
+                options = f"mode={mode},size={covers[path]},nr_inodes={most_files(covers[path])}"
+                kernel.mount("tmpfs", path, kernel.MS_NOSUID | kernel.MS_NODEV, options)
                 mounted[path] = True
             continue
         tree, is_folder = trees[path]
@@ -184,6 +186,11 @@ def _cover(seen: Paths, covers: dict[str, int], shelf: Shelf | None) -> dict[str
         else:  # it is seen already
             os.close(tree)
     return mounted
+
+
+def most_files(size: int) -> int:
+    """Say how many files a folder in memory may hold: each takes a kilobyte of the kernel's own, also if empty."""
+    return max(size // BYTES_PER_FILE, FEWEST_FILES)
 
 
 def _holds(folders: Paths, path: str) -> bool:

@@ -52,6 +52,7 @@ REAPED_AT_ONCE = 256  # orphans, until somebody else gets a word in: a plugin ca
 FIRST_TO_GO = 500  # what a machine without memory is told: rather a plugin than what the person works with
 COLLECT = 256  # starts between two collections of garbage, which must not happen in a confined thread
 BROKER_GONE = "the process that makes changes in granted folders for it was killed"
+EXPOSED = "{} is hidden from it, and appeared or was replaced while it ran: call it again"
 SWEEPS, SWEEP_PAUSE_S = 200, 0.001  # how often, and how soon again, we look whether what was killed is gone
 
 
@@ -159,6 +160,8 @@ class Spawner:
         self._marks = "limits" in confinement.held
         self._is_init = "pids" in confinement.held
         self._has_sessions = confinement.cpu == cpu_share.SESSIONS
+        self._hidden = confinement.hidden_names()
+        self._is_exposed = False  # something that was to be hidden is not: nothing more is started
         self._watch = Watch(confinement.order.limits, confinement.order.measured) if self._marks else None
         self._thread: ConfinedThread | None = None
         self._looked = self._started = 0.0
@@ -176,12 +179,18 @@ class Spawner:
         poll = select.poll()
         poll.register(self._requests, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
+        if self._hidden is not None:
+            poll.register(self._hidden.fd, select.POLLIN)
         while True:
             watching = self._watch is not None and bool(self._running)
             pause = LOOK_S if time.monotonic() - self._started < CALM_S else CALM_LOOK_S
             wait_ms = 0 if self._has_more else pause * 1000 if watching else None
             ready = {fd for fd, _ in poll.poll(wait_ms)}
+            if self._hidden is not None and self._hidden.fd in ready and (path := self._hidden.stirred()):
+                self.end_exposed(path)
             self.reap()
+            if self._is_exposed and not self._running:
+                return
             if watching and time.monotonic() - self._looked >= pause:
                 self.look()
             if self._requests.fileno() in ready and not self.answer():
@@ -216,6 +225,10 @@ class Spawner:
 
         Raises OSError.
         """
+        if not self._is_exposed and self._hidden is not None and (path := self._hidden.exposed()):
+            self.end_exposed(path)
+        if self._is_exposed:
+            raise OSError(errno.ESTALE, "what is hidden from it has changed: call it again")
         self._started = time.monotonic()
         self._starts += 1
         if self._starts % COLLECT == 0:
@@ -327,6 +340,15 @@ class Spawner:
             self.sweep(marks)
         elif self._has_sessions:
             cpu_share.demote_sessions(self._confinement.proc, mine)
+
+    def end_exposed(self, path: str) -> None:
+        """End everything, since something is there that was to be hidden and is not covered."""
+        self._is_exposed = True
+        self._reasons = dict.fromkeys(self._running, EXPOSED.format(path))
+        for pid in self._running:
+            kill_group(pid, signal.SIGKILL)
+        if self._marks:
+            self.sweep({started.mark for started in self._running.values()})
 
     def sweep(self, marks: set[int]) -> None:
         """Kill what wears these marks, wherever it has gone, and wait until it is gone."""
