@@ -307,6 +307,8 @@ def on_protected_paths() -> dict[str, Callable[[], object]]:
         "change the mode of git's settings": lambda: os.chmod(config, 0o600),
         "make another folder git's": lambda: rename(in_project("sub"), in_project("other", ".git")),
         "rename git's folder": lambda: rename(git, in_project("git")),
+        "move a folder out of git's": lambda: move_out(git),
+        "lay its own folder into the project": lambda: link_to(FACTS["data"], in_project("own")),
     }
 
 
@@ -329,6 +331,22 @@ def create_through(folder: str) -> None:
         create(os.path.join(link, "hooks", "post-merge"))
     finally:
         os.unlink(link)
+
+
+def move_out(git: str) -> None:
+    """Make a folder in git's, where a repository could be built, and move it to the project."""
+    inner = os.path.join(git, "inner")
+    os.mkdir(inner)
+    try:
+        rename(inner, in_project("inner"))
+    finally:
+        os.rmdir(inner)
+
+
+def link_to(folder: str, name: str) -> None:
+    """Make a link to a folder, and take it away again."""
+    os.symlink(folder, name)
+    os.unlink(name)
 
 
 def link_as(path: str, name: str) -> None:
