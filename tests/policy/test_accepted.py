@@ -99,10 +99,11 @@ async def test_a_copy_is_kept_for_every_agent_by_the_first_that_asks(home):
     assert made["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
-async def test_the_person_can_switch_copies_off(home):
+@pytest.mark.claim("loosening-waits")
+async def test_copies_hold_without_self_protection_too(home):
     project({"p": DENY})
     making.write(P, ALLOW)
-    assert await verdict(bash("ls"), engine=Engine(str(home), self_protection=False)) == "allow"
+    assert await verdict(bash("ls"), engine=Engine(str(home), self_protection=False)) == "deny"
 
 
 # What counts only with trust.

@@ -198,7 +198,8 @@ def test_nothing_else_is_noted_in_continuous_integration():
     assert (code, REFUSED in err) == (0, False)
 
 
-def test_a_person_can_allow_it(home):
+@pytest.mark.claim("agents-decide-nothing")
+def test_a_setting_does_not_allow_it(home):
     (home / "settings.toml").write_text("[policy]\nself_protection = false\n")
-    [(code, _, _)] = as_agent(f"{OURS} policy trust --yes")
-    assert code == 0
+    [(code, _, err)] = as_agent(f"{OURS} policy trust --yes")
+    assert (code != 0, REFUSED in err) == (True, True)

@@ -68,8 +68,7 @@ class Engine:
     ) -> None:
         """`home` is our own folder, which self-protection keeps from agents; `run` runs signals, if these may run.
 
-        With `home`, a copy of every project's policies is kept there, and decides too until a change is accepted;
-        `self_protection` switches that off as well.
+        With `home`, a copy of every project's policies is kept there, and decides too until a change is accepted.
         """
         self._home = os.path.realpath(home) if home else ""
         self._look_s = look_s
@@ -142,7 +141,7 @@ class Engine:
         if not kept.stamps or now - kept.looked >= self._look_s:
             kept.looked = now
             if not kept.stamps or not all(source.is_fresh for source in kept.stamps):
-                _load(kept, place, harness, whole, self._home, holds=self._self_protection)
+                _load(kept, place, harness, whole, self._home)
         if kept.loaded is None:
             raise NoPolicies(kept.trouble)
         return kept
@@ -167,11 +166,8 @@ class Engine:
         return os.path.join(self._home, HOME_FOLDER) if harness == OURS and self._home else sources.global_folder()
 
 
-def _load(kept: Kept, place: Place, harness: str, whole_root: str, home: str, *, holds: bool) -> None:
-    """Read a place; keep what there was if what there is now cannot be used, or else what a person accepted.
-
-    `holds`: what was accepted decides too, if it differs.
-    """
+def _load(kept: Kept, place: Place, harness: str, whole_root: str, home: str) -> None:
+    """Read a place; keep what there was if what there is now cannot be used, or else what a person accepted."""
     source = sources.read(place.root, harness)
     whole = sources.read_own(whole_root, harness) if whole_root else None
     acceptance = accepted.look(place.copy, source, harness)
@@ -181,16 +177,16 @@ def _load(kept: Kept, place: Place, harness: str, whole_root: str, home: str, *,
         trusted = accepted.look_own(home, whole, harness)
         kept.stamps.append(trusted)
         is_own_trusted = trusted.is_trusted
-    is_lost = place.is_lost and acceptance.record is None and holds
+    is_lost = place.is_lost and acceptance.record is None
     kept.trouble = ()
     try:
-        loaded = build(source, whole, harness, acceptance, holds=holds, is_lost=is_lost)
+        loaded = build(source, whole, harness, acceptance, is_lost=is_lost)
     except RegoErrors as error:
         kept.trouble = tuple(map(str, error.faults))
         if kept.loaded is not None:
             return
         try:
-            loaded = build(source, whole, harness, acceptance, holds=holds, is_lost=is_lost, is_broken=True)
+            loaded = build(source, whole, harness, acceptance, is_lost=is_lost, is_broken=True)
         except RegoErrors:
             return
     else:
@@ -209,7 +205,6 @@ def build(
     harness: str,
     acceptance: Acceptance | None = None,
     *,
-    holds: bool = True,
     is_lost: bool = False,
     is_broken: bool = False,
 ) -> Loaded:
@@ -220,7 +215,7 @@ def build(
     """
     faults: list[Fault] = []
     project = outer = held = None
-    copy = acceptance.source if acceptance is not None and holds else None
+    copy = acceptance.source if acceptance is not None else None
     try:
         outer = None if whole is None else own_set(whole, harness)
     except RegoErrors as error:

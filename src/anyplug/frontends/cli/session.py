@@ -211,11 +211,8 @@ class Session:
             return
         from anyplug.policy import agents  # only for what decides
 
-        home = find_home(options.home)
-        why = agents.reason_against(
-            home.path, os.getpid(), needs_terminal=options.named not in {"serve", "stop", "update"}
-        )
-        if why and home.read_settings().policy.self_protection:
+        needs_terminal = options.named not in {"serve", "stop", "update"}
+        if why := agents.reason_against(find_home(options.home).path, os.getpid(), needs_terminal=needs_terminal):
             refuse(f"`anyplug {options.named}` was not run: {why}", "run it in a terminal of your own")
 
     def fail(self, error: AnyplugError) -> int:
