@@ -227,7 +227,7 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
         terminal.say(f"It would be granted: {render.line(', '.join(granted)) or 'nothing'}", fold=True)
     if warning := permissions.warning(granted):
         terminal.say(f"warning: {warning}")
-    _present_namesakes(session, plugin)
+    _present_namesakes(session, entry)
     _present_confinement(session, entry, granted)
     _present_what_runs(session, entry)
     for change in entry.standing.changes:
@@ -239,8 +239,9 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
             terminal.say(f"  {line}", fold=True)
 
 
-def _present_namesakes(session: Session, plugin: Plugin) -> None:
+def _present_namesakes(session: Session, entry: Entry) -> None:
     """Say what is kept for a plugin already, and what is not for it because another plugin of that name left it."""
+    plugin = entry.plugin
     from anyplug.leftovers import Leftovers  # only approvals need these two
     from anyplug.vault import SecretsUnusable
 
@@ -255,7 +256,7 @@ def _present_namesakes(session: Session, plugin: Plugin) -> None:
     except SecretsUnusable as error:
         session.warn(error.message)
         return
-    if kept:
+    if kept and entry.state != "approved":  # else it has used that all along
         terminal.say(f"Kept for it already: {', '.join(kept)}", fold=True)
     for one in left:
         what = " and ".join([one.folder, *(f"the secret {name}" for name in one.secrets)])
