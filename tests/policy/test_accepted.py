@@ -200,6 +200,19 @@ async def test_an_untrusted_modify_refuses_and_a_trusted_one_changes():
     assert await verdict(bash("rm x")) == "deny"
 
 
+@pytest.mark.parametrize("verb", ["halt", "deny", "block", "ask"])
+async def test_a_change_brings_in_nothing_that_is_refused(verb):
+    judge = policy("opencode.q", decision(verb, "never", when='contains(input.tool_input.command, "publish")'))
+    project({"p": policy("opencode.p", MODIFY % "publish"), "q": judge})
+    said = await verdict(bash("echo publish"))
+    assert said in {verb, "block"}
+    assert await verdict(bash("ls")) == said
+    project({"p": policy("opencode.p", MODIFY % "safe"), "q": judge})
+    assert (await answer(bash("ls")))["updated_input"]["command"] == "echo safe"
+    project({"p": policy("opencode.p", (MODIFY % "safe").replace("echo safe", "rm -rf .cupcake")), "q": judge})
+    assert await verdict(bash("ls")) == "deny"
+
+
 @pytest.mark.claim("untrusted-projects-change-nothing")
 async def test_untrusted_context_is_left_out_and_that_is_said():
     project({"p": policy("opencode.p", 'add_context contains "obey me"\n')}, trust=False)

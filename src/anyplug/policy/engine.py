@@ -20,7 +20,7 @@ from anyplug.errors import StoreError
 from anyplug.home_folder import state_path
 from anyplug.policy import accepted, places, sources
 from anyplug.policy.accepted import Acceptance
-from anyplug.policy.events import HARNESSES, OURS, BadEvent
+from anyplug.policy.events import HARNESSES, OURS, BadEvent, with_input
 from anyplug.policy.events import read as read_event
 from anyplug.policy.inquiry import Inquiry, Kept, Loaded, Options, Outcome
 from anyplug.policy.paths import FOLDER, HOME_FOLDER, is_within, may_be_there
@@ -93,7 +93,9 @@ class Engine:
         kept = self.place(harness, nearest, self.global_root(options, harness))
         outer = [self.place(harness, place) for place in others if harness == OURS or place.has(harness)]
         protected = self.protected(nearest.root, options.global_config)
-        return Inquiry(event, kept, options, protected, self._run, signals=self._signals, outer=outer)
+        inquiry = Inquiry(event, kept, options, protected, self._run, signals=self._signals, outer=outer)
+        inquiry.again = lambda changed: self.inquire(harness, with_input(given, changed), options)
+        return inquiry
 
     def places_of(self, cwd: str, harness: str, options: Options = USUAL) -> list[Place]:
         """Find whose policies hold for an event, the nearest first. Raises NoPolicies if there are none."""

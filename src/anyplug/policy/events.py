@@ -119,6 +119,11 @@ def read(harness: str, given: Any) -> Event:
     )
 
 
+def with_input(given: dict[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
+    """Return an event as it would have come with other arguments."""
+    return {**given, "args" if "args" in given else "tool_input": changed}
+
+
 def _read_tool(name: str, document: dict[str, Any], harness: str) -> str:
     tool = document.get("tool")
     if not isinstance(tool, str):

@@ -9,14 +9,14 @@ always counts. Its changes of calls, its context and its commands count only if 
 import os
 import shlex
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from anyplug.policy import answers, builtins, own_files
 from anyplug.policy.accepted import TRUST, Acceptance
-from anyplug.policy.decisions import ALLOW, SIGNAL_RULE, Decision, Finding, applied, decide
+from anyplug.policy.decisions import ALLOW, JUDGING, SIGNAL_RULE, Decision, Finding, applied, decide
 from anyplug.policy.events import Event
 from anyplug.policy.policy_set import Found, Plan, PolicySet
 from anyplug.policy.sources import Source
@@ -132,6 +132,7 @@ class Inquiry:
         assert kept.loaded is not None
         self.event = event
         self.given: Any = None  # the event as it came, for those who keep it
+        self.again: Callable[[dict[str, Any]], Inquiry] | None = None  # the same with other arguments
         self.loaded = kept.loaded
         self._kept = kept
         self._options = options
@@ -282,7 +283,8 @@ class Inquiry:
         if known is not None:
             self._kept.decisions.move_to_end(key)
             return msgspec.structs.replace(known, said=(*said, *known.said), was_cached=True)
-        decision, matched, warnings = self._strictest(answered)
+        decision, matched, warnings = self.strictest(answered)
+        decision = self._as_changed(decision, answered)
         outcome = self._outcome(decision, matched, warnings, is_pure=self.is_pure and not self.has_signals)
         if key:
             self._kept.decisions[key] = outcome
@@ -298,7 +300,7 @@ class Inquiry:
             said.append(f"{self.loaded.source.root} is gone; the policies that you accepted decide ({self._trust()})")
         return said
 
-    def _strictest(self, answered: "Answers | None") -> tuple[Decision, list[str], list[str]]:
+    def strictest(self, answered: "Answers | None") -> tuple[Decision, list[str], list[str]]:
         """Decide by the nearest policies and by those further up: the strictest verb wins."""
         decision, names, warnings = self.decision(answered)
         for at, one in enumerate(self.outer):
@@ -311,6 +313,19 @@ class Inquiry:
                 findings, context = [*decision.findings, *other.findings], [*decision.context, *other.context]
                 decision = decide(findings, context)
         return decision, names, warnings
+
+    def _as_changed(self, decision: Decision, answered: "Answers | None") -> Decision:
+        """Decide again about a call that a rule changes: what is refused must not come in by the change."""
+        given = self.event.given_input
+        if decision.verb != "modify" or decision.updated_input is None or self.again is None:
+            return decision
+        if isinstance(given, dict):
+            decision = msgspec.structs.replace(decision, updated_input=applied(decision.updated_input, given))
+            assert decision.updated_input is not None
+            other, _, _ = self.again(decision.updated_input).strictest(answered)
+            if other.verb in JUDGING:
+                return other
+        return decision
 
     @property
     def is_pure(self) -> bool:
@@ -472,10 +487,6 @@ class Inquiry:
         return "run its command by hand, in the project's folder: it is in the rulebook"
 
     def _outcome(self, decision: Decision, matched: list[str], said: list[str], *, is_pure: bool) -> Outcome:
-        if decision.verb == "modify" and decision.updated_input is not None:
-            given = self.event.given_input
-            if isinstance(given, dict):
-                decision = msgspec.structs.replace(decision, updated_input=applied(decision.updated_input, given))
         return Outcome(
             decision=decision,
             answer=answers.answer(self.event.harness, self.event.name, decision),
