@@ -118,7 +118,6 @@ NEGATED = {  # what OPA 1.22 answers, with the input below
 }
 
 
-@pytest.mark.claim("policy-negation-as-opa")
 @pytest.mark.parametrize(("body", "wanted"), NEGATED.items())
 def test_what_a_negation_is_about_must_be_defined_as_in_opa(body, wanted):
     text = f"package t\ndefault p := false\np if {{ {body} }}\nf(x) := x if x != `z`"
@@ -131,7 +130,6 @@ def test_a_negation_with_the_import_evaluates_its_operands_itself():
     assert rego.Policies({"t.rego": text}).eval("data.t.p", {}) is True
 
 
-@pytest.mark.claim("policy-negation-as-opa")
 def test_an_exemption_that_cannot_be_judged_exempts_nothing():
     text = """package t
 exempt if not semver.compare(input.version, "2.0.0") < 0

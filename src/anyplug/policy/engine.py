@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from anyplug.errors import StoreError
+from anyplug.home_folder import state_path
 from anyplug.policy import accepted, places, sources
 from anyplug.policy.accepted import Acceptance
 from anyplug.policy.events import HARNESSES, OURS, BadEvent
@@ -152,7 +153,7 @@ class Engine:
             return None
         # For each event anew, since links may lead elsewhere by now; the person's own folders need not exist yet.
         found = [root, *filter(os.path.lexists, binding_places(os.path.dirname(root)))]
-        found += [sources.global_folder(), os.path.expanduser("~/.config/cupcake")]
+        found += [sources.global_folder(), os.path.expanduser("~/.config/cupcake"), os.path.expanduser(state_path())]
         found += filter(None, (self._home, global_config))
         return list(dict.fromkeys(map(os.path.realpath, found)))
 

@@ -1,7 +1,9 @@
 """The rule that is always on: an agent does not change the policies that bind it, what asks them, nor our store.
 
 Tools that write are seen by where their files really are; shell commands by the paths and words in them, as far as
-these can be read (see `shell`): assignments, `cd`, globs, `xargs`, `sh -c`. A command that only reads is let through.
+these can be read (see `shell`, `shell_values`). What is not fully known of a word is a pattern (see `word_patterns`): a
+command that may write is refused if it may stand for something protected and some literal part of it says so. A
+command that only reads is let through.
 Where a command cannot be read with certainty, or runs a text in another language, it is refused if it mentions what is
 protected at all. What else a program does that a command starts is not seen here. For that there are the accepted
 copies of policies (`accepted`), the folders' permissions and the sandbox of plugins.
@@ -16,11 +18,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
-from anyplug.policy import shell, unpacking
+from anyplug.policy import outputs, shell, unpacking, word_patterns
 from anyplug.policy.decisions import Finding
 from anyplug.policy.events import LONGEST_COMMAND, Event, command_lines
 from anyplug.policy.opencode.installation import NAME as GATE
-from anyplug.policy.paths import FOLDER, expanded, is_within, program_places, resolved
+from anyplug.policy.paths import FOLDER, environment_places, expanded, is_within, program_places, resolved
+from anyplug.policy.shell_values import Values
 
 RULE: Final = "ANYPLUG-SELF-PROTECTION"
 READING_TOOLS: Final = frozenset(
@@ -31,7 +34,7 @@ READING_TOOLS: Final = frozenset(
 )  # fmt: skip
 READERS: Final = frozenset(
     {
-        "basename", "cat", "cd", "cmp", "cut", "diff", "dirname", "echo", "egrep", "fgrep", "file", "find",
+        "basename", "cat", "cd", "cmp", "cut", "df", "diff", "dirname", "du", "echo", "egrep", "fgrep", "file", "find",
         "grep", "head", "hexdump", "jq", "less", "ls", "md5sum", "more", "od", "popd", "printf", "pushd", "pwd",
         "realpath", "rg", "sha256sum", "sort", "stat", "strings", "tail", "test", "tr", "tree", "true", "wc",
         "which", "[",
@@ -62,13 +65,12 @@ RUNNERS: Final = frozenset(  # run what their arguments name
     }
 )  # fmt: skip
 MENTIONING: Final = frozenset({"type", "hash", "whereis", "man", "alias", "export", "pip", "pip3"})
-ASSIGNING: Final = frozenset({"export", "declare", "local", "readonly", "typeset"})
 REMOVERS: Final = frozenset({"rm", "rmdir", "mv", "chmod", "chown", "chattr", "trash", "unlink", "shred", "rsync"})
 LISTING: Final = frozenset({"find", "fd", "ls"})  # what they name, `xargs` can remove
 UNKNOWN: Final = shell.UNKNOWN  # also stands for the value of a variable that the line does not set
 USUAL_NAMES: Final = ("rulebook.yml", "evaluate.rego")
 MOST_FILES: Final = 2_000  # of policies whose names are compared with what `find` looks for
-FEWEST_KNOWN: Final = 3  # characters beside an unknown value by which a name is recognised
+FEWEST_KNOWN: Final = 3  # characters beside an unknown value by which our program is recognised
 CHANGING: Final = {  # options by which what else only reads writes a file or starts a program, as they begin
     "diff": ("--output",),
     "file": ("--compile",),
@@ -94,6 +96,7 @@ INTERPRETERS: Final = frozenset(  # run texts in languages of their own, in whic
         "make", "gmake", "ed", "ex", "vi", "vim", "nvim", "emacs", "gdb", "Rscript", "osascript", "pwsh", "just",
     }
 )  # fmt: skip
+EDITING: Final = frozenset({"sed", "perl", "ruby", "awk", "gawk"})  # with -i, they change the files that they name
 MOST_GLOBS: Final = 2  # parts of a path with globs that are looked up: each can mean a whole folder of folders
 MOST_MATCHES: Final = 1_000
 SHORTEST_LONG: Final = 3  # characters of `--o`, which is taken for `--output` where nothing else begins so
@@ -102,6 +105,11 @@ FREE: Final = ("files", "data", "cache")  # of our own folder: what plugins writ
 LONGEST_PATH: Final = 4096  # characters; longer texts are no paths
 LONGEST_GLOB: Final = 255  # characters; to read a longer one can take minutes, and nobody writes one in good faith
 DEEPEST: Final = 6  # levels of arguments that are looked through
+DEEPEST_TEXT: Final = 3  # levels of texts that shells are given
+MOST_LINKS: Final = 8  # that lead to each other
+MOST_READ: Final = 64  # words that `xargs` is fed
+FEEDING: Final = frozenset({"xargs", "parallel", *shell.SHELLS, "eval", "source", "."})
+RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
 MOST_SHOWN: Final = 4  # words of a command that is refused
 # What lets Claude Code and OpenCode ask us: who changes it is not asked any more.
 _GATE: Final = re.compile(
@@ -116,6 +124,8 @@ _CALLING: Final = re.compile(  # our program, options, and a command that change
     r"|(?:run|call|new|config|update|export)[\s,]+[\w-])"
 )
 _UNINSTALLING: Final = re.compile(r"\b(?:uninstall|remove|purge|erase)\b|\b(?:force-reinstall|downgrade)\b")
+_INSTALLING: Final = re.compile(r"\b(?:pip[0-9.]*|uv|pipx|conda|poetry|pdm|easy_install)\b")
+_BUILDING: Final = re.compile(r"-m venv\b|\buv venv\b|\bvirtualenv\b|\bensurepip\b")
 _PROGRAM: Final = re.compile(r"/(?:bin/(?:anyplug|cupcake)$|(?:site|dist)-packages/anyplug(?:-[^/]*)?(?:/|$))")
 _PACKAGE: Final = re.compile(r"anyplug(?:[\[=<>~!@].*)?", re.IGNORECASE)
 _HIDDEN: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[Hu.]|--hidden|--unrestricted|--no-ignore)")
@@ -126,9 +136,6 @@ _PRINTING: Final = re.compile(r"[0-9,$]*p")
 _PYTHON: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*")
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
 _BRACES: Final = re.compile(r"\{[^{}]*\}")
-_VARIABLE: Final = re.compile(
-    r"\$(?:\{(?P<braced>\w+)(?:[^}\w]*[-=+](?P<default>[^}]*)|[^}]*)\}|(?P<plain>[A-Za-z_]\w*))"
-)
 
 
 def finding(event: Event, protected: Sequence[str]) -> Finding | None:
@@ -164,7 +171,7 @@ def _touched(event: Event, protected: Sequence[str]) -> Iterator[str]:
     if isinstance(given, dict):
         workdir = given.get("workdir")
         folder = resolved(workdir if isinstance(workdir, str) else "", document["cwd"])
-        for line in command_lines(given):
+        for line in dict.fromkeys((*command_lines(given), *_commands_in(given, DEEPEST))):
             if len(line) > LONGEST_COMMAND:
                 yield from _unread(line, protected)
             else:
@@ -177,7 +184,8 @@ def _gates(cwd: str, protected: Sequence[str]) -> list[str]:
     user = os.path.expanduser("~")
     places = [os.path.join(folder, name) for folder in (*folders, user) for name in GATES]
     places.append(os.path.join(user, ".config", "opencode"))
-    return [os.path.realpath(place) for place in places if os.path.lexists(place)] + program_places()
+    found = [os.path.realpath(place) for place in places if os.path.lexists(place)]
+    return [*found, *program_places(), *environment_places(cwd)]
 
 
 def _unread(line: str, protected: Sequence[str]) -> Iterator[str]:
@@ -193,9 +201,13 @@ def _is_written(path: str, protected: Sequence[str]) -> bool:
     return _is_protected(path, protected) or _is_program(path)
 
 
-def _is_program(path: str) -> bool:
-    """Whether a path is our own program, or lies in it: the one that runs, or another installation."""
-    return bool(_PROGRAM.search(path)) or any(is_within(path, place) for place in program_places())
+def _is_program(path: str, folder: str = "") -> bool:
+    """Whether a path is our own program, or lies in it: the one that runs, or another installation.
+
+    With a `folder` in which a command runs, all of our environment counts, unless it belongs to that project.
+    """
+    places = [*program_places(), *(environment_places(folder) if folder else ())]
+    return bool(_PROGRAM.search(path)) or any(is_within(path, place) for place in places)
 
 
 def _is_protected(path: str, protected: Sequence[str]) -> bool:
@@ -236,6 +248,21 @@ def _paths(document: dict[str, Any]) -> Iterator[str]:
         yield patched["resolved_file_path"]
 
 
+def _commands_in(value: Any, depth: int) -> Iterator[str]:
+    """Return all that a tool may be told to run, as deep as it is: also a program with its arguments apart."""
+    if depth > 0 and isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _commands_in(inner, depth - 1)
+    if not isinstance(value, dict):
+        return
+    yield from command_lines(value)
+    yield from command_lines({"command": value.get("argv")})
+    rest = next((value[key] for key in ("args", "arguments", "argv") if isinstance(value.get(key), list)), None)
+    for key in ("command", "cmd", "program", "executable", "file"):
+        if rest is not None and isinstance(value.get(key), str):
+            yield from command_lines({"command": [value[key], *rest]})
+
+
 def _texts(value: Any, depth: int) -> Iterator[str]:
     if isinstance(value, str):
         yield value
@@ -248,9 +275,10 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
 class Step:
     """One simple command of a line, with the values of variables in place, and where it runs."""
 
-    def __init__(self, words: list[str], writes: list[str], folder: str) -> None:
+    def __init__(self, words: list[str], writes: list[str], folder: str, links: dict[str, str] | None = None) -> None:
         self.words = words
         self.folder = folder
+        self.links = links or {}  # made earlier in the line: where they lead
         self.has_output = False  # of another command among its words
         self.start = next((at for at, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
         self.program = words[self.start].rpartition("/")[2] if self.start < len(words) else ""
@@ -258,23 +286,64 @@ class Step:
         self._is_unlinking = self.program in UNLINKING
         self.paths = [place for word in words[1:] if shell.is_path(word) for place in self._places(word)]
         self.writes = [place for word in writes for place in self._places(word)]
+        self.written = writes
+
+    @property
+    def removes(self) -> bool:
+        """Whether it removes or changes folders with all that is in them."""
+        return self.name in REMOVERS or any(word.rpartition("/")[2] in REMOVERS for word in self.words)
 
     def targets(self) -> list[str]:
         """Give the places that a removing command is told, also those that do not look like paths."""
-        named = [word for word in self.words[1:] if word and not word.startswith("-")]
+        at = next((at for at, word in enumerate(self.words) if word.rpartition("/")[2] in WRITERS), 0)
+        named = [word for word in self.words[at + 1 :] if word and not word.startswith("-")]
         return [place for word in named for place in self._places(word)]
+
+    def patterns(self, *, has_moved: bool) -> list[tuple[str, str]]:
+        """Return the words that may stand for several paths: as they are written, and as seen from the root."""
+        is_lost = word_patterns.is_unknown(self.folder) and _may_write(self)
+        texts = [*self.words[1:], *self.written]
+        texts += [word.partition("=")[2] for word in texts if "=" in word]
+        found = []
+        for text in dict.fromkeys(texts):
+            is_open = is_lost or (word_patterns.is_unknown(text) if has_moved else word_patterns.is_open(text))
+            if is_open and len(text) <= LONGEST_PATH:
+                given = expanded(text, self.folder)
+                found.append((given, self._followed(os.path.normpath(os.path.join(self.folder, given)))))
+        return found
+
+    def _followed(self, path: str) -> str:
+        """Follow links that the same line made."""
+        for _ in range(MOST_LINKS if self.links else 0):
+            link = next((link for link in self.links if is_within(path, link)), None)
+            if link is None:
+                break
+            path = os.path.normpath(self.links[link] + path[len(link) :])
+        return path
+
+    def lexical(self, word: str) -> str:
+        """Return the path that a word names, whatever lies there."""
+        return self._followed(os.path.normpath(os.path.join(self.folder, expanded(word, self.folder))))
+
+    def where(self, word: str) -> str:
+        """Return where a word leads."""
+        path = expanded(word, self.folder)
+        if self.links:
+            path = self._followed(os.path.normpath(os.path.join(self.folder, path)))
+        return resolved(path, self.folder)
 
     def _places(self, word: str) -> list[str]:
         """Give where a word leads: by itself, as the value of an option, and what its globs stand for."""
         folder = self.folder
         path = expanded(word, folder)
-        found = [resolved(path, folder)]
+        found = [self.where(word)]
         _, equals, value = word.partition("=")
         if equals and value:
-            found.append(resolved(expanded(value, folder), folder))
+            found.append(self.where(value))
         parts = path.split(os.sep)
         globs = [at for at, part in enumerate(parts) if any(char in part for char in shell.GLOBS)]
-        if 0 < len(globs) <= MOST_GLOBS and len(path) <= LONGEST_GLOB and UNKNOWN not in path:
+        is_known = not word_patterns.is_unknown(path) and not word_patterns.is_unknown(folder)
+        if 0 < len(globs) <= MOST_GLOBS and len(path) <= LONGEST_GLOB and is_known:
             before, behind = os.sep.join(parts[: globs[-1] + 1]), parts[globs[-1] + 1 :]
             matches = itertools.islice(glob.iglob(os.path.join(folder, before)), MOST_MATCHES)
             found += [
@@ -284,35 +353,99 @@ class Step:
             ]
         return found
 
+    def made_links(self) -> dict[str, str]:
+        """Return the links that `ln` makes, with where they lead."""
+        if self.program not in {"ln", "link"}:
+            return {}
+        named = [word for word in self.words[self.start + 1 :] if not word.startswith("-")]
+        targets, last = (named, ".") if len(named) == 1 else (named[:-1], named[-1] if named else "")
+        place = os.path.normpath(os.path.join(self.folder, expanded(last, self.folder)))
+        links = {}
+        for target in targets:
+            name = os.path.basename(target.rstrip(os.sep)) or os.curdir
+            link = os.path.join(place, name) if len(named) != 2 or os.path.isdir(place) else place  # noqa: PLR2004
+            links[os.path.normpath(link)] = self.where(target)
+        return {link: target for link, target in links.items() if link != target and not is_within(target, link)}
+
 
 class CommandLine:
     """A command line, read as far as it says what it changes."""
 
-    def __init__(self, line: str, folder: str, protected: Sequence[str], held: Sequence[str] = ()) -> None:
+    def __init__(
+        self, line: str, folder: str, protected: Sequence[str], held: Sequence[str] = (), depth: int = DEEPEST_TEXT
+    ) -> None:
         self._line = line
         self._protected = protected
         self._held = held or protected  # with what is only not to be removed
         self._folder = folder
+        self._depth = depth
         self._has_dots = "dotglob" in line  # then * stands for names with a dot before them, too
         self._steps: list[Step] = []
-        known: dict[str, str] = {}
         reading = shell.read(line)
         self._is_sure = reading.is_sure
+        values = Values(reading.commands)
+        is_fed = any(word.rpartition("/")[2] in FEEDING for one in reading.commands for word in one.words)
+        self._printed = values.printed(reading.commands) if is_fed else []
+        links: dict[str, str] = {}
         for simple in reading.commands:
-            words = [part for word in simple.marked or simple.words for part in _split(word, known)]
-            _assign(words, known)
-            step = Step(_with_input(words), [_valued(word, known) for word in simple.writes], folder)
-            step.has_output = bool(simple.marked)
-            self._steps.append(step)
-            if step.name in {"cd", "pushd"} and len(words) > 1:
-                folder = resolved(expanded(words[-1], folder), folder)
-        is_writing = any(map(_may_write, self._steps))
-        self._is_fed = any(
+            given = [values.words(word) for word in simple.marked or simple.words]
+            words = [part for parts in given[1:] for part in parts]
+            writes = [
+                word_patterns.simplified(part)
+                for word in simple.marked_writes or simple.writes
+                for part in values.of(word)
+            ]
+            for first in given[0] if given else [""]:
+                whole = [*([first] if given else []), *words]
+                step = Step(list(map(word_patterns.simplified, self._with_input(whole))), writes, folder, links)
+                step.has_output = bool(simple.marked)
+                self._steps.append(step)
+            if made := step.made_links():
+                links = {**links, **made}
+            if step.name in {"cd", "pushd"} and len(step.words) > 1:
+                target = step.words[-1]
+                folder = UNKNOWN if word_patterns.is_unknown(target[:1]) else step.where(target)
+        self._is_fed = self._is_feeding()
+        self._seen: dict[tuple[str, str, bool], bool] = {}
+
+    def _is_feeding(self) -> bool:
+        """Whether a command that writes is told by another which files."""
+        is_writing = any(_may_write(step) or any(map(word_patterns.is_unknown, step.writes)) for step in self._steps)
+        has_output = any(step.has_output for step in self._steps)
+        return any(
             (step.program in {"xargs", "parallel"} and not _feeds_reader(step))
-            or (step.has_output and _may_write(step))
+            or (_may_write(step) and (step.has_output or (has_output and any(UNKNOWN in one for one in step.words))))
             or (is_writing and step.program == "while" and "read" in step.words)
             for step in self._steps
         )
+
+    def _with_input(self, words: list[str]) -> list[str]:
+        """Add what `xargs` reads to the words that it runs: what the line prints, and else what is unknown."""
+        if not words or words[0].rpartition("/")[2] not in {"xargs", "parallel"}:
+            return words
+        read = [part for text in self._printed for part in text.split()]
+        at = next((at for at, word in enumerate(words) if word.startswith("-I")), -1)
+        mark = (words[at].removeprefix("-I") or "".join(words[at + 1 : at + 2])) if at >= 0 else "{}"
+        found = []
+        for number, word in enumerate(words):
+            if number <= at + 1 or not mark or mark not in word:
+                found.append(word)
+            else:
+                found += [word.replace(mark, part) for part in (UNKNOWN, *read[:MOST_READ])]
+        return [*found, *read[:MOST_READ]]
+
+    def _texts(self) -> Iterator[str]:
+        """Return what shells are given to run, where that follows from values and from what the line prints."""
+        for step in self._steps:
+            names = [word.rpartition("/")[2] for word in step.words]
+            if not any(name in shell.SHELLS or name in RUNNING_TEXT for name in names[: step.start + MOST_SHOWN]):
+                continue
+            rest = [word for word in step.words[step.start + 1 :] if not word.startswith("-")]
+            yield " ".join(rest)
+            if not rest or names[step.start] not in shell.SHELLS:
+                for text in self._printed:
+                    yield text
+                    yield from outputs.decoded(text)
 
     def changes(self) -> Iterator[str]:
         """Name what of the protected the line changes."""
@@ -325,7 +458,15 @@ class CommandLine:
             yield from filter(self._is_replaced, unpacking.targets(step.words, step.folder, self._line, words))
             if step.writes or _may_write(step):
                 named = (*step.writes, *(step.targets() if _may_write(step) else ()))
-                yield from filter(_is_program, named)
+                written = (*step.written, *(step.words[1:] if _may_write(step) else ()))
+                yield from (path for path in (*named, *map(step.lexical, written)) if _is_program(path, self._folder))
+            if step.writes or not self._only_reads(step):
+                patterns = step.patterns(has_moved=step.folder != self._folder)
+                yield from (given for given, path in patterns if self._may_hold(step, given, path))
+        for text in dict.fromkeys(self._texts() if self._depth else ()):
+            if text.strip() and text != self._line and len(text) <= LONGEST_COMMAND:
+                inner = CommandLine(text, self._folder, self._protected, self._held, self._depth - 1)
+                yield from inner.changes()
         touched = next(self._mentioned(), "")
         if touched and not all(self._only_reads(step) for step in self._steps):
             yield touched
@@ -341,7 +482,9 @@ class CommandLine:
     def _runs_ours(self) -> Iterator[str]:  # noqa: C901 - one branch for each way
         """Name the commands that run our program, or may, to change something."""
         text = shell.plain(self._line)
-        is_mentioned = any(name in text for name in OURS)
+        is_mentioned = any(name in text for name in OURS) or any(
+            name in word.casefold() for step in self._steps for word in step.words for name in OURS
+        )
         renamed: set[str] = set()
         for step in self._steps:
             words, shown = step.words, " ".join(step.words[:MOST_SHOWN])
@@ -349,7 +492,9 @@ class CommandLine:
             if rest is not None and not _only_looks(rest):
                 yield shown
             behind = words[step.start + 1 :]
-            is_unknown = UNKNOWN in step.program or not step.program or step.program.startswith("$")
+            if self._uninstalls(step):
+                yield shown
+            is_unknown = word_patterns.is_unknown(step.program) or not step.program or step.program.startswith("$")
             if is_unknown and (_is_trusting(behind) or (is_mentioned and _is_changing(behind))):
                 yield shown
             if not is_mentioned:
@@ -362,10 +507,31 @@ class CommandLine:
                 renamed.update(word.partition("=")[0].rpartition("/")[2] for word in behind)
             if rest is None and not _only_mentions(step) and _CALLING.search(shell.plain(" ".join(words))):
                 yield shown
-            if _UNINSTALLING.search(" ".join(words)) and any(_PACKAGE.fullmatch(word) for word in behind):
-                yield shown
         if is_mentioned and _CALLING.search(text) and any(_runs_texts(step) for step in self._steps):
             yield "anyplug"
+
+    def _uninstalls(self, step: Step) -> bool:
+        """Whether a command takes our package, or what it needs, out of our environment, or builds that anew."""
+        words, folder = step.words, self._folder
+        text = " ".join(words)
+        places = environment_places(folder)
+        told = [step.lexical(word.rpartition("=")[2]) for word in words]
+        is_there = any(is_within(one, place) or is_within(place, one) for one in told if one for place in places)
+        if _BUILDING.search(text):
+            return is_there
+        if not _INSTALLING.search(text):
+            return False
+        if is_there:
+            return True
+        if not _UNINSTALLING.search(text):
+            return False
+        named = [word for word in words[step.start + 1 :] if not word.startswith("-")]
+        if any(_PACKAGE.fullmatch(word) or _is_our_name(word) for word in named):
+            return True
+        lists = any({"freeze", "list"} & set(one.words) for one in self._steps)
+        is_listed = "<" in self._line and any(word in {"-r", "--requirement"} for word in words)
+        mentions = any(_PACKAGE.fullmatch(word) for one in self._steps for word in one.words)
+        return (lists and (step.has_output or "xargs" in words or is_listed)) or (is_listed and mentions)
 
     def _mentioned(self) -> Iterator[str]:
         if _is_protected(self._folder, self._protected):
@@ -376,15 +542,30 @@ class CommandLine:
 
     def _removed(self, step: Step) -> Iterator[str]:
         """Give the places that a command removes or changes with all that is in them."""
-        if step.name in REMOVERS or any(word.rpartition("/")[2] in REMOVERS for word in step.words):
+        if step.removes:
             yield from step.targets()
         lists = step.name in LISTING or (step.name in SEARCHING and _LISTS_FILES.search(" ".join(step.words)))
         if lists and (self._is_fed or _find_changes(step)) and not self._looks_elsewhere(step):
             yield from _started(step)
         if step.name == "git":
             yield from _removed_by_git(step, self._held)
+            yield from self._listed_by_git(step)
         if step.program in unpacking.UNPACKERS and "--remove-files" in step.words:
             yield from step.targets()
+
+    def _listed_by_git(self, step: Step) -> list[str]:
+        """Return the folder whose files `git ls-files` tells to a command that changes them."""
+        command, rest = _git(step.words)
+        named = [word.rpartition("/")[2] for word in rest if not word.startswith("-")]
+        if command != "ls-files" or not self._is_fed:
+            return []
+        if named:
+            names = _names_in(self._protected)
+            is_meant = any(_is_named(name, pattern, "-name") for pattern in named for name in names)
+        else:
+            short = any(word.startswith("-") for word in rest)  # only those that are new, changed …
+            is_meant = not short and any(one.removes for one in self._steps)
+        return [step.folder] if is_meant else []
 
     def _looks_elsewhere(self, step: Step) -> bool:
         """Whether `find` looks for names that nothing protected has."""
@@ -399,6 +580,20 @@ class CommandLine:
         asked += [("-name", word.partition("=")[2]) for word in words if word.startswith(("--include=", "--glob="))]
         names = _names_in(self._protected) if asked else []
         return any(not any(_is_named(name, pattern, word) for name in names) for word, pattern in asked)
+
+    def _may_hold(self, step: Step, given: str, path: str) -> bool:
+        """Whether a word that is not fully known may stand for something protected, and something in it says so."""
+        key = (given, path, step.removes)
+        if key not in self._seen:
+            has_moved = step.folder != self._folder
+            self._seen[key] = any(
+                word_patterns.may_be(
+                    given, path, place, removes=step.removes, has_moved=has_moved, has_dots=self._has_dots
+                )
+                for place in dict.fromkeys((*self._protected, *self._held))
+                if not (is_within(path, place) and _is_free(path, place))
+            )
+        return self._seen[key]
 
     def _holds(self, path: str) -> bool:
         """Whether a path, which may have globs in it, can be a protected folder or one that it lies in."""
@@ -423,44 +618,6 @@ class CommandLine:
         return name in READERS or is_assignment or (not name and not step.writes)
 
 
-def _with_input(words: list[str]) -> list[str]:
-    """Mark as unknown what `xargs -I{}` puts into words."""
-    if not words or words[0].rpartition("/")[2] not in {"xargs", "parallel"}:
-        return words
-    at = next((at for at, word in enumerate(words) if word.startswith("-I")), -1)
-    mark = (words[at].removeprefix("-I") or "".join(words[at + 1 : at + 2])) if at >= 0 else "{}"
-    return [word if number <= at + 1 or not mark else word.replace(mark, UNKNOWN) for number, word in enumerate(words)]
-
-
-def _split(word: str, known: dict[str, str]) -> list[str]:
-    """Put values in the place of variables, and cut a word that has become several."""
-    made = _valued(word, known)
-    return made.split() or [made] if made != word and not _ASSIGNMENT.match(word) else [made]
-
-
-def _valued(word: str, known: dict[str, str]) -> str:
-    """Put values in the place of variables; what the line does not set is unknown."""
-    if "$" not in word:
-        return word
-
-    def value(found: re.Match[str]) -> str:
-        name = found["braced"] or found["plain"]
-        if name in known:
-            return known[name]
-        return found[0] if name in {"PWD", "HOME"} else found["default"] or UNKNOWN
-
-    return _VARIABLE.sub(value, word)
-
-
-def _assign(words: list[str], known: dict[str, str]) -> None:
-    for at, word in enumerate(words):
-        found = _ASSIGNMENT.match(word)
-        if found is not None:
-            known[found[1]] = word[found.end() :]
-        elif at or word not in ASSIGNING:
-            break
-
-
 def _names(word: str, protected: Sequence[str]) -> bool:
     lower = word.casefold()
     if FOLDER in lower or GATE in lower or _GATE.search(lower) or any(folder in word for folder in protected):
@@ -470,9 +627,8 @@ def _names(word: str, protected: Sequence[str]) -> bool:
 
 def _may_be_folder(part: str) -> bool:
     """Whether a part of a path can stand for the folder of policies."""
-    if UNKNOWN in part:
-        literal = len(part.replace(UNKNOWN, ""))
-        return literal >= FEWEST_KNOWN and fnmatch.fnmatch(FOLDER, part.replace(UNKNOWN, "*"))
+    if word_patterns.is_unknown(part):
+        return word_patterns.is_told(part, FOLDER)
     if "{" in part and "," in part:
         part = _BRACES.sub("*", part)
     is_glob = "*" in part or "?" in part or "[" in part
@@ -480,7 +636,7 @@ def _may_be_folder(part: str) -> bool:
 
 
 def _reaches(path: str, folder: str, *, has_dots: bool) -> bool:
-    if UNKNOWN in path:
+    if word_patterns.is_unknown(path):  # `_may_hold` is for these
         return False
     parts, real = path.rstrip(os.sep).split(os.sep), folder.split(os.sep)
     return len(parts) <= len(real) and all(
@@ -647,7 +803,7 @@ def _is_our_name(word: str) -> bool:
     name = word.rpartition("/")[2].casefold().removesuffix(".exe")
     if name in OURS:
         return True
-    pattern = name.replace(UNKNOWN, "*")
+    pattern = name.replace(UNKNOWN, "*").replace(outputs.MADE, "*")
     if not any(char in pattern for char in shell.GLOBS) or len(pattern) > LONGEST_GLOB:
         return False
     literal = len(pattern.translate(dict.fromkeys(map(ord, "*?[]!"))))
@@ -686,7 +842,7 @@ def _runs_texts(step: Step) -> bool:
 
 def _may_write(step: Step) -> bool:
     names = {word.rpartition("/")[2] for word in step.words[step.start : step.start + MOST_SHOWN]}
-    return bool(names & WRITERS) or ("sed" in names and any(map(_IN_PLACE.match, step.words)))
+    return bool(names & WRITERS) or (bool(names & EDITING) and any(map(_IN_PLACE.match, step.words)))
 
 
 def _only_looks(words: list[str]) -> bool:

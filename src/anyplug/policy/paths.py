@@ -72,6 +72,13 @@ def program_places() -> list[str]:
     return list(dict.fromkeys([*map(os.path.abspath, found), *map(os.path.realpath, found)]))
 
 
+def environment_places(folder: str) -> list[str]:
+    """List the environment that our program runs from, if it is one of its own and not that of a project around."""
+    found = dict.fromkeys((os.path.abspath(sys.prefix), os.path.realpath(sys.prefix)))
+    is_shared = sys.prefix == sys.base_prefix or any(is_within(folder, os.path.dirname(place)) for place in found)
+    return [] if is_shared else list(found)
+
+
 def is_link(path: str, base: str) -> bool:
     """Whether a path itself is a symbolic link."""
     try:

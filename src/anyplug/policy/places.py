@@ -2,7 +2,8 @@
 
 Every `.cupcake` from a folder upwards decides, the nearest first: one that is nested can only be stricter. Folders are
 taken as they are written and as they really are, and so are their copies, so that a link in the place of a folder
-leaves no copy behind. The database knows of every copy, too: one that is gone from the disk is missed.
+leaves no copy behind. The database knows of every copy, too: one that is gone from the disk is missed. So does, for
+the usual home, the folder for state outside of it: a home that was deleted is missed as well.
 """
 
 import hashlib
@@ -10,10 +11,12 @@ import os
 from typing import Final, NamedTuple
 
 from anyplug.errors import StoreError
+from anyplug.home_folder import home_path, make_private, state_path, usual_path
 from anyplug.policy.paths import ACCEPTED, FOLDER, may_be_there
 from anyplug.store import Store
 
 DATABASE: Final = "anyplug.db"
+CURE: Final = "make that folder writable for yourself"
 
 
 class Place(NamedTuple):
@@ -64,6 +67,14 @@ def note(home: str, project: str) -> None:
             store.run("INSERT OR REPLACE INTO accepted VALUES (?, ?)", key, project)
     finally:
         store.close()
+    if beside := _beside(home):
+        try:
+            make_private(beside)
+            for key in keys(project):
+                with open(os.path.join(beside, key), "w", encoding="utf-8", errors="surrogateescape") as file:
+                    file.write(f"{project}\n")
+        except OSError as error:
+            raise StoreError(f"cannot write to {beside}: {error.strerror}", CURE) from error
 
 
 def forget(home: str, project: str) -> None:
@@ -74,6 +85,13 @@ def forget(home: str, project: str) -> None:
             store.run("DELETE FROM accepted WHERE key = ?", key)
     finally:
         store.close()
+    for key in keys(project) if (beside := _beside(home)) else ():
+        try:
+            os.unlink(os.path.join(beside, key))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StoreError(f"cannot write to {beside}: {error.strerror}", CURE) from error
 
 
 def _of(root: str, home: str, known: dict[str, str]) -> list[Place]:
@@ -90,10 +108,7 @@ def _known(home: str) -> dict[str, str]:
     if not home:
         return {}
     folder = os.path.join(home, ACCEPTED)
-    try:
-        names = [name for name in os.listdir(folder) if "." not in name]  # others are on their way in or out
-    except OSError:
-        names = []
+    names = [name for name in (*_names(folder), *_names(_beside(home))) if "." not in name]  # others come or go
     store = Store(os.path.join(home, DATABASE))
     try:
         names += [key for (key,) in store.rows("SELECT key FROM accepted")]
@@ -102,6 +117,19 @@ def _known(home: str) -> dict[str, str]:
     finally:
         store.close()
     return {name: os.path.realpath(os.path.join(folder, name)) for name in names}
+
+
+def _beside(home: str) -> str:
+    """Return the folder outside of the usual home that knows of its copies, too; empty for another home."""
+    is_usual = os.path.realpath(home) == os.path.realpath(home_path(usual_path()))
+    return os.path.join(os.path.abspath(os.path.expanduser(state_path())), ACCEPTED) if is_usual else ""
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder) if folder else []
+    except OSError:
+        return []
 
 
 def _upwards(folder: str) -> list[str]:

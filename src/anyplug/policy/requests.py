@@ -71,6 +71,17 @@ class Desk:
     ) -> "Inquiry | dict[str, Any]":
         """Begin with a request: what it is about, or the answer if that is already certain."""
         harness = str(request.get("harness", ""))
+        try:
+            return self._inquire(harness, request, cwd, environment)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the agent gets a refusal with its reason
+            event = request.get("event")
+            if isinstance(request.get("text"), str | bytes):
+                event = parse(request["text"])  # that was read before, or the error would be a BadEvent
+            return self._failed(harness, event, error)
+
+    def _inquire(
+        self, harness: str, request: dict[str, Any], cwd: str, environment: dict[str, str] | None
+    ) -> "Inquiry | dict[str, Any]":
         event: Any = None
         try:
             event = parse(request["text"]) if isinstance(request.get("text"), str | bytes) else request.get("event")
@@ -92,7 +103,10 @@ class Desk:
 
     def close(self, request: dict[str, Any], inquiry: Inquiry, answered: Any) -> dict[str, Any]:
         """Decide, and record what was decided."""
-        outcome = inquiry.decided(answered)
+        try:
+            outcome = inquiry.decided(answered)
+        except Exception as error:  # noqa: BLE001 - as in `open`
+            return self._failed(inquiry.event.harness, inquiry.given, error)
         decision = outcome.decision
         if self._recordings is not None:
             signals = None if answered is None else answered.values
@@ -134,6 +148,16 @@ class Desk:
                 reason=decision.reason,
             )
         )
+
+    def _failed(self, harness: str, event: Any, error: Exception) -> dict[str, Any]:
+        """Refuse because of a fault of ours: as a decision, which `failMode: open` does not pass over."""
+        said = f"anyplug could not decide because of an error of its own ({type(error).__name__}: {error})"
+        hint = "hint: reword the call; please report this with the event that caused it"
+        made = self._without(harness, event, [said, hint])
+        name = _text(event, "hook_event_name") if isinstance(event, dict) else ""
+        decision = Decision(verb="deny", reason=said)
+        answer = answers.answer(harness, name or "PreToolUse", decision)
+        return {**made, "exit": answers.exit_code(decision), "decision": answer, "verb": "deny"}
 
     def _without(self, harness: str, event: Any, lines: list[str]) -> dict[str, Any]:
         """Refuse for want of a decision."""

@@ -1,9 +1,10 @@
 """Shell commands, read as far as a gate has to: blanks, words, the simple commands of a line, paths among the words.
 
 Nothing is run. Quoting in all its forms, line continuations, comments, here-documents, substitutions of any depth,
-braces, and texts that another shell is given are read; the values of variables and the output of commands are not
-known. Each character is read a bounded number of times. Where the reader cannot be sure that a shell reads the same,
-it says so (`Reading.is_sure`), and whoever protects something has to assume the worst.
+braces, extended globs, arrays, and texts that another shell is given are read. The output of commands is unknown,
+except for those that only print or transform what they are told (see `outputs`); the values of variables are found by
+`shell_values`. Each character is read a bounded number of times. Where the reader cannot be sure that a shell reads the
+same, it says so (`Reading.is_sure`), and whoever protects something has to assume the worst.
 """
 
 import functools
@@ -14,10 +15,18 @@ from typing import Final, Literal
 
 import msgspec
 
+from anyplug.policy import outputs
+
 BLANKS: Final = " \t\n\r\v\f"
 PATH_STARTS: Final = (".", "$", "~")
 GLOBS: Final = "*?["
 UNKNOWN: Final = "\0"  # stands for the output of a command, and for values that are not known
+ELEMENT: Final = "\ue011"  # separates the elements of an array
+_KNOWN: Final = ("\ue012", "\ue013")  # around the output of a command, where that is known
+_KNOWN_OUTPUT: Final = re.compile("\ue012[^\ue013]*\ue013")
+_MARKS: Final = dict.fromkeys(
+    map(ord, "\0\ue000\ue001\ue002\ue003\ue004\ue010\ue011\ue012\ue013")
+)  # have meanings of their own here
 SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "rbash", "mksh", "yash"})
 TEXT_RUNNERS: Final = frozenset(  # run arguments of theirs, or what they are fed, as shell commands
     {
@@ -35,6 +44,7 @@ READS: Final = 24  # times that each character is read on average, before the re
 FREE: Final = 262_144  # characters that are read in any case
 MOST_ALTERNATIVES: Final = 256  # words that braces become
 LONGEST_RANGE: Final = 64  # of {a..z}
+LONGEST_PRINTED: Final = 1024  # characters between backticks whose output is looked for
 
 # Quotes may be left open at the end of a line; a backslash means nothing between single ones.
 _JOINED: Final = r"(?:\\\n)*"
@@ -74,7 +84,6 @@ _SHOWN: Final = {code: char for char, code in _HIDDEN.items()}
 _INNERMOST: Final = re.compile(r"(?<!\$)\{([^{}]*)\}")
 _RANGE: Final = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])")
 
-_SURROGATES: Final = range(0xD800, 0xE000)
 
 _Mode = Literal["script", "text"]
 
@@ -84,7 +93,9 @@ class Simple(msgspec.Struct, frozen=True):
 
     words: tuple[str, ...]
     writes: tuple[str, ...] = ()  # files behind `>`
-    marked: tuple[str, ...] = ()  # the words with UNKNOWN for what substitutions put there, where there are any
+    marked: tuple[str, ...] = ()  # the words with what substitutions put there, or UNKNOWN, where there are any
+    marked_writes: tuple[str, ...] = ()  # likewise the files
+    fed: tuple[str, ...] = ()  # texts behind `<<<`
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -126,6 +137,7 @@ def simple_commands(command: str) -> list[Simple]:
 @functools.lru_cache(maxsize=4)  # policies and self-protection ask about the same command
 def read(command: str) -> Reading:
     """Read a command."""
+    command = command.translate(_MARKS)
     reader = _Reader(len(command) * READS + FREE)
     found = reader.read(command)
     if reader.has_escaped_quote:  # a shell that does not know $'…' takes its \' for the end
@@ -170,10 +182,39 @@ class _Line:
         self._word: list[str] = []  # in pieces; one that is empty, as '' is, has an empty one
         self._has_braces = False
         self._into = False  # the next word is where the output goes
+        self._is_fed = False  # the next word is text for the command to read
+        self._fed: list[str] = []
+        self.opened_by = ""  # what stands before the parenthesis that it is in: $ = @ ? + * !
 
     def add(self, text: str, *, is_quoted: bool = False) -> None:
         self._has_braces |= "{" in text and not is_quoted
         self._word.append(text.translate(_HIDDEN) if is_quoted else text)
+
+    def open(self, mark: str) -> "_Line":
+        """Begin a text in parentheses; what it becomes takes the place of UNKNOWN when it is closed."""
+        if mark != "$" and self._word:
+            self._word[-1] = self._word[-1][: None if mark == "=" else -1]
+        self._word.append(UNKNOWN)
+        self.inner.append(_Line())
+        self.inner[-1].opened_by = mark
+        return self.inner[-1]
+
+    def close(self, inner: "_Line") -> None:
+        """Put what a text in parentheses becomes into the word that it is a part of."""
+        if not self._word or self._word[-1] != UNKNOWN:
+            return
+        words = [word for simple in inner.found for word in simple.marked or simple.words]
+        if inner.opened_by == "$":
+            made = outputs.output([(one.marked or one.words, one.fed) for one in inner.found])
+            self._word[-1] = made if made == UNKNOWN else made.translate(_HIDDEN).join(_KNOWN)
+        elif inner.opened_by == "=":
+            self._word[-1] = ELEMENT.join(["", *words]).translate(_HIDDEN)
+        elif inner.opened_by == "!":
+            self._word[-1] = "*"
+        elif inner.opened_by:
+            choices = [*(word.translate(_HIDDEN) for word in words), *(() if inner.opened_by == "@" else (UNKNOWN, ""))]
+            self._word[-1] = f"{{{','.join(choices)}}}" if len(choices) > 1 else "".join(choices)
+            self._has_braces = True
 
     @property
     def is_between_words(self) -> bool:
@@ -189,7 +230,9 @@ class _Line:
             text = "".join(self._word)
             words = _alternatives(text) if self._has_braces and not self._into else [text]
             (self._writes if self._into else self._words).extend(word.translate(_SHOWN) for word in words)
-            self._into = False
+            if self._is_fed:
+                self._fed += _shown([word.translate(_SHOWN) for word in words])
+            self._into = self._is_fed = False
             self._word, self._has_braces = [], False
 
     def redirect(self, mark: str) -> None:
@@ -197,17 +240,36 @@ class _Line:
             self.end_word()
         self._word = []
         self._into = ">" in mark
+        self._is_fed = mark == "<<<"
 
     def end_command(self) -> None:
         self.end_word()
-        self._into = False
+        self._into = self._is_fed = False
         if self._words or self._writes:
-            marked = tuple(self._words)
-            words = tuple(word.replace(UNKNOWN, "") for word in marked)
-            writes = tuple(word.replace(UNKNOWN, "") for word in self._writes)
-            self.found.append(Simple(words, writes, marked if marked != words else ()))
+            marked, marked_writes = _shown(self._words), _shown(self._writes)
+            words, writes = _bare(self._words), _bare(self._writes)
+            self.found.append(
+                Simple(
+                    words,
+                    writes,
+                    marked if marked != words else (),
+                    marked_writes if marked_writes != writes else (),
+                    tuple(self._fed),
+                )
+            )
             self.cases = max(0, self.cases + ("case" in words) - ("esac" in words))
-        self._words, self._writes = [], []
+        self._words, self._writes, self._fed = [], [], []
+
+
+def _shown(words: list[str]) -> tuple[str, ...]:
+    """Return words with what substitutions put there."""
+    return tuple(word.replace(_KNOWN[0], "").replace(_KNOWN[1], "") for word in words)
+
+
+def _bare(words: list[str]) -> tuple[str, ...]:
+    """Return words without what substitutions put there."""
+    known = (_KNOWN_OUTPUT.sub("", word) if _KNOWN[0] in word else word for word in words)
+    return tuple(word.partition(ELEMENT)[0].replace(UNKNOWN, "").replace(outputs.MADE, "") for word in known)
 
 
 class _Document(msgspec.Struct):
@@ -271,14 +333,17 @@ class _Reader:
             if self._documents and line.is_inside and "\n" in text:
                 self.is_sure = False
             if kind in {"inner", "arithmetic"}:
-                line.add(_output_of(command, at) if kind == "inner" else UNKNOWN)
                 opened.append(line)
-                line.inner.append(_Line())
-                line = line.inner[-1]
+                line = line.open("$")
                 line.depth = line.sums = int(kind == "arithmetic")
+            elif text[:1] == "(" and (mark := _opening(command, found.start(), line)):
+                at = found.start() + 1
+                opened.append(line)
+                line = line.open(mark)
             elif kind == "separator" and text == ")" and opened and not line.depth and not line.is_in_case():
                 self._end(line)
-                line = opened.pop()
+                inner, line = line, opened.pop()
+                line.close(inner)
             elif kind == "separator" and text == "\n" and self._documents:
                 line.end_command()
                 at = self._take_documents(command, at, line)
@@ -312,6 +377,9 @@ class _Reader:
             self.is_sure &= not line.braces  # which shells read a quote in "${…}" differently
             line.is_inside = not line.is_inside
             line.add("")
+        elif line.braces and not line.is_inside and kind in {"blank", "separator", "sums", "redirection"}:
+            self.is_sure = False  # whether that is a part of ${…}
+            line.add(text)
         elif kind == "redirection":
             line.redirect(text)
         elif kind in {"separator", "sums"}:
@@ -348,9 +416,14 @@ class _Reader:
         end = found.end() if found else at
         self.is_sure &= end < len(command)
         body = re.sub(r'\\([`$\\"])' if line.is_inside else r"\\([`$\\])", r"\1", command[at:end])
-        line.add(_output_of(body + ")", 0))
-        line.inner.append(_Line())
-        self._waiting.append((line.inner[-1], body, "script", False))
+        inner = line.open("$")
+        if len(body) <= LONGEST_PRINTED and "`" not in body:
+            reader = _Reader(len(body) * READS)
+            reader._cut(inner, body, "script")
+            line.close(inner)
+            inner.found.clear()
+            inner.inner.clear()
+        self._waiting.append((inner, body, "script", False))
         return end + 1
 
     def _announce(self, command: str, at: int, line: _Line) -> int:
@@ -402,16 +475,17 @@ def _unescaped(found: re.Match[str]) -> str:
     if letter:
         return _ANSI_LETTERS.get(letter, letter if letter in "\\'\"?" else found[0])
     code = int(octal, 8) & 0xFF if octal else int(two or four or eight, 16)
-    return chr(code) if code <= sys.maxunicode and code not in _SURROGATES else "?"
+    return chr(code) if code <= sys.maxunicode and code not in outputs.NO_TEXT else "?"
 
 
-def _output_of(command: str, at: int) -> str:
-    """Give what a substitution becomes if that is certain, else UNKNOWN."""
-    return "$PWD" if command.startswith(("pwd)", "pwd -P)", "pwd -L)"), at) else UNKNOWN
+def _opening(command: str, at: int, line: _Line) -> str:
+    """Return what makes a parenthesis an array or an extended glob; empty if nothing does."""
+    before = command[at - 1 : at]
+    return before if before and before in "=@?+*!" and not line.is_between_words and not line.is_inside else ""
 
 
 def _alternatives(word: str) -> list[str]:
-    """Expand {a,b} and {a..c}; a word that would become too many stays as it is."""
+    """Expand {a,b} and {a..c}; in a word that would become too many, they are unknown."""
     found, open_ = [], [word]
     while open_:
         each = open_.pop()
@@ -421,7 +495,7 @@ def _alternatives(word: str) -> list[str]:
         else:
             open_ += [each[: inner.start()] + choice + each[inner.end() :] for choice in reversed(_choices(inner[1]))]
         if len(found) + len(open_) > MOST_ALTERNATIVES or len(word) * (len(found) + len(open_)) > FREE:
-            return [word]
+            return [_INNERMOST.sub(UNKNOWN, word)]
     return found
 
 
