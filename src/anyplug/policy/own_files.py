@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from anyplug.policy import outputs, shell, unpacking, word_patterns
 from anyplug.policy.decisions import Finding
-from anyplug.policy.events import LONGEST_COMMAND, Event, command_lines
+from anyplug.policy.events import CARRIERS, LONGEST_COMMAND, Event, command_lines
 from anyplug.policy.opencode.installation import NAME as GATE
 from anyplug.policy.paths import FOLDER, environment_places, expanded, is_within, program_places, resolved
 from anyplug.policy.shell_values import Values
@@ -104,7 +104,10 @@ OWN_FOLDER: Final = "cupcake"  # of the person's policies for all projects
 FREE: Final = ("files", "data", "cache")  # of our own folder: what plugins write, and hand to each other
 LONGEST_PATH: Final = 4096  # characters; longer texts are no paths
 LONGEST_GLOB: Final = 255  # characters; to read a longer one can take minutes, and nobody writes one in good faith
-DEEPEST: Final = 6  # levels of arguments that are looked through
+COMMAND_TEXTS: Final = ("argv", "input", "stdin", "code", "run", "exec", "shell", "line", "commands")  # keys
+CODE_KEYS: Final = frozenset({"code", "source"})  # in languages that are not read
+PROGRAM_KEYS: Final = ("command", "cmd", "program", "executable", "file")
+CONTENT_KEYS: Final = frozenset({"content", "new_string", "newString", "old_string", "oldString"})  # text for a file
 DEEPEST_TEXT: Final = 3  # levels of texts that shells are given
 MOST_LINKS: Final = 8  # that lead to each other
 MOST_READ: Final = 64  # words that `xargs` is fed
@@ -117,6 +120,11 @@ _GATE: Final = re.compile(
     r"|(?:^|[^\w.-])opencode\.jsonc?(?![\w.-])"
 )
 _REMOVING_TOOL: Final = re.compile(r"delete|remove|move|rename|trash|unlink|rmdir|rm_", re.IGNORECASE)
+_RUNNING_TOOL: Final = re.compile(
+    r"bash|shell|terminal|exec|command|console|python|script|tmux|ssh|repl", re.IGNORECASE
+)
+_NAMING: Final = re.compile(r"path|file|target|source|dest|name", re.IGNORECASE)  # a key whose text lists files
+_PATCHING: Final = re.compile(r"^(?:\+\+\+|---|\*\*\*|Index:|diff --git|rename (?:from|to))[ \t]", re.MULTILINE)
 _CALLING: Final = re.compile(  # our program, options, and a command that changes something
     r"(?:anyplug|cupcake)(?:\.exe)?[\s,;()\[\]{}:!]+(?:-[^\s,()\[\]{}]*[\s,()\[\]{}]+(?:[/~.][^\s,]*[\s,]+)?)*"
     r"(?:policy(?:[\s,]+-[^\s,]*)*[\s,]+(?:trust|init)"
@@ -141,6 +149,11 @@ _BRACES: Final = re.compile(r"\{[^{}]*\}")
 def finding(event: Event, protected: Sequence[str]) -> Finding | None:
     """Say in what an event would change what is protected; None if it would not."""
     if event.name != "PreToolUse" or event.tool in READING_TOOLS:
+        return None
+    for part in event.parts:
+        if found := finding(part, protected):
+            return found
+    if event.parts and event.tool in CARRIERS:
         return None
     what = next(_touched(event, protected), "")
     if not what:
@@ -171,7 +184,9 @@ def _touched(event: Event, protected: Sequence[str]) -> Iterator[str]:
     if isinstance(given, dict):
         workdir = given.get("workdir")
         folder = resolved(workdir if isinstance(workdir, str) else "", document["cwd"])
-        for line in dict.fromkeys((*command_lines(given), *_commands_in(given, DEEPEST))):
+        code = [text for key, text in _texts(given) if key in CODE_KEYS]
+        yield from (name for text in code for name in _unread(text, protected))
+        for line in dict.fromkeys((*command_lines(given), *_commands_in(event))):
             if len(line) > LONGEST_COMMAND:
                 yield from _unread(line, protected)
             else:
@@ -238,38 +253,63 @@ def _paths(document: dict[str, Any]) -> Iterator[str]:
     cwd = document["cwd"]
     if "resolved_file_path" in document:
         yield document["resolved_file_path"]
-    for text in _texts(document.get("tool_input"), DEEPEST):
-        if text and "\n" not in text and "\0" not in text and len(text) < LONGEST_PATH:
-            path = os.path.join(cwd, os.path.expanduser(unquote(text).removeprefix("file://")))
-            if os.sep in text or _names(text, ()) or os.path.lexists(path):
-                yield resolved(path, cwd)
-                yield resolved(os.path.expanduser(text.removeprefix("file://")), cwd)
+    for key, text in _texts(document.get("tool_input")):
+        if "\n" in text.strip():
+            named = unpacking.patched(text) if _PATCHING.search(text) else ()
+            names = (*named, *(text.split("\n") if _NAMING.search(key) else ()))
+        else:
+            names = (text.strip(),)
+        yield from (place for name in names for place in _places(name, cwd))
     for patched in document.get("patched_files", ()):
         yield patched["resolved_file_path"]
 
 
-def _commands_in(value: Any, depth: int) -> Iterator[str]:
+def _places(text: str, cwd: str) -> Iterator[str]:
+    """Give where a text leads, if it can be a path."""
+    if text and "\0" not in text and len(text) < LONGEST_PATH:
+        path = os.path.join(cwd, os.path.expanduser(unquote(text).removeprefix("file://")))
+        if os.sep in text or _names(text, ()) or os.path.lexists(path):
+            yield resolved(path, cwd)
+            yield resolved(os.path.expanduser(text.removeprefix("file://")), cwd)
+
+
+def _commands_in(event: Event) -> Iterator[str]:
     """Return all that a tool may be told to run, as deep as it is: also a program with its arguments apart."""
-    if depth > 0 and isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _commands_in(inner, depth - 1)
-    if not isinstance(value, dict):
-        return
-    yield from command_lines(value)
-    yield from command_lines({"command": value.get("argv")})
-    rest = next((value[key] for key in ("args", "arguments", "argv") if isinstance(value.get(key), list)), None)
-    for key in ("command", "cmd", "program", "executable", "file"):
-        if rest is not None and isinstance(value.get(key), str):
-            yield from command_lines({"command": [value[key], *rest]})
+    if _RUNNING_TOOL.search(event.tool):
+        yield from (text for _, text in _texts(event.given_input) if any(char in text for char in shell.BLANKS))
+    waiting: list[Any] = [event.given_input]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        if not isinstance(value, dict):
+            continue
+        waiting += value.values()
+        yield from command_lines(value)
+        for key in COMMAND_TEXTS:
+            yield from command_lines({"command": value.get(key)})
+        rest: Any = next(
+            (value[key] for key in ("args", "arguments", "argv") if isinstance(value.get(key), list | str)), []
+        )
+        for key in PROGRAM_KEYS:
+            if rest and isinstance(value.get(key), str):
+                is_text = isinstance(rest, str)
+                yield f"{value[key]} {rest}" if is_text else next(command_lines({"command": [value[key], *rest]}))
 
 
-def _texts(value: Any, depth: int) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif depth > 0 and isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            if key not in {"content", "new_string", "newString", "old_string", "oldString"}:
-                yield from _texts(inner, depth - 1)
+def _texts(value: Any) -> Iterator[tuple[str, str]]:
+    """Return every text and every key in what a tool is told, with the key that it stands under."""
+    waiting: list[tuple[str, Any]] = [("", value)]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, str):
+            if key not in CONTENT_KEYS:
+                yield key, value
+        elif isinstance(value, list):
+            waiting += [(key, inner) for inner in value]
+        elif isinstance(value, dict):
+            yield from ((key, inner) for inner in value)
+            waiting += value.items()
 
 
 class Step:
