@@ -7,21 +7,21 @@ Claude Code:                 hook_event_name, session_id, cwd, and of tools tool
 Our own host (`anyplug`):    as OpenCode's, with plugin, format, tier, grants, caller, chain
 
 Unknown keys are kept and policies see them. What policies find beside them: tool_name, tool_input, tool_response;
-of a shell command affected_parent_directories, and commands: each simple command in it with its name, words, paths
-and the files that it writes; of a file resolved_file_path, original_file_path, is_symlink. A patch
-is also seen as the edits that it consists of, and a tool that carries calls of others (`batch`) as these calls:
-`views` are further inputs for one event, `parts` the calls in it.
+of a shell command affected_parent_directories, and commands: each simple command in it with its name, words, paths,
+the files that it writes, and the places that its words may lead to; of a file resolved_file_path, original_file_path,
+is_symlink. A patch is also seen as the edits that it consists of, and a tool that carries calls of others (`batch`) as
+these calls: `views` are further inputs for one event, `parts` the calls in it.
 """
 
 import json
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
-from anyplug.policy import patches, shell
+from anyplug.policy import command_steps, outputs, patches, shell, word_patterns
 from anyplug.policy.paths import expanded, is_link, resolved
 
 Harness = Literal["opencode", "claude", "anyplug"]
@@ -266,7 +266,7 @@ def _enrich(tool: str, document: dict[str, Any], harness: str) -> None:
         document["affected_parent_directories"] = [
             resolved(word, base) for word in shell.path_words(arguments["command"])
         ]
-        document["commands"] = [_simple(simple, base) for simple in shell.simple_commands(command)]
+        document["commands"] = _commands(command, base)
     elif tool != "Bash":
         _enrich_file(tool, document, arguments, harness)
     document["tool_input"] = arguments
@@ -282,13 +282,30 @@ def command_lines(arguments: dict[str, Any]) -> Iterator[str]:
             yield shlex.join(word if isinstance(word, str) else str(word) for word in value)
 
 
-def _simple(simple: shell.Simple, base: str) -> dict[str, Any]:
-    words = simple.words
+def _commands(command: str, base: str) -> list[dict[str, Any]]:
+    """Give the simple commands of a line as policies see them: as written, and again where values change its words."""
+    found: list[dict[str, Any]] = []
+    for at, simple in enumerate(shell.simple_commands(command)):
+        found.append(_simple(simple.words, simple.writes, base))
+        found[at]["targets"] = []
+    for step in command_steps.read(command, base).steps:
+        targets = list(dict.fromkeys((*step.paths, *step.writes, *step.named())))
+        targets = [target.replace(shell.UNKNOWN, "*").replace(outputs.MADE, "*") for target in targets]
+        written = found[step.at]
+        written["targets"] = list(dict.fromkeys((*written["targets"], *targets)))
+        written["writes"] = list(dict.fromkeys((*written["writes"], *step.writes)))
+        words = [word.replace(shell.UNKNOWN, "").replace(outputs.MADE, "") for word in step.words]
+        if words != list(map(word_patterns.simplified, written["words"])):
+            found.append({**_simple(words, step.written, step.folder), "targets": targets})
+    return found
+
+
+def _simple(words: Sequence[str], writes: Sequence[str], base: str) -> dict[str, Any]:
     return {
         "name": words[0].rpartition("/")[2] if words else "",
         "words": list(words),
         "paths": [resolved(expanded(word, base), base) for word in words[1:] if shell.is_path(word)],
-        "writes": [resolved(expanded(word, base), base) for word in simple.writes],
+        "writes": [resolved(expanded(word, base), base) for word in writes],
     }
 
 
