@@ -64,10 +64,71 @@ def test_what_would_take_for_ever_to_read_is_refused():
         parse(b" " * (33 << 20))
 
 
-@pytest.mark.parametrize("args", [None, [], 7, "text", {"command": 3}, {"filePath": None}, {"command": "a\0b"}])
-def test_arguments_may_be_any_json(args):
+@pytest.mark.parametrize("args", [{}, {"filePath": None}, {"command": "a\0b"}, {"command": ["ls", "-l"]}, {"x": [1]}])
+def test_arguments_may_be_any_object(args):
     made = document(governing.event() | {"args": args})
     assert made["tool_name"] == "Bash"
+
+
+@pytest.mark.parametrize(
+    ("tool", "args"),
+    [
+        *(("bash", args) for args in (None, [], 7, True, "text", ["npm publish"])),
+        *(("bash", {"command": command}) for command in (None, 3, {"x": 1}, ["a", ["b"]], [None])),
+        *(("write", {"filePath": path}) for path in (["a"], {"a": 1}, 3)),
+        ("apply_patch", {"patchText": ["*** Delete File: x"]}),
+        ("batch", {"tool_calls": [{"tool": "bash", "parameters": "npm publish"}]}),
+        ("batch", {"tool_calls": ["npm publish"]}),
+    ],
+)
+def test_an_argument_of_another_type_than_policies_read_is_refused(tool, args):
+    with pytest.raises(BadEvent, match=r"must be|is no call"):
+        read("opencode", governing.event(tool) | {"args": args})
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"a": 1, "a": 2}',
+        '{"args": {"command": "ls", "comm\\u0061nd": "npm publish"}}',
+        '{"a": [{"b": {"c": 1, "d": 12345678901234567890, "c": null}}]}',
+    ],
+)
+def test_an_event_with_a_key_twice_is_refused(raw):
+    for text in (raw, raw.encode()):
+        with pytest.raises(BadEvent, match="twice"):
+            parse(text)
+
+
+def call(tool, **arguments):
+    return {"tool": tool, "parameters": arguments}
+
+
+@pytest.mark.parametrize(
+    ("tool", "args"),
+    [
+        ("batch", {"tool_calls": [call("read", filePath="a"), call("bash", command="npm publish")]}),
+        ("batch", {"tool_calls": [call("batch", tool_calls=[call("bash", command="npm publish")])]}),
+        ("parallel", {"tool_uses": [{"recipient_name": "functions.bash", "parameters": {"command": "npm publish"}}]}),
+        ("use_tool", {"tool_name": "bash", "arguments": '{"command": "npm publish"}'}),
+        ("call", {"request": {"name": "bash", "input": {"command": "npm publish"}}}),
+    ],
+)
+def test_a_call_that_carries_others_is_also_these(tool, args):
+    event = read("opencode", governing.event(tool, **args))
+    found = [view["commands"][0]["words"] for kind, view in event.views if kind == "Bash"]
+    assert found == [["npm", "publish"]]
+    assert all(view["part_of"] for _, view in event.views)
+
+
+def test_calls_in_calls_have_a_bound():
+    args = call("bash", command="ls")
+    for _ in range(4):
+        args = call("batch", tool_calls=[args])
+    with pytest.raises(BadEvent, match="nested"):
+        read("opencode", governing.event("batch", **args["parameters"]))
+    with pytest.raises(BadEvent, match="more than 500"):
+        read("opencode", governing.event("batch", tool_calls=[call("bash", command="ls")] * 501))
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [*TOOL_NAMES.items(), ("apply_patch", "apply_patch"), ("x_y", "x_y")])
@@ -174,5 +235,9 @@ ARGUMENTS = st.dictionaries(
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from([*TOOL_NAMES, "apply_patch", "multiedit", "x"]), JSON | ARGUMENTS, JSON)
 def test_no_event_of_any_shape_breaks_the_reader(tool, args, extra):
-    made = read("opencode", {**governing.event(tool, cwd="/nowhere"), "args": args, "extra": extra})
-    assert made.document["args"] == args
+    try:
+        made = read("opencode", {**governing.event(tool, cwd="/nowhere"), "args": args, "extra": extra})
+    except BadEvent as error:
+        assert "must be" in str(error)  # noqa: PT017 - most shapes are events
+    else:
+        assert made.document["args"] == args

@@ -440,8 +440,28 @@ async def test_a_command_that_only_reads_them_is_not(command):
         ("bash", {"command": ["bash", "-lc", "rm -rf .cupcake"]}),
         ("bash", {"cmd": "rm -rf .cupcake"}),
         ("shell", {"command": ["anyplug", "policy", "trust"]}),
+        ("exec", {"command": "anyplug", "args": ["policy", "trust", "--yes"]}),
+        ("exec", {"command": "anyplug", "args": "policy trust --yes"}),
+        ("start", {"program": "rm", "args": ["-rf", ".cupcake"]}),
+        ("start", {"argv": ["rm", "-rf", ".cupcake"]}),
+        ("start", {"steps": [{"run": {"command": {"program": "rm", "args": ["-rf", ".cupcake"]}}}]}),
+        ("terminal_execute", {"input": "rm -rf .cupcake\n"}),
+        ("terminal_execute", {"keys": ["rm -rf .cupcake"]}),
+        ("python", {"code": "import shutil; shutil.rmtree('.cupcake')"}),
+        ("notebook", {"cells": [{"source": "open('.cupcake/rulebook.yml', 'w')"}]}),
+        ("git_apply", {"diff": "--- a/.cupcake/rulebook.yml\n+++ b/.cupcake/rulebook.yml\n@@ -1 +1 @@\n-a\n+b\n"}),
+        ("git_apply", {"what": ["diff --git a/x b/.cupcake/x\nrename to .cupcake/x\n"]}),
+        ("write_files", {".cupcake/rulebook.yml": "x"}),
+        ("write_files", {"files": {".cupcake/rulebook.yml": {"content": "x"}}}),
+        ("write_files", {"a": [[[[[[[[{"b": {"path": ".cupcake/x"}}]]]]]]]]}),
+        ("write_files", {"paths": "a\n.cupcake/x\n"}),
+        ("filesystem_write_file", {"path": ".cupcake/x\n"}),
+        ("batch", {"tool_calls": [{"tool": "write", "parameters": {"filePath": ".cupcake/x", "content": ""}}]}),
+        ("batch", {"tool_calls": [{"tool": "bash", "parameters": {"command": "rm -rf .cupcake"}}]}),
+        ("use_tool", {"tool_name": "bash", "arguments": '{"command": "rm -rf .cupcake"}'}),
     ],
 )
+@pytest.mark.claim("agents-cannot-say-it")
 async def test_a_tool_that_writes_there_is_refused(tool, arguments):
     assert await verdict(event(tool, **arguments)) == "deny"
 
@@ -463,6 +483,39 @@ async def test_a_link_into_the_policies_is_followed():
 @pytest.mark.parametrize(("tool", "key"), [("read", "filePath"), ("grep", "path"), ("glob", "path"), ("list", "path")])
 async def test_tools_that_read_may_look(tool, key):
     assert await verdict(event(tool, **{key: ".cupcake/rulebook.yml"})) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("batch", {"tool_calls": [{"tool": "read", "parameters": {"filePath": ".cupcake/rulebook.yml"}}]}),
+        ("batch", {"tool_calls": [{"tool": "bash", "parameters": {"command": "npm test"}}]}),
+        ("github_create_issue", {"title": "Policies", "body": "see .cupcake/rulebook.yml\nand docs"}),
+        ("terminal_execute", {"input": "npm test\n"}),
+        ("python", {"code": "print(1)"}),
+        ("git_apply", {"diff": "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"}),
+        ("memory_add", {"items": [{"name": "x", "input": {"a": 1}}]}),
+    ],
+)
+async def test_a_tool_that_leaves_them_alone_is_not_refused(tool, arguments):
+    assert await verdict(event(tool, **arguments)) == "allow"
+
+
+async def test_the_strictest_verdict_about_the_parts_of_a_call_counts():
+    project({"p": policy("p", decision("deny", when='contains(input.tool_input.command, "npm publish")'))})
+    calls = [{"tool": "bash", "parameters": {"command": command}} for command in ("ls", "npm publish", "ls")]
+    assert await verdict(event("batch", tool_calls=calls)) == "deny"
+    assert await verdict(event("batch", tool_calls=calls[:1])) == "allow"
+
+
+async def test_a_part_of_a_call_that_a_policy_would_change_is_refused():
+    rule = """modify contains {"rule_id": "M", "reason": "quiet", "severity": "LOW", "priority": 5,
+	"updated_input": {"command": "ls -q"}} if input.tool_name == "Bash"
+"""
+    project({"p": policy("p", rule)})
+    given = await answer(event("batch", tool_calls=[{"tool": "bash", "parameters": {"command": "ls"}}]))
+    assert given["decision"] == "deny"
+    assert "call Bash alone" in given["reason"]
 
 
 async def test_a_text_that_is_written_elsewhere_may_speak_of_it():

@@ -16,10 +16,20 @@ EVENT = '{"tool": "bash", "args": {"command": "git commit --no-verify"}}'
 def test_what_init_writes_can_be_used_as_it_is(harness):
     using.ok("policy", "init", "--harness", harness)
     done = using.ok("policy", "test", "--json").json
-    assert (done["passed"], done["failed"]) == (3, 0)
+    assert (done["passed"], done["failed"]) == (4, 0)
     assert using.ok("policy", "validate", "--json").json["remarks"] == []
     (row,) = using.ok("policy", "inspect", "--json").json
     assert (row["harness"], row["verbs"]) == (harness, ["deny", "ask"])
+
+
+@pytest.mark.parametrize("harness", ["opencode", "anyplug"])
+def test_what_init_writes_refuses_publishing_however_it_is_written(harness):
+    using.ok("policy", "init", "--harness", harness)
+    commands = ["'npm' publish", "n\\pm publish", 'npm pub"lish"', "npm --foo publish", "cd x && /usr/bin/npm publish"]
+    commands += ["x=publish; npm $x"] if harness == "opencode" else []
+    examples = [{"event": {"tool": "bash", "args": {"command": each}}, "decision": "deny"} for each in commands]
+    making.write(f".cupcake/policies/{harness}/more.test.json", json.dumps(examples))
+    assert using.ok("policy", "test", "--json").json["failed"] == 0
 
 
 def test_init_leaves_alone_what_is_there():

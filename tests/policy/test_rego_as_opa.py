@@ -80,3 +80,68 @@ def test_a_refused_builtin_is_named_when_the_policy_is_loaded(call):
 def test_what_opa_answers_and_we_do_not_is_an_error_and_never_undefined(term):
     with pytest.raises(rego.NotSupported):
         rego.Policies({"t.rego": f"package t\np if not {term} == 1"}).eval("data.t.p")
+
+
+NEGATED = {  # what OPA 1.22 answers, with the input below
+    "not semver.compare(`x`, `1.0.0`) == 0": False,
+    "not semver.compare(`x`, `1.0.0`)": True,
+    "not units.parse(input.s) == 0": False,
+    "not to_number(input.s) > 1": False,
+    "not 1 / 0 == 1": False,
+    "not 1 + input.missing == 3": False,
+    "not input.missing": True,
+    "not input.missing == 1": True,
+    "not input.missing = 1": True,
+    "not input.missing != 1": False,
+    "not input.missing < 1": False,
+    "not input.missing in {1, 2}": False,
+    "not 5 in input.missing": False,
+    "not `z` in input.list": True,
+    "not startswith(input.missing, `a`)": False,
+    "not startswith(input.s, `z`)": True,
+    "not startswith(lower(input.list[_]), `a`)": True,
+    "not [input.missing] == [1]": False,
+    "not {`a`: input.missing} == {`a`: 1}": False,
+    "not input[input.missing]": False,
+    "not input.list[count(input.list)] == 1": True,
+    "not f(input.missing)": False,
+    "not f(input.s).a": True,
+    "not f(lower(input.q)) with input.q as `Z`": True,
+    "not f(lower(input.q)) with input as input.objects[_]": True,
+    "not {x | x := input.missing} == {1}": True,
+    "not count({x | x := input.list[_]; not startswith(input.missing, x)}) == 0": False,
+    "not walk(input, [[`s`], `abc`])": False,
+    "not walk(input, [[`s`], `d`])": True,
+    "not walk(input, [[`s`], input.missing])": False,
+    "some x in input.list; not contains(x, input.missing)": False,
+    "some x in input.list; not x == input.missing": True,
+}
+
+
+@pytest.mark.parametrize(("body", "wanted"), NEGATED.items())
+def test_what_a_negation_is_about_must_be_defined_as_in_opa(body, wanted):
+    text = f"package t\ndefault p := false\np if {{ {body} }}\nf(x) := x if x != `z`"
+    given = {"s": "abc", "list": ["a", "b"], "objects": [{"q": "z"}, {"q": "y"}, {}]}
+    assert rego.Policies({"t.rego": text}).eval("data.t.p", given) is wanted
+
+
+def test_a_negation_with_the_import_evaluates_its_operands_itself():
+    text = "package t\nimport future.keywords.not\np if not startswith(input.missing, `a`)"
+    assert rego.Policies({"t.rego": text}).eval("data.t.p", {}) is True
+
+
+def test_an_exemption_that_cannot_be_judged_exempts_nothing():
+    text = """package t
+exempt if not semver.compare(input.version, "2.0.0") < 0
+deny contains "too old" if not exempt
+"""
+    policies = rego.Policies({"t.rego": text})
+    assert policies.eval("data.t.deny", {"version": "2.1.0"}) == []
+    assert policies.eval("data.t.deny", {"version": "latest"}) == ["too old"]
+    assert policies.eval("data.t.deny", {}) == ["too old"]
+
+
+@pytest.mark.parametrize("body", ["not some x in [1]", "not every x in [1] { x }"])
+def test_a_negation_that_opa_refuses_is_refused(body):
+    with pytest.raises(rego.RegoErrors, match="illegal negation"):
+        rego.Policies({"t.rego": f"package t\np if {{ {body} }}"})

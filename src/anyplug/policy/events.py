@@ -7,19 +7,21 @@ Claude Code:                 hook_event_name, session_id, cwd, and of tools tool
 Our own host (`anyplug`):    as OpenCode's, with plugin, format, tier, grants, caller, chain
 
 Unknown keys are kept and policies see them. What policies find beside them: tool_name, tool_input, tool_response;
-of a shell command affected_parent_directories, and commands: each simple command in it with its name, words, paths
-and the files that it writes; of a file resolved_file_path, original_file_path, is_symlink. A patch
-is also seen as the edits that it consists of: `views` are further inputs for one event.
+of a shell command affected_parent_directories, and commands: each simple command in it with its name, words, paths,
+the files that it writes, and the places that its words may lead to; of a file resolved_file_path, original_file_path,
+is_symlink. A patch is also seen as the edits that it consists of, and a tool that carries calls of others (`batch`) as
+these calls: `views` are further inputs for one event, `parts` the calls in it.
 """
 
+import json
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
-from anyplug.policy import patches, shell
+from anyplug.policy import command_steps, outputs, patches, shell, word_patterns
 from anyplug.policy.paths import expanded, is_link, resolved
 
 Harness = Literal["opencode", "claude", "anyplug"]
@@ -49,8 +51,14 @@ ALL_EVENTS: Final = frozenset().union(*EVENTS.values())
 WITH_TOOLS: Final = frozenset({"PreToolUse", "PostToolUse", "PermissionRequest"})
 PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
 COMMAND_KEYS: Final = ("command", "cmd", "script")
+FILE_TOOLS: Final = frozenset({"Edit", "Write", "Read", "MultiEdit", "NotebookEdit", "NotebookRead", "List"})
+SHOWN: Final = 80  # characters of what is no call
 PATCH_TOOLS: Final = frozenset({"apply_patch", "Patch"})
 PATCH_KEYS: Final = ("patchText", "patch", "input")
+CARRIERS: Final = frozenset({"batch"})  # do nothing but call other tools
+CALLED: Final = ("tool", "tool_name", "toolName", "recipient_name", "name")  # keys of a call within a call
+CALLED_WITH: Final = ("parameters", "args", "arguments", "input", "tool_input", "params")
+DEEPEST_CALLS: Final = 3  # levels of calls in calls
 
 
 class BadEvent(ValueError):
@@ -68,6 +76,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     document: dict[str, Any]
     given_input: Any = None  # the tool's arguments as they came
     views: tuple[tuple[str, dict[str, Any]], ...] = ()  # tools and inputs that are parts of it
+    parts: "tuple[Event, ...]" = ()  # calls that it carries
 
 
 def parse(raw: bytes | str) -> Any:
@@ -75,15 +84,64 @@ def parse(raw: bytes | str) -> Any:
     if len(raw) > LARGEST:
         raise BadEvent(f"the event is longer than {LARGEST >> 20} MiB")
     try:
-        return msgspec.json.decode(raw)
+        found = msgspec.json.decode(raw)
+        # Readers differ in which of two equal keys counts. This pass only looks for these: numbers are not read.
+        json.loads(raw, object_pairs_hook=_refuse_doubled, parse_int=len, parse_float=len)
+    except BadEvent:
+        raise
     except UnicodeError:
         raise BadEvent("the event is no JSON: it is not UTF-8") from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise BadEvent(f"the event is no JSON: {error}") from None
+    return found
 
 
-def read(harness: str, given: Any) -> Event:
-    """Make an event of what was sent. Raises BadEvent."""
+def _refuse_doubled(pairs: list[tuple[str, Any]]) -> None:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise BadEvent(f"the event has the key {key!r} twice in one object")
+        seen.add(key)
+
+
+def read(harness: str, given: Any, *, depth: int = DEEPEST_CALLS) -> Event:
+    """Make an event of what was sent; `depth` levels of calls may be in it. Raises BadEvent."""
+    name = _event_name(harness, given)
+    document = dict(given)
+    if harness == "claude":
+        tool = _read_claude(name, document)
+    elif name == "PermissionRequest":
+        tool = _read_permission(document)
+    elif name == "UserPromptSubmit":
+        tool = ""
+    else:
+        tool = _read_tool(name, document, harness)
+    given_input = document.get("tool_input")
+    if name in WITH_TOOLS:
+        _refuse_wrong_types(tool, given_input, "tool_input" if harness == "claude" else "args")
+    parts = _parts(tool, given, given_input, harness, depth) if name == "PreToolUse" else []
+    _enrich(tool, document, harness)
+    views = _views(tool, document) if name != "PermissionRequest" else []
+    for part in parts:
+        carried = [(part.tool, part.document), *part.views]
+        views += [(kind, {**view, "part_of": view.get("part_of", tool)}) for kind, view in carried]
+    if len(views) > MOST_PATCHED:
+        raise BadEvent(f"the call consists of more than {MOST_PATCHED} others")
+    return Event(
+        harness=harness,
+        name=name,
+        tool=tool,
+        cwd=given["cwd"],
+        session=given["session_id"],
+        document=document,
+        given_input=given_input,
+        views=tuple(views),
+        parts=tuple(parts),
+    )
+
+
+def _event_name(harness: str, given: Any) -> str:
+    """Return what kind of event this is. Raises BadEvent if it is none."""
     if not isinstance(given, dict):
         raise BadEvent("the event must be a JSON object")
     if _depth(given) > DEEPEST:
@@ -96,27 +154,61 @@ def read(harness: str, given: Any) -> Event:
     for key in ("session_id", "cwd"):
         if not isinstance(given.get(key), str):
             raise BadEvent(f"{key} must be a string")
-    document = dict(given)
-    if harness == "claude":
-        tool = _read_claude(name, document)
-    elif name == "PermissionRequest":
-        tool = _read_permission(document)
-    elif name == "UserPromptSubmit":
-        tool = ""
-    else:
-        tool = _read_tool(name, document, harness)
-    given_input = document.get("tool_input")
-    _enrich(tool, document, harness)
-    return Event(
-        harness=harness,
-        name=name,
-        tool=tool,
-        cwd=given["cwd"],
-        session=given["session_id"],
-        document=document,
-        given_input=given_input,
-        views=tuple(_views(tool, document)) if name != "PermissionRequest" else (),
-    )
+    return name
+
+
+def _refuse_wrong_types(tool: str, arguments: Any, key: str) -> None:
+    """Refuse arguments that policies would not find where they look for them. Raises BadEvent."""
+    if not isinstance(arguments, dict):
+        raise BadEvent(f"{key} must be an object")
+    if tool == "Bash":
+        for name in COMMAND_KEYS:
+            value = arguments.get(name, "")
+            is_list = isinstance(value, list) and all(isinstance(word, str) for word in value)
+            if not isinstance(value, str) and not is_list:
+                raise BadEvent(f"{key}.{name} must be a string, or a list of strings")
+    elif tool in PATCH_TOOLS or tool in FILE_TOOLS:
+        for name in PATCH_KEYS if tool in PATCH_TOOLS else PATH_KEYS:
+            if not isinstance(arguments.get(name) or "", str):
+                raise BadEvent(f"{key}.{name} must be a string")
+
+
+def _parts(tool: str, given: dict[str, Any], arguments: Any, harness: str, depth: int) -> list[Event]:
+    """Read the calls that a call carries as events of their own. Raises BadEvent."""
+    calls = list(_calls(tool, arguments))
+    if calls and depth <= 0:
+        raise BadEvent(f"calls are nested more than {DEEPEST_CALLS} levels deep")
+    if len(calls) > MOST_PATCHED:
+        raise BadEvent(f"the call carries more than {MOST_PATCHED} others")
+    keys = ("tool_name", "tool_input") if harness == "claude" else ("tool", "args")
+    return [read(harness, {**given, **dict(zip(keys, call, strict=True))}, depth=depth - 1) for call in calls]
+
+
+def _calls(tool: str, arguments: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return the calls in a call, by the tool that is called and its arguments. Raises BadEvent."""
+    for value in (arguments, *arguments.values()):
+        for one in value if isinstance(value, list) else (value,):
+            call = _call(one)
+            if call is not None:
+                yield call
+            elif tool in CARRIERS and isinstance(value, list):
+                raise BadEvent(f"{tool}: {str(one)[:SHOWN]} is no call: it needs a tool and its parameters")
+
+
+def _call(value: Any) -> tuple[str, dict[str, Any]] | None:
+    if not isinstance(value, dict):
+        return None
+    name = next((value[key] for key in CALLED if isinstance(value.get(key), str)), None)
+    arguments = next((value[key] for key in CALLED_WITH if key in value), None)
+    if isinstance(arguments, str):
+        try:
+            arguments = parse(arguments)
+        except BadEvent:
+            return None
+    if name is None or not isinstance(arguments, dict):
+        return None
+    name = name.removeprefix("functions.")
+    return TOOL_NAMES.get(name, name), arguments
 
 
 def with_input(given: dict[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +250,9 @@ def _read_permission(document: dict[str, Any]) -> str:
         raise BadEvent("permission_type must be a string")
     metadata = document.get("metadata")
     document["tool_name"] = TOOL_NAMES.get(kind, kind)
-    document["tool_input"] = dict(metadata) if isinstance(metadata, dict) else {}
+    if metadata is not None and not isinstance(metadata, dict):
+        raise BadEvent("metadata must be an object")
+    document["tool_input"] = dict(metadata or {})
     return str(document["tool_name"])
 
 
@@ -177,7 +271,7 @@ def _enrich(tool: str, document: dict[str, Any], harness: str) -> None:
         document["affected_parent_directories"] = [
             resolved(word, base) for word in shell.path_words(arguments["command"])
         ]
-        document["commands"] = [_simple(simple, base) for simple in shell.simple_commands(command)]
+        document["commands"] = _commands(command, base)
     elif tool != "Bash":
         _enrich_file(tool, document, arguments, harness)
     document["tool_input"] = arguments
@@ -193,13 +287,30 @@ def command_lines(arguments: dict[str, Any]) -> Iterator[str]:
             yield shlex.join(word if isinstance(word, str) else str(word) for word in value)
 
 
-def _simple(simple: shell.Simple, base: str) -> dict[str, Any]:
-    words = simple.words
+def _commands(command: str, base: str) -> list[dict[str, Any]]:
+    """Give the simple commands of a line as policies see them: as written, and again where values change its words."""
+    found: list[dict[str, Any]] = []
+    for at, simple in enumerate(shell.simple_commands(command)):
+        found.append(_simple(simple.words, simple.writes, base))
+        found[at]["targets"] = []
+    for step in command_steps.read(command, base).steps:
+        targets = list(dict.fromkeys((*step.paths, *step.writes, *step.named())))
+        targets = [target.replace(shell.UNKNOWN, "*").replace(outputs.MADE, "*") for target in targets]
+        written = found[step.at]
+        written["targets"] = list(dict.fromkeys((*written["targets"], *targets)))
+        written["writes"] = list(dict.fromkeys((*written["writes"], *step.writes)))
+        words = [word.replace(shell.UNKNOWN, "").replace(outputs.MADE, "") for word in step.words]
+        if words != list(map(word_patterns.simplified, written["words"])):
+            found.append({**_simple(words, step.written, step.folder), "targets": targets})
+    return found
+
+
+def _simple(words: Sequence[str], writes: Sequence[str], base: str) -> dict[str, Any]:
     return {
         "name": words[0].rpartition("/")[2] if words else "",
         "words": list(words),
         "paths": [resolved(expanded(word, base), base) for word in words[1:] if shell.is_path(word)],
-        "writes": [resolved(expanded(word, base), base) for word in simple.writes],
+        "writes": [resolved(expanded(word, base), base) for word in writes],
     }
 
 

@@ -365,7 +365,7 @@ class Inquiry:
             given = self._signal_findings(matched, answered, warnings)
             for plan, document in plans:
                 found = self.found(layer.policies, plan, document, layer.config, answered)
-                given += found.findings
+                given += [_of_part(finding, document) for finding in found.findings]
                 context += self._context(layer, found.context, context, warnings)
                 warnings += found.warnings
             (held if layer.is_held else findings).extend(self._counting(layer, given, held, warnings))
@@ -502,6 +502,14 @@ def _is_known(finding: Finding, held: list[Finding]) -> bool:
     return finding.verb == "modify" and any(
         finding.rule_id == one.rule_id and finding.updated_input == one.updated_input for one in held
     )
+
+
+def _of_part(finding: Finding, document: dict[str, Any]) -> Finding:
+    """Refuse a change to a part of a call: the agent runs the call as a whole, with that part unchanged."""
+    if finding.verb != "modify" or "part_of" not in document:
+        return finding
+    reason = f"{finding.reason} (a part of {document['part_of']} cannot be changed: call {document['tool_name']} alone)"
+    return msgspec.structs.replace(finding, verb="deny", reason=reason, updated_input=None)
 
 
 def _as_event(event: Event, tool: str, document: dict[str, Any]) -> Event:

@@ -10,20 +10,18 @@ copies of policies (`accepted`), the folders' permissions and the sandbox of plu
 """
 
 import fnmatch
-import glob
-import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
-from anyplug.policy import outputs, shell, unpacking, word_patterns
+from anyplug.policy import command_steps, outputs, shell, unpacking, word_patterns
+from anyplug.policy.command_steps import ASSIGNMENT, LONGEST_GLOB, LONGEST_PATH, MOST_SHOWN, REMOVERS, Step, may_write
 from anyplug.policy.decisions import Finding
-from anyplug.policy.events import LONGEST_COMMAND, Event, command_lines
+from anyplug.policy.events import CARRIERS, LONGEST_COMMAND, Event, command_lines
 from anyplug.policy.opencode.installation import NAME as GATE
 from anyplug.policy.paths import FOLDER, environment_places, expanded, is_within, program_places, resolved
-from anyplug.policy.shell_values import Values
 
 RULE: Final = "ANYPLUG-SELF-PROTECTION"
 READING_TOOLS: Final = frozenset(
@@ -65,7 +63,6 @@ RUNNERS: Final = frozenset(  # run what their arguments name
     }
 )  # fmt: skip
 MENTIONING: Final = frozenset({"type", "hash", "whereis", "man", "alias", "export", "pip", "pip3"})
-REMOVERS: Final = frozenset({"rm", "rmdir", "mv", "chmod", "chown", "chattr", "trash", "unlink", "shred", "rsync"})
 LISTING: Final = frozenset({"find", "fd", "ls"})  # what they name, `xargs` can remove
 UNKNOWN: Final = shell.UNKNOWN  # also stands for the value of a variable that the line does not set
 USUAL_NAMES: Final = ("rulebook.yml", "evaluate.rego")
@@ -85,38 +82,33 @@ GATES: Final = (".claude/settings.json", ".claude/settings.local.json", ".openco
 TRUSTING: Final = frozenset({"trust", "init"})
 KILLING: Final = frozenset({"kill", "pkill", "killall", "skill"})
 RENAMING: Final = frozenset({"alias", "hash", "ln", "cp", "install", "mv", "link", "function"})
-UNLINKING: Final = frozenset({"rm", "unlink", "rmdir"})  # of a link they remove that, and not what it leads to
 SEARCHING: Final = frozenset({"grep", "rg", "ag", "egrep", "fgrep"})
-WRITERS: Final = frozenset(  # change the files that they name
-    {"tee", "cp", "mv", "ln", "install", "dd", "truncate", "touch", "patch", "ed", "ex", "sponge", "link", *REMOVERS}
-)
 INTERPRETERS: Final = frozenset(  # run texts in languages of their own, in which commands can be started
     {
         "awk", "gawk", "mawk", "nawk", "perl", "node", "nodejs", "bun", "deno", "ruby", "php", "lua", "luajit", "tclsh",
         "make", "gmake", "ed", "ex", "vi", "vim", "nvim", "emacs", "gdb", "Rscript", "osascript", "pwsh", "just",
     }
 )  # fmt: skip
-EDITING: Final = frozenset({"sed", "perl", "ruby", "awk", "gawk"})  # with -i, they change the files that they name
-MOST_GLOBS: Final = 2  # parts of a path with globs that are looked up: each can mean a whole folder of folders
-MOST_MATCHES: Final = 1_000
 SHORTEST_LONG: Final = 3  # characters of `--o`, which is taken for `--output` where nothing else begins so
 OWN_FOLDER: Final = "cupcake"  # of the person's policies for all projects
 FREE: Final = ("files", "data", "cache")  # of our own folder: what plugins write, and hand to each other
-LONGEST_PATH: Final = 4096  # characters; longer texts are no paths
-LONGEST_GLOB: Final = 255  # characters; to read a longer one can take minutes, and nobody writes one in good faith
-DEEPEST: Final = 6  # levels of arguments that are looked through
+COMMAND_TEXTS: Final = ("argv", "input", "stdin", "code", "run", "exec", "shell", "line", "commands")  # keys
+CODE_KEYS: Final = frozenset({"code", "source"})  # in languages that are not read
+PROGRAM_KEYS: Final = ("command", "cmd", "program", "executable", "file")
+CONTENT_KEYS: Final = frozenset({"content", "new_string", "newString", "old_string", "oldString"})  # text for a file
 DEEPEST_TEXT: Final = 3  # levels of texts that shells are given
-MOST_LINKS: Final = 8  # that lead to each other
-MOST_READ: Final = 64  # words that `xargs` is fed
-FEEDING: Final = frozenset({"xargs", "parallel", *shell.SHELLS, "eval", "source", "."})
 RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
-MOST_SHOWN: Final = 4  # words of a command that is refused
 # What lets Claude Code and OpenCode ask us: who changes it is not asked any more.
 _GATE: Final = re.compile(
     r"(?:^|[^\w.-])\.claude/settings[^/\s]*\.json|(?:^|[^\w.-])\.opencode(?![\w.-])|\.config/opencode(?![\w.-])"
     r"|(?:^|[^\w.-])opencode\.jsonc?(?![\w.-])"
 )
 _REMOVING_TOOL: Final = re.compile(r"delete|remove|move|rename|trash|unlink|rmdir|rm_", re.IGNORECASE)
+_RUNNING_TOOL: Final = re.compile(
+    r"bash|shell|terminal|exec|command|console|python|script|tmux|ssh|repl", re.IGNORECASE
+)
+_NAMING: Final = re.compile(r"path|file|target|source|dest|name", re.IGNORECASE)  # a key whose text lists files
+_PATCHING: Final = re.compile(r"^(?:\+\+\+|---|\*\*\*|Index:|diff --git|rename (?:from|to))[ \t]", re.MULTILINE)
 _CALLING: Final = re.compile(  # our program, options, and a command that changes something
     r"(?:anyplug|cupcake)(?:\.exe)?[\s,;()\[\]{}:!]+(?:-[^\s,()\[\]{}]*[\s,()\[\]{}]+(?:[/~.][^\s,]*[\s,]+)?)*"
     r"(?:policy(?:[\s,]+-[^\s,]*)*[\s,]+(?:trust|init)"
@@ -131,16 +123,19 @@ _PACKAGE: Final = re.compile(r"anyplug(?:[\[=<>~!@].*)?", re.IGNORECASE)
 _HIDDEN: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[Hu.]|--hidden|--unrestricted|--no-ignore)")
 _LISTS_FILES: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[lL]|--files)")
 _MAGIC: Final = re.compile(r":(?:\([^)]*\)|[/!^]+)?")  # before a pathspec of git
-_IN_PLACE: Final = re.compile(r"-\w*i|--in-place")
 _PRINTING: Final = re.compile(r"[0-9,$]*p")
 _PYTHON: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*")
-_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
 _BRACES: Final = re.compile(r"\{[^{}]*\}")
 
 
 def finding(event: Event, protected: Sequence[str]) -> Finding | None:
     """Say in what an event would change what is protected; None if it would not."""
     if event.name != "PreToolUse" or event.tool in READING_TOOLS:
+        return None
+    for part in event.parts:
+        if found := finding(part, protected):
+            return found
+    if event.parts and event.tool in CARRIERS:
         return None
     what = next(_touched(event, protected), "")
     if not what:
@@ -171,7 +166,9 @@ def _touched(event: Event, protected: Sequence[str]) -> Iterator[str]:
     if isinstance(given, dict):
         workdir = given.get("workdir")
         folder = resolved(workdir if isinstance(workdir, str) else "", document["cwd"])
-        for line in dict.fromkeys((*command_lines(given), *_commands_in(given, DEEPEST))):
+        code = [text for key, text in _texts(given) if key in CODE_KEYS]
+        yield from (name for text in code for name in _unread(text, protected))
+        for line in dict.fromkeys((*command_lines(given), *_commands_in(event))):
             if len(line) > LONGEST_COMMAND:
                 yield from _unread(line, protected)
             else:
@@ -238,134 +235,63 @@ def _paths(document: dict[str, Any]) -> Iterator[str]:
     cwd = document["cwd"]
     if "resolved_file_path" in document:
         yield document["resolved_file_path"]
-    for text in _texts(document.get("tool_input"), DEEPEST):
-        if text and "\n" not in text and "\0" not in text and len(text) < LONGEST_PATH:
-            path = os.path.join(cwd, os.path.expanduser(unquote(text).removeprefix("file://")))
-            if os.sep in text or _names(text, ()) or os.path.lexists(path):
-                yield resolved(path, cwd)
-                yield resolved(os.path.expanduser(text.removeprefix("file://")), cwd)
+    for key, text in _texts(document.get("tool_input")):
+        if "\n" in text.strip():
+            named = unpacking.patched(text) if _PATCHING.search(text) else ()
+            names = (*named, *(text.split("\n") if _NAMING.search(key) else ()))
+        else:
+            names = (text.strip(),)
+        yield from (place for name in names for place in _places(name, cwd))
     for patched in document.get("patched_files", ()):
         yield patched["resolved_file_path"]
 
 
-def _commands_in(value: Any, depth: int) -> Iterator[str]:
+def _places(text: str, cwd: str) -> Iterator[str]:
+    """Give where a text leads, if it can be a path."""
+    if text and "\0" not in text and len(text) < LONGEST_PATH:
+        path = os.path.join(cwd, os.path.expanduser(unquote(text).removeprefix("file://")))
+        if os.sep in text or _names(text, ()) or os.path.lexists(path):
+            yield resolved(path, cwd)
+            yield resolved(os.path.expanduser(text.removeprefix("file://")), cwd)
+
+
+def _commands_in(event: Event) -> Iterator[str]:
     """Return all that a tool may be told to run, as deep as it is: also a program with its arguments apart."""
-    if depth > 0 and isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _commands_in(inner, depth - 1)
-    if not isinstance(value, dict):
-        return
-    yield from command_lines(value)
-    yield from command_lines({"command": value.get("argv")})
-    rest = next((value[key] for key in ("args", "arguments", "argv") if isinstance(value.get(key), list)), None)
-    for key in ("command", "cmd", "program", "executable", "file"):
-        if rest is not None and isinstance(value.get(key), str):
-            yield from command_lines({"command": [value[key], *rest]})
+    if _RUNNING_TOOL.search(event.tool):
+        yield from (text for _, text in _texts(event.given_input) if any(char in text for char in shell.BLANKS))
+    waiting: list[Any] = [event.given_input]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        if not isinstance(value, dict):
+            continue
+        waiting += value.values()
+        yield from command_lines(value)
+        for key in COMMAND_TEXTS:
+            yield from command_lines({"command": value.get(key)})
+        rest: Any = next(
+            (value[key] for key in ("args", "arguments", "argv") if isinstance(value.get(key), list | str)), []
+        )
+        for key in PROGRAM_KEYS:
+            if rest and isinstance(value.get(key), str):
+                is_text = isinstance(rest, str)
+                yield f"{value[key]} {rest}" if is_text else next(command_lines({"command": [value[key], *rest]}))
 
 
-def _texts(value: Any, depth: int) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif depth > 0 and isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            if key not in {"content", "new_string", "newString", "old_string", "oldString"}:
-                yield from _texts(inner, depth - 1)
-
-
-class Step:
-    """One simple command of a line, with the values of variables in place, and where it runs."""
-
-    def __init__(self, words: list[str], writes: list[str], folder: str, links: dict[str, str] | None = None) -> None:
-        self.words = words
-        self.folder = folder
-        self.links = links or {}  # made earlier in the line: where they lead
-        self.has_output = False  # of another command among its words
-        self.start = next((at for at, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
-        self.program = words[self.start].rpartition("/")[2] if self.start < len(words) else ""
-        self.name = words[0].rpartition("/")[2] if words else ""
-        self._is_unlinking = self.program in UNLINKING
-        self.paths = [place for word in words[1:] if shell.is_path(word) for place in self._places(word)]
-        self.writes = [place for word in writes for place in self._places(word)]
-        self.written = writes
-
-    @property
-    def removes(self) -> bool:
-        """Whether it removes or changes folders with all that is in them."""
-        return self.name in REMOVERS or any(word.rpartition("/")[2] in REMOVERS for word in self.words)
-
-    def targets(self) -> list[str]:
-        """Give the places that a removing command is told, also those that do not look like paths."""
-        at = next((at for at, word in enumerate(self.words) if word.rpartition("/")[2] in WRITERS), 0)
-        named = [word for word in self.words[at + 1 :] if word and not word.startswith("-")]
-        return [place for word in named for place in self._places(word)]
-
-    def patterns(self, *, has_moved: bool) -> list[tuple[str, str]]:
-        """Return the words that may stand for several paths: as they are written, and as seen from the root."""
-        is_lost = word_patterns.is_unknown(self.folder) and _may_write(self)
-        texts = [*self.words[1:], *self.written]
-        texts += [word.partition("=")[2] for word in texts if "=" in word]
-        found = []
-        for text in dict.fromkeys(texts):
-            is_open = is_lost or (word_patterns.is_unknown(text) if has_moved else word_patterns.is_open(text))
-            if is_open and len(text) <= LONGEST_PATH:
-                given = expanded(text, self.folder)
-                found.append((given, self._followed(os.path.normpath(os.path.join(self.folder, given)))))
-        return found
-
-    def _followed(self, path: str) -> str:
-        """Follow links that the same line made."""
-        for _ in range(MOST_LINKS if self.links else 0):
-            link = next((link for link in self.links if is_within(path, link)), None)
-            if link is None:
-                break
-            path = os.path.normpath(self.links[link] + path[len(link) :])
-        return path
-
-    def lexical(self, word: str) -> str:
-        """Return the path that a word names, whatever lies there."""
-        return self._followed(os.path.normpath(os.path.join(self.folder, expanded(word, self.folder))))
-
-    def where(self, word: str) -> str:
-        """Return where a word leads."""
-        path = expanded(word, self.folder)
-        if self.links:
-            path = self._followed(os.path.normpath(os.path.join(self.folder, path)))
-        return resolved(path, self.folder)
-
-    def _places(self, word: str) -> list[str]:
-        """Give where a word leads: by itself, as the value of an option, and what its globs stand for."""
-        folder = self.folder
-        path = expanded(word, folder)
-        found = [self.where(word)]
-        _, equals, value = word.partition("=")
-        if equals and value:
-            found.append(self.where(value))
-        parts = path.split(os.sep)
-        globs = [at for at, part in enumerate(parts) if any(char in part for char in shell.GLOBS)]
-        is_known = not word_patterns.is_unknown(path) and not word_patterns.is_unknown(folder)
-        if 0 < len(globs) <= MOST_GLOBS and len(path) <= LONGEST_GLOB and is_known:
-            before, behind = os.sep.join(parts[: globs[-1] + 1]), parts[globs[-1] + 1 :]
-            matches = itertools.islice(glob.iglob(os.path.join(folder, before)), MOST_MATCHES)
-            found += [
-                resolved(os.path.join(match, *behind), folder)
-                for match in matches
-                if behind or not (self._is_unlinking and os.path.islink(match))
-            ]
-        return found
-
-    def made_links(self) -> dict[str, str]:
-        """Return the links that `ln` makes, with where they lead."""
-        if self.program not in {"ln", "link"}:
-            return {}
-        named = [word for word in self.words[self.start + 1 :] if not word.startswith("-")]
-        targets, last = (named, ".") if len(named) == 1 else (named[:-1], named[-1] if named else "")
-        place = os.path.normpath(os.path.join(self.folder, expanded(last, self.folder)))
-        links = {}
-        for target in targets:
-            name = os.path.basename(target.rstrip(os.sep)) or os.curdir
-            link = os.path.join(place, name) if len(named) != 2 or os.path.isdir(place) else place  # noqa: PLR2004
-            links[os.path.normpath(link)] = self.where(target)
-        return {link: target for link, target in links.items() if link != target and not is_within(target, link)}
+def _texts(value: Any) -> Iterator[tuple[str, str]]:
+    """Return every text and every key in what a tool is told, with the key that it stands under."""
+    waiting: list[tuple[str, Any]] = [("", value)]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, str):
+            if key not in CONTENT_KEYS:
+                yield key, value
+        elif isinstance(value, list):
+            waiting += [(key, inner) for inner in value]
+        elif isinstance(value, dict):
+            yield from ((key, inner) for inner in value)
+            waiting += value.items()
 
 
 class CommandLine:
@@ -380,59 +306,23 @@ class CommandLine:
         self._folder = folder
         self._depth = depth
         self._has_dots = "dotglob" in line  # then * stands for names with a dot before them, too
-        self._steps: list[Step] = []
-        reading = shell.read(line)
+        reading = command_steps.read(line, folder)
+        self._steps = reading.steps
         self._is_sure = reading.is_sure
-        values = Values(reading.commands)
-        is_fed = any(word.rpartition("/")[2] in FEEDING for one in reading.commands for word in one.words)
-        self._printed = values.printed(reading.commands) if is_fed else []
-        links: dict[str, str] = {}
-        for simple in reading.commands:
-            given = [values.words(word) for word in simple.marked or simple.words]
-            words = [part for parts in given[1:] for part in parts]
-            writes = [
-                word_patterns.simplified(part)
-                for word in simple.marked_writes or simple.writes
-                for part in values.of(word)
-            ]
-            for first in given[0] if given else [""]:
-                whole = [*([first] if given else []), *words]
-                step = Step(list(map(word_patterns.simplified, self._with_input(whole))), writes, folder, links)
-                step.has_output = bool(simple.marked)
-                self._steps.append(step)
-            if made := step.made_links():
-                links = {**links, **made}
-            if step.name in {"cd", "pushd"} and len(step.words) > 1:
-                target = step.words[-1]
-                folder = UNKNOWN if word_patterns.is_unknown(target[:1]) else step.where(target)
+        self._printed = reading.printed
         self._is_fed = self._is_feeding()
         self._seen: dict[tuple[str, str, bool], bool] = {}
 
     def _is_feeding(self) -> bool:
         """Whether a command that writes is told by another which files."""
-        is_writing = any(_may_write(step) or any(map(word_patterns.is_unknown, step.writes)) for step in self._steps)
+        is_writing = any(may_write(step) or any(map(word_patterns.is_unknown, step.writes)) for step in self._steps)
         has_output = any(step.has_output for step in self._steps)
         return any(
             (step.program in {"xargs", "parallel"} and not _feeds_reader(step))
-            or (_may_write(step) and (step.has_output or (has_output and any(UNKNOWN in one for one in step.words))))
+            or (may_write(step) and (step.has_output or (has_output and any(UNKNOWN in one for one in step.words))))
             or (is_writing and step.program == "while" and "read" in step.words)
             for step in self._steps
         )
-
-    def _with_input(self, words: list[str]) -> list[str]:
-        """Add what `xargs` reads to the words that it runs: what the line prints, and else what is unknown."""
-        if not words or words[0].rpartition("/")[2] not in {"xargs", "parallel"}:
-            return words
-        read = [part for text in self._printed for part in text.split()]
-        at = next((at for at, word in enumerate(words) if word.startswith("-I")), -1)
-        mark = (words[at].removeprefix("-I") or "".join(words[at + 1 : at + 2])) if at >= 0 else "{}"
-        found = []
-        for number, word in enumerate(words):
-            if number <= at + 1 or not mark or mark not in word:
-                found.append(word)
-            else:
-                found += [word.replace(mark, part) for part in (UNKNOWN, *read[:MOST_READ])]
-        return [*found, *read[:MOST_READ]]
 
     def _texts(self) -> Iterator[str]:
         """Return what shells are given to run, where that follows from values and from what the line prints."""
@@ -456,9 +346,9 @@ class CommandLine:
         for step in self._steps:
             yield from (path for path in self._removed(step) if self._holds(path))
             yield from filter(self._is_replaced, unpacking.targets(step.words, step.folder, self._line, words))
-            if step.writes or _may_write(step):
-                named = (*step.writes, *(step.targets() if _may_write(step) else ()))
-                written = (*step.written, *(step.words[1:] if _may_write(step) else ()))
+            if step.writes or may_write(step):
+                named = (*step.writes, *(step.targets() if may_write(step) else ()))
+                written = (*step.written, *(step.words[1:] if may_write(step) else ()))
                 yield from (path for path in (*named, *map(step.lexical, written)) if _is_program(path, self._folder))
             if step.writes or not self._only_reads(step):
                 patterns = step.patterns(has_moved=step.folder != self._folder)
@@ -614,7 +504,7 @@ class CommandLine:
             return name == "find" and not writes and not _find_changes(step)
         if name == "git":
             return len(words) > 1 and words[1] in READING_GIT
-        is_assignment = bool(words) and all(_ASSIGNMENT.match(word) for word in words)
+        is_assignment = bool(words) and all(ASSIGNMENT.match(word) for word in words)
         return name in READERS or is_assignment or (not name and not step.writes)
 
 
@@ -838,11 +728,6 @@ def _runs_texts(step: Step) -> bool:
         return False
     runners = shell.SHELLS | shell.TEXT_RUNNERS | INTERPRETERS | {"xargs", "eval"}
     return bool(names & runners) or any(map(_PYTHON.fullmatch, names))
-
-
-def _may_write(step: Step) -> bool:
-    names = {word.rpartition("/")[2] for word in step.words[step.start : step.start + MOST_SHOWN]}
-    return bool(names & WRITERS) or (bool(names & EDITING) and any(map(_IN_PLACE.match, step.words)))
 
 
 def _only_looks(words: list[str]) -> bool:

@@ -96,6 +96,7 @@ class Simple(msgspec.Struct, frozen=True):
     marked: tuple[str, ...] = ()  # the words with what substitutions put there, or UNKNOWN, where there are any
     marked_writes: tuple[str, ...] = ()  # likewise the files
     fed: tuple[str, ...] = ()  # texts behind `<<<`
+    reads: tuple[str, ...] = ()  # files behind `<`; they stand among the words, too
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -184,6 +185,8 @@ class _Line:
         self._into = False  # the next word is where the output goes
         self._is_fed = False  # the next word is text for the command to read
         self._fed: list[str] = []
+        self._is_read = False  # the next word is a file that the command reads
+        self._reads: list[str] = []
         self.opened_by = ""  # what stands before the parenthesis that it is in: $ = @ ? + * !
 
     def add(self, text: str, *, is_quoted: bool = False) -> None:
@@ -232,7 +235,9 @@ class _Line:
             (self._writes if self._into else self._words).extend(word.translate(_SHOWN) for word in words)
             if self._is_fed:
                 self._fed += _shown([word.translate(_SHOWN) for word in words])
-            self._into = self._is_fed = False
+            if self._is_read:
+                self._reads += [word.translate(_SHOWN) for word in words]
+            self._into = self._is_fed = self._is_read = False
             self._word, self._has_braces = [], False
 
     def redirect(self, mark: str) -> None:
@@ -241,10 +246,11 @@ class _Line:
         self._word = []
         self._into = ">" in mark
         self._is_fed = mark == "<<<"
+        self._is_read = mark == "<"
 
     def end_command(self) -> None:
         self.end_word()
-        self._into = self._is_fed = False
+        self._into = self._is_fed = self._is_read = False
         if self._words or self._writes:
             marked, marked_writes = _shown(self._words), _shown(self._writes)
             words, writes = _bare(self._words), _bare(self._writes)
@@ -255,10 +261,11 @@ class _Line:
                     marked if marked != words else (),
                     marked_writes if marked_writes != writes else (),
                     tuple(self._fed),
+                    _shown(self._reads),
                 )
             )
             self.cases = max(0, self.cases + ("case" in words) - ("esac" in words))
-        self._words, self._writes, self._fed = [], [], []
+        self._words, self._writes, self._fed, self._reads = [], [], [], []
 
 
 def _shown(words: list[str]) -> tuple[str, ...]:

@@ -53,8 +53,10 @@ import rego.v1
 
 deny contains decision if {{
 	{guard}
-	some command in {commands}
-	regex.match(`\\b(npm|cargo|twine|uv) (publish|upload)\\b`, command)
+	{words}
+	regex.match(`(^|/)(npm|pnpm|yarn|cargo|twine|uv)$`, words[at])
+	some later in array.slice(words, at + 1, count(words))
+	later in {{"publish", "upload"}}
 	decision := {{
 		"rule_id": "NO-PUBLISHING",
 		"severity": "HIGH",
@@ -64,25 +66,35 @@ deny contains decision if {{
 
 ask contains decision if {{
 	{guard}
-	some command in {commands}
-	regex.match(`\\bgit push\\b.*(--force\\b|-f\\b)`, command)
+	{words}
+	regex.match(`(^|/)git$`, words[at])
+	"push" in words
+	some later in array.slice(words, at + 1, count(words))
+	regex.match(`^(--force|-[a-zA-Z]*f|\\+)`, later)
 	decision := {{
 		"rule_id": "ASK-FORCE-PUSH",
 		"severity": "MEDIUM",
 		"reason": "this rewrites what others may have pulled",
 	}}
 }}
-{more}"""
-TEXTS: Final = """
-# Every text among the arguments of a tool.
-texts contains value if walk(input.tool_input, [_, value])
 """
+COMMANDS: Final = """\
+some command in input.commands # the simple commands of the line, without quotes
+	words := command.words
+	some at, _ in words"""
+TEXTS: Final = """\
+walk(input.tool_input, [_, text]) # every text among the arguments of a tool, without quotes
+	words := regex.split(`[\\s;&|()]+`, regex.replace(text, `['"\\\\]`, ""))
+	some at, _ in words"""
 EXAMPLES: Final = """\
 # `anyplug policy test` runs these.
 - name: publishing is refused
   event: {{{tool}: {name}, {arguments}: {{command: npm publish --access public}}}}
   decision: deny
   rule: NO-PUBLISHING
+- name: publishing is refused however it is written
+  event: {{{tool}: {name}, {arguments}: {{command: "'npm' --quiet publish"}}}}
+  decision: deny
 - name: a forced push is asked about
   event: {{{tool}: {name}, {arguments}: {{command: git push --force}}}}
   decision: ask
@@ -129,10 +141,10 @@ def write(root: str, harness: str, *, is_own: bool = False) -> list[str]:
 
 def _policy(harness: str) -> str:
     if harness == OURS:  # tools of every plugin, whatever their arguments are called
-        guard, commands, shell, more = 'input.hook_event_name == "PreToolUse"', "texts", '"*"', TEXTS
+        guard, words, shell = 'input.hook_event_name == "PreToolUse"', TEXTS, '"*"'
     else:
-        guard, commands, shell, more = 'input.tool_name == "Bash"', "[input.tool_input.command]", '"Bash"', ""
-    return POLICY.format(harness=harness, guard=guard, commands=commands, shell=shell, more=more)
+        guard, words, shell = 'input.tool_name == "Bash"', COMMANDS, '"Bash"'
+    return POLICY.format(harness=harness, guard=guard, words=words, shell=shell)
 
 
 def _examples(harness: str) -> str:

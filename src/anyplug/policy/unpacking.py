@@ -35,7 +35,7 @@ def targets(words: Sequence[str], folder: str, line: str = "", others: Sequence[
     program, rest = _name(words[at]), list(words[at + 1 :])
     if program == "patch" or (program == "git" and {"apply", "am"} & set(rest)):
         texts = [line, *(_text(path) for path in _files([*rest, *others], folder))]
-        names = (name for text in texts for name in _patched(text))
+        names = (name for text in texts for name in patched(text))
         yield from (os.path.join(into, name) for name in names for into in _into(rest, folder))
     elif _extracts(program, rest):
         members = (name for path in _files([*rest, *others], folder) for name in _members(path))
@@ -86,7 +86,7 @@ def _text(path: str) -> str:
         return ""
 
 
-def _patched(text: str) -> Iterator[str]:
+def patched(text: str) -> Iterator[str]:
     """Return the names in a patch's headers, with fewer and fewer folders before them, as `-p` strips these."""
     for header in _PATCHED.findall(text):
         plain = header.encode("latin-1", "replace").decode("unicode_escape", "replace") if "\\" in header else header

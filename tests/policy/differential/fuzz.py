@@ -36,6 +36,7 @@ HUGE = 2_000  # numbers or addresses in an answer
 MEMORY = 4 << 30  # bytes for the OPA side: a call that needs more is a mistake in is_huge
 MOST_DIGITS = 4_300  # that Python reads
 SHOWN = 600  # characters of an answer that is printed
+MISSING = 0.3  # of all rules lack an argument
 ILL_TYPED = 0.06  # of all calls have one argument of any kind
 LONG = re.compile(r"-.*[0-9]{19}")
 INFIX = {
@@ -99,6 +100,64 @@ def called(name: str, arity: int) -> rego.Query:
     else:
         term = WRITTEN[name].format(*args) if name in WRITTEN else f"{name}({', '.join(args)})"
     return rego.compile({}).query(f"x := {term}")
+
+
+NEGATED = ("not {0}", "not {0} == input.y", "not {0} != input.y", "not [{0}] == input.y", "not is_string({0})", "{0}")
+
+
+def ruled(name: str, args: tuple[Any, ...], form: str) -> str:
+    """Write a module whose rule negates a call; an argument that input does not have is undefined."""
+    terms = [f"input.a[{index}]" for index in range(len(args))]
+    term = f"{name}({', '.join(terms)})"
+    return f"package t\n\nimport rego.v1\n\np if {form.format(term)}\n"
+
+
+def compare_rules(program: str, seed: int, count: int, names: list[str]) -> int:
+    """Compare rules with negated calls, with arguments that are wrong or missing; gives the number of differences."""
+    rng = random.Random(seed)
+    different = compared = 0
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=bounded) as opa:  # noqa: PLW1509 - no threads here
+        assert opa.stdin is not None
+        assert opa.stdout is not None
+        for _ in range(count):
+            name, args = generate(rng, names)
+            args = args[: rng.randrange(len(args))] if args and rng.random() < MISSING else args
+            arity = TABLE[name].arity
+            module = ruled(name, (None,) * (arity if arity >= 0 else len(args)), rng.choice(NEGATED))
+            try:
+                given = {"a": list(map(to_json, args)), "y": rng.choice((0, True, "", None))}
+            except ValueError:
+                continue  # no JSON, so no input
+            opa.stdin.write(json.dumps({"f": "data.t.p", "m": {"t.rego": module}, "i": given}).encode() + b"\n\n")
+            opa.stdin.flush()
+            said = json.loads(opa.stdout.readline())
+            theirs_ = "refused" if "h" in said else bool(said["v"])
+            try:
+                ours: Any = rego.compile({"t.rego": module}).eval("data.t.p", given) is True
+            except rego.RegoErrors as error:
+                ours = f"not loaded: {error}"
+            except errors.EvalError:
+                ours = "refused"
+            compared += 1
+            if ours not in (theirs_, "refused"):
+                different += 1
+                print(f"{module.splitlines()[-1]}  {json.dumps(given)[:SHOWN]}: ours {ours}, OPA {str(said)[:SHOWN]}")
+    print(f"seed {seed}: {compared} rules, {different} differences")
+    return different
+
+
+def to_json(value: Any) -> Any:
+    """Give a value as JSON. Raises ValueError if it is none."""
+    kind = value.__class__
+    if kind is tuple:
+        return list(map(to_json, value))
+    if kind is Object and all(key.__class__ is str for key in value):
+        return {key: to_json(item) for key, item in value.items()}
+    if kind is str or (kind is int and abs(value) < 1 << 53):
+        return value
+    if value in PLAIN:
+        return PLAIN[value]
+    raise ValueError
 
 
 class Ours:
@@ -236,6 +295,7 @@ def main() -> int:
     parser.add_argument("-n", type=int, default=1_000_000, help="how many calls")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--rules", type=int, default=20_000, help="how many rules that negate a call")
     parser.add_argument("--only", nargs="*", help="builtins")
     parser.add_argument("--program", help="the OPA side, already built")
     options = parser.parse_args()
@@ -250,6 +310,8 @@ def main() -> int:
         jobs = [(program, options.seed + index, options.n // pieces, names) for index in range(pieces)]
         counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
         shown: dict[Any, list[str]] = collections.defaultdict(list)
+        plain = [name for name in names if name not in INFIX and name not in WRITTEN and name not in CHANGING]
+        negated = compare_rules(program, options.seed, options.rules, plain)
         with multiprocessing.Pool(options.jobs) as pool:
             for some, more in pool.imap_unordered(work, jobs):
                 for name, found in some.items():
@@ -265,7 +327,7 @@ def main() -> int:
     every = sum(counts.values(), collections.Counter())
     print(f"seed {options.seed}: {every.total()} calls of {len(counts)} builtins, {differences} differences")
     print(", ".join(f"{count} {kind}" for kind, count in sorted(every.items())))
-    return 1 if differences else 0
+    return 1 if differences or negated else 0
 
 
 if __name__ == "__main__":

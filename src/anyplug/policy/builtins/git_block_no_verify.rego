@@ -9,6 +9,7 @@
 #     required_tools: ["Bash"]
 package cupcake.policies.builtins.git_block_no_verify
 
+import data.cupcake.helpers.anyplug as shared
 import rego.v1
 
 config := input.builtin_config.git_block_no_verify
@@ -41,7 +42,8 @@ skips_hooks(words) if {
 	some one in words
 	lower(one) == subcommand
 	some word in words
-	lower(word) in {"--no-verify", "--no-veri", "--no-verif"}
+	startswith(lower(word), "--no-v")
+	startswith("--no-verify", lower(word))
 }
 
 # -n means the same to commit only; of letters in one word it is one before the first that takes a value.
@@ -62,6 +64,11 @@ skips_hooks(words) if {
 	regex.match(`(?i)^--config-env=core\.hookspath`, word)
 }
 
+skips_hooks(words) if {
+	some word in words
+	regex.match(`(?i)^-c=?core\.hookspath`, word)
+}
+
 disables_hooks(command) if {
 	some words in gits
 	"config" in words
@@ -71,15 +78,69 @@ disables_hooks(command) if {
 	regex.match(`^(/dev/null|/tmp.*|/nonexistent.*|)$`, value)
 }
 
+# Hooks that lie elsewhere than in the project are others than these.
 disables_hooks(command) if {
-	command.name in {"rm", "unlink", "trash", "mv", "truncate"}
-	some path in command.paths
+	some words in gits
+	"config" in words
+	some at, word in words
+	lower(word) == "core.hookspath"
+	value := words[at + 1]
+	regex.match(`^(/|~|\$|\.\.(/|$))`, value)
+	not startswith(value, concat("", [input.cwd, "/"]))
+}
+
+disables_hooks(command) if {
+	some words in gits
+	"config" in words
+	some word in words
+	lower(word) in {"core.hookspath", "core"}
+	some option in words
+	option in {"unset", "--unset", "--unset-all", "--remove-section", "--rename-section", "remove-section", "rename-section"}
+}
+
+# Git also reads its settings from the environment and from a file.
+disables_hooks(command) if {
+	some word in command.words
+	regex.match(`(?i)^GIT_CONFIG\w*=.*core\.hookspath`, word)
+}
+
+disables_hooks(command) if {
+	some other in input.commands
+	some word in other.words
+	contains(lower(word), "hookspath")
+	some place in shared.places(command)
+	endswith(place, "/.git/config")
+	not shared.reads_only(command)
+}
+
+disables_hooks(command) if {
+	some word in command.words
+	regex.match(`(^|/)(rm|unlink|trash|mv|truncate|shred|tee|dd|cp|ln|install|sponge)$`, word)
+	some path in shared.places(command)
 	contains(concat("", [path, "/"]), "/.git/hooks/")
 }
 
 disables_hooks(command) if {
+	some path in command.writes
+	contains(concat("", [path, "/"]), "/.git/hooks/")
+}
+
+disables_hooks(command) if {
+	shared.changes_files(command)
+	some path in shared.places(command)
+	contains(concat("", [path, "/"]), "/.git/hooks/")
+}
+
+disables_hooks(command) if {
+	some word in command.words
+	regex.match(`(^|/)(rm|mv|trash|shred)$`, word)
+	some path in shared.places(command)
+	endswith(path, "/.git")
+}
+
+disables_hooks(command) if {
 	command.name == "chmod"
-	some path in command.paths
+	some path in shared.places(command)
 	contains(concat("", [path, "/"]), "/.git/hooks/")
 	some word in command.words
 	regex.match(`^([ugoa]*-[rw]*x|[ugoa]*=[rw]*|0?[0-7]*[0246][0-7]{2})$`, word)

@@ -40,7 +40,7 @@ halt contains parent_decision(pattern, folder) if {
 	some folder in folders
 	some pattern in config.paths
 	startswith(pattern, "/")
-	lies_in(pattern, folder)
+	shared.is_above(folder, pattern)
 }
 
 # Of a pattern that is relative, or has a * in it, only what removes or moves a folder as a whole is taken for that.
@@ -48,33 +48,24 @@ halt contains parent_decision(pattern, folder) if {
 	input.hook_event_name == "PreToolUse"
 	input.tool_name == "Bash"
 	some other in input.commands
-	removes(other)
-	some folder in array.concat(other.paths, input.affected_parent_directories)
+	shared.removes(other)
+	some folder in array.concat(shared.places(other), input.affected_parent_directories)
 	some pattern in config.paths
 	not startswith(pattern, "/")
-	lies_in(concat("/", [input.cwd, trim_prefix(pattern, "./")]), folder)
+	shared.is_above(folder, concat("/", [input.cwd, trim_prefix(pattern, "./")]))
 }
 
 folders contains folder if some folder in input.affected_parent_directories
 
 folders contains folder if {
 	some command in input.commands
+	some folder in shared.places(command)
+	shared.removes(command)
+}
+
+folders contains folder if {
+	some command in input.commands
 	some folder in array.concat(command.paths, command.writes)
-}
-
-lies_in(place, folder) if {
-	outer := concat("", [lower(trim_right(folder, "/")), "/"])
-	startswith(concat("", [lower(trim_right(place, "/")), "/"]), outer)
-}
-
-removes(command) if {
-	some word in command.words
-	regex.match(`(^|/)(rm|rmdir|mv|chmod|chown|shred|trash|unlink|rsync)$`, word)
-}
-
-removes(command) if {
-	command.name == "find"
-	shared.changes_files(command)
 }
 
 parent_decision(pattern, folder) := {

@@ -25,6 +25,11 @@ files := `(?i)(^|/)(known_hosts|authorized_keys|kubeconfig|dotenv|\.dockercfg|\.
 
 names := `(?i)^(\.env(\..*)?|\.netrc|\.npmrc|\.pypirc|\.git-credentials|\.htpasswd|id_(rsa|dsa|ecdsa|ed25519).*|.*\.(pem|key|p12|pfx|jks|keystore|ppk)|.*(credential|secret|password|passwd|api[_-]?key|private[_-]?key|access[_-]?token).*)$`
 
+hidden := {
+	".env", ".env.local", ".netrc", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd", ".dockercfg", ".ssh", ".aws",
+	".gnupg", ".kube", ".azure", ".gcloud",
+}
+
 deny contains decision(concat("", [config.message, ": ", base(file)])) if {
 	input.hook_event_name == "PreToolUse"
 	input.tool_name != "Bash"
@@ -56,6 +61,26 @@ deny contains decision(concat("", [config.message, ": ", base(file)])) if {
 	some command in input.commands
 	some file in command.writes
 	sensitive(file)
+}
+
+# Where words lead: with variables, globs and `cd` read, as the value of an option (`if=.env`), behind `@` and `<`.
+deny contains decision(concat("", [config.message, ": ", base(file)])) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some command in input.commands
+	some file in command.targets
+	sensitive(file)
+}
+
+# Globs, and parts that are not known, can stand for a file that is hidden, whether it is there or not.
+deny contains decision(concat("", [config.message, ": ", base(file)])) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some command in input.commands
+	some file in command.targets
+	some part in split(file, "/")
+	some name in hidden
+	shared.can_be(part, name)
 }
 
 deny contains decision(concat("", [config.message, ": ", found])) if {

@@ -81,19 +81,59 @@ named(path, pattern) if {
 	glob.match(concat("", ["*/", lower(pattern)]), null, lower(path))
 }
 
-# Whether a command names it: by one of its paths, by a file that it writes, or in one of its words.
+# Every place that a command's words may lead to, with variables, globs and `cd` in them read.
+places(command) := array.concat(array.concat(command.paths, command.writes), command.targets)
+
+# A command that removes or changes folders with all that is in them.
+removes(command) if {
+	some word in command.words
+	regex.match(`(^|/)(rm|rmdir|mv|chmod|chown|chattr|chgrp|shred|trash|unlink|rsync)$`, word)
+}
+
+removes(command) if {
+	command.name == "find"
+	changes_files(command)
+}
+
+# Whether a folder is a place, or lies above it.
+is_above(folder, place) if {
+	outer := concat("", [lower(trim_right(folder, "/")), "/"])
+	startswith(concat("", [lower(trim_right(place, "/")), "/"]), outer)
+}
+
+# Whether a part of a path has globs, or parts that are not known, and can be a name; `*` alone says nothing.
+can_be(part, name) if {
+	regex.match(`[*?]`, part)
+	regex.match(`[^*?]`, part)
+	hidden_alike(part, name)
+	glob.match(lower(part), [], lower(name))
+}
+
+hidden_alike(part, name) if {
+	startswith(part, ".")
+	startswith(name, ".")
+}
+
+hidden_alike(part, name) if {
+	not startswith(part, ".")
+	not startswith(name, ".")
+}
+
+# Whether a command names it: by one of its places, or in one of its words.
 mentions(command, pattern) if {
-	some path in array.concat(command.paths, command.writes)
+	some path in places(command)
 	named(path, pattern)
+}
+
+mentions(command, pattern) if {
+	bare := trim(trim_prefix(pattern, "./"), "/")
+	not regex.match(`[*/]`, bare)
+	some place in command.targets
+	some part in split(place, "/")
+	can_be(part, bare)
 }
 
 mentions(command, pattern) if {
 	some word in command.words
 	contains(lower(word), lower(trim_right(pattern, "/")))
-}
-
-# Whether a command's path is a folder in which it lies: who removes that removes it, too.
-holds(command, folder) if {
-	some path in command.paths
-	startswith(folder, concat("", [trim_right(path, "/"), "/"]))
 }

@@ -68,23 +68,58 @@ halt contains decision(concat("", [config.message, ": ", place])) if {
 	of_the_system(place)
 }
 
+# Words that are no path by themselves, and lead there: after `cd`, in variables, as the value of an option.
+halt contains decision(concat("", [config.message, ": ", place])) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some command in input.commands
+	some place in command.targets
+	not shared.is_above(input.cwd, place)
+	of_the_system(place)
+}
+
+# Who removes a folder removes what lies in it.
+halt contains decision(concat("", [config.message, ": ", place])) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some command in input.commands
+	shared.removes(command)
+	some place in shared.places(command)
+	some folder in folders
+	shared.is_above(place, folder)
+}
+
+# Globs, and parts that are not known, can stand for a folder of the system.
+halt contains decision(concat("", [config.message, ": ", place])) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some command in input.commands
+	some place in command.targets
+	parts := split(place, "/")
+	some folder in folders
+	names := split(trim_right(folder, "/"), "/")
+	count(parts) >= count(names)
+	shared.can_be(parts[count(names) - 1], names[count(names) - 1])
+	array.slice(parts, 0, count(names) - 1) == array.slice(names, 0, count(names) - 1)
+}
+
 halt contains decision(concat("", [config.message, ": ", word])) if {
 	input.hook_event_name == "PreToolUse"
 	input.tool_name == "Bash"
 	some command in input.commands
 	some word in command.words
-	word in {"sudo", "doas"}
+	regex.match(`(^|/)(sudo|doas)$`, word)
 }
 
 of_the_system(path) if {
 	some folder in folders
-	startswith(lower(path), folder)
+	startswith(concat("", [lower(path), "/"]), folder)
 	not path in harmless
 }
 
 of_the_system(path) if {
 	some folder in personal
-	contains(lower(path), folder)
+	contains(concat("", [lower(path), "/"]), folder)
 }
 
 named_as_system(place) if of_the_system(place)

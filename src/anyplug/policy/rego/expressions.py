@@ -118,8 +118,12 @@ class Expressions(Terms):
             self.advance()
             if self.is_("{") and "not" in self.logic:
                 return Not(at, [], self.block(), closure=True)
+            for word in ("every", "some"):
+                if self.is_(word) and not self.dotted():
+                    self.fail(f"unexpected {word} keyword: illegal negation of '{word}'")
             inner = self.operand()
-            return Not(at, [], _body(inner), closure=isinstance(inner, Logic))
+            is_group = isinstance(inner, Logic)
+            return Not(at, [], _body(inner), closure=is_group, eager=not is_group and "not" not in self.logic)
         if self.logic:
             before = self.tokens[self.index - 1] if self.index else None
             after_word = before is not None and before.kind == "name" and before.text in {"and", "or"}

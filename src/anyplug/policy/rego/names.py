@@ -7,6 +7,7 @@ Gives new trees in which every local variable has a name of its own, rules and i
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from anyplug.policy.rego import negation
 from anyplug.policy.rego.errors import COMPILE_ERROR, PARSE_ERROR, TYPE_ERROR, Fault, Location
 from anyplug.policy.rego.globals import Globals
 from anyplug.policy.rego.scopes import Scope, declarations, mentions
@@ -168,9 +169,17 @@ class Names:
         found: list[Expr] = []
         for expr in body:
             made = self.expr(scope, expr)
-            if made is not None:
+            if isinstance(made, Not) and made.eager:
+                found += negation.calls_first(made, lambda term: self.kept(scope, term))
+            elif made is not None:
                 found.append(made)
         return found
+
+    def kept(self, scope: Scope, term: Term) -> Var:
+        """Make a variable for what a term gives."""
+        made = Var(term.at, self.new(scope, "kept$"))
+        scope.mentioned.add(made.name)
+        return made
 
     def expr(self, scope: Scope, expr: Expr) -> Expr | None:  # noqa: C901 - one branch for each kind
         """Resolve one expression; declarations vanish."""
@@ -199,7 +208,7 @@ class Names:
             return self.every(scope, expr, withs)
         if isinstance(expr, Not):
             if not expr.closure:
-                return Not(expr.at, withs, self.exprs(scope, expr.body), closure=False)
+                return Not(expr.at, withs, self.exprs(scope, expr.body), closure=False, eager=expr.eager)
             body, free = self.closure(scope, expr.body)
             return Not(expr.at, withs, body, closure=True, free=free)
         assert isinstance(expr, Logic)
@@ -215,7 +224,8 @@ class Names:
                 return Unify(expr.at, withs, term.args[0], term.args[1])
             arity = self.arity(term.name)
             if arity is not None and arity >= 0 and len(term.args) == arity + 1:
-                return Unify(expr.at, withs, term.args[-1], Call(term.at, term.name, term.args[:-1]))
+                call = Call(term.at, term.name, term.args[:-1])
+                return Unify(expr.at, withs, term.args[-1], call, of_call=True)
         return Holds(expr.at, withs, term)
 
     def every(self, scope: Scope, expr: Every, withs: list[With]) -> Every:

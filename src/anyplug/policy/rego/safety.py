@@ -7,6 +7,7 @@ as what it needs is there. It decides in which order a comprehension finds its m
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from anyplug.policy.rego import negation
 from anyplug.policy.rego.errors import Fault, Location
 from anyplug.policy.rego.syntax import (
     ROOTS,
@@ -205,6 +206,16 @@ class Safety:
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
+        self.count = 0
+
+    def parts(self, expr: Expr) -> list[Expr]:
+        """Give an expression, with what is evaluated before it if it is a negation."""
+        return negation.references_first(expr, self.kept) if isinstance(expr, Not) and expr.eager else [expr]
+
+    def kept(self, term: Term) -> Var:
+        """Make a variable for what a reference gives."""
+        self.count += 1
+        return Var(term.at, f"reference$.{self.count}")
 
     def rule(self, rule: Rule) -> None:
         """Order a rule and its elses."""
@@ -234,9 +245,9 @@ class Safety:
                 if found.needs:
                     left.append(expr)
                 else:
-                    placed.append(expr)
                     self.inside(expr, bound)
                     bound |= found.gives
+                    placed += self.parts(expr)
             if len(left) == len(waiting):
                 for expr in left:
                     self.unsafe(in_expr(expr, bound).needs, expr.at)

@@ -105,11 +105,15 @@ class Holds(Expr):
 
 
 class Unify(Expr):
-    """a = b; `assign` if it was written := and so declares its left side."""
+    """a = b; `assign` if it was written := and so declares its left side.
+
+    `of_call` if it was written as a call with one argument more, which is its left side.
+    """
 
     left: Term
     right: Term
     assign: bool = False
+    of_call: bool = False
 
 
 class SomeVars(Expr):
@@ -137,11 +141,15 @@ class Every(Expr):
 
 
 class Not(Expr):
-    """Not an expression; `closure` if it was written with braces and may have variables of its own."""
+    """Not an expression; `closure` if it was written with braces and may have variables of its own.
+
+    `eager` if its operands are evaluated before it, as they are without `import future.keywords.not`.
+    """
 
     body: list[Expr]
     closure: bool
     free: frozenset[str] = frozenset()
+    eager: bool = False
 
 
 class Logic(Expr):
