@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import making
-from anyplug import names
+from anyplug import discovery, names
 from anyplug.catalog import Catalog
 from anyplug.settings import find_home, standard_roots
 
@@ -305,3 +305,15 @@ def test_a_tool_with_an_unprintable_name_breaks_its_plugin_only(load, root):
     making.cyclop(root, tools=[{"name": "a\nb", "description": "d", "input_schema": making.NO_PARAMETERS}])
     making.cyclop(root, "other")
     assert states(load()) == {"hello": "broken", "other": "new"}
+
+
+@pytest.mark.claim("names-of-ours")
+@pytest.mark.parametrize("name", ["builtin", "resident", "host"])
+def test_a_plugin_with_a_name_of_ours_is_refused(name, tmp_path):
+    making.cyclop(tmp_path / "cyclop", name)
+    making.write(f"{tmp_path}/mcp/{name}/mcp.json", '{"mcpServers": {"one": {"command": "true"}}}')
+    roots = [str(tmp_path / "cyclop"), str(tmp_path / "mcp")]
+    client = making.write(f"{tmp_path}/client.json", '{"mcpServers": {"one": {"command": "true"}}}')
+    for plugin in discovery.discover([], roots, {name: client}):
+        assert plugin.is_broken
+        assert f"the name '{name}' is the host's own" in [problem.message for problem in plugin.problems]

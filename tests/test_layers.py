@@ -15,7 +15,7 @@ PACKAGE = "anyplug"
 LAYERS = {
     "ground": (
         "model errors settings schema store names permissions environment liveness journal mark logs digest config "
-        "mask vault secrecy home_folder untrusted_files untrusted_text secret_names values slips audit_head "
+        "escapes mask vault secrecy home_folder untrusted_files untrusted_text secret_names values slips audit_head "
         "protected_paths"
     ),
     "runtime": "runtime",

@@ -4,11 +4,14 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
+from anyplug import names
 from anyplug.errors import LookFailed, is_shortage
 from anyplug.formats import table
 from anyplug.formats.contract import Folder
 from anyplug.formats.mcp import format as mcp
-from anyplug.model import Plugin
+from anyplug.model import Plugin, Problem
 from anyplug.untrusted_text import clean_plugin, encodable, for_people, is_clean
 
 
@@ -27,14 +30,22 @@ def discover(explicit: list[str], roots: list[str], clients: Mapping[str, str]) 
         plugin = read(folder)
         if plugin is not None:
             plugins.append(plugin)
-    plugins.extend(clean_plugin(mcp.load_client(name, path)) for name, path in clients.items())
+    plugins.extend(clean_plugin(_not_ours(mcp.load_client(name, path))) for name, path in clients.items())
     return plugins
 
 
 def read(folder: Folder) -> Plugin | None:
     """Read one folder, and clean its text; a fault of any kind is a problem of that plugin and of no other."""
     plugin = _read(folder)
-    return clean_plugin(plugin) if plugin is not None else None
+    return clean_plugin(_not_ours(plugin)) if plugin is not None else None
+
+
+def _not_ours(plugin: Plugin) -> Plugin:
+    """Refuse a plugin that would pass for the host."""
+    if plugin.name.lower() not in names.OURS:
+        return plugin
+    problem = Problem("bad_manifest", f"the name '{plugin.name}' is the host's own", "give the plugin another name")
+    return msgspec.structs.replace(plugin, tools=(), problems=(*plugin.problems, problem))
 
 
 def _read(folder: Folder) -> Plugin | None:

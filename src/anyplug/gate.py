@@ -37,6 +37,8 @@ SAID_YES = Verdict(allowed=True, by="person", reason="--yes")
 SAID_BEFORE = Verdict(allowed=True, by="person", reason="for this attachment")
 
 LONGEST_GIVEN = 600  # characters of arguments that a person is shown
+SHORTEST_GIVEN = 40  # characters of each of them at least, and of its name at most
+MOST_GIVEN = 15  # arguments
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +70,23 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     def given(self) -> str:
         """What the tool would be given, as far as a person is shown it."""
         text = msgspec.json.encode(self.arguments).decode()
-        return text if len(text) <= LONGEST_GIVEN else f"{text[:LONGEST_GIVEN]}… ({len(text)} characters)"
+        return text if len(text) <= LONGEST_GIVEN else _shortened(self.arguments)
+
+
+def _shortened(arguments: dict[str, Any]) -> str:
+    """Write arguments so that none hides another: each cut by itself, with how much of it is not shown."""
+    room = max(SHORTEST_GIVEN, LONGEST_GIVEN // len(arguments))
+    shown = []
+    for name, value in list(arguments.items())[:MOST_GIVEN]:
+        shown.append(f"{_cut(name, SHORTEST_GIVEN)}: {_cut(value, room)}")
+    if left := len(arguments) - len(shown):
+        shown.append(f"… and {left} more arguments")
+    return "{" + ", ".join(shown) + "}"
+
+
+def _cut(value: Any, longest: int) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest} more characters)"
 
 
 Ask = Callable[[Question], Awaitable[Answer]]
@@ -140,16 +158,16 @@ class Attachment:
                 if about in self.allowed:
                     return "attachment"
                 answer = await self.ask(question)
-                if answer in LASTING:
+                if isinstance(answer, str) and answer in LASTING:
                     self.allowed.add(about)
         except CallError:
             raise
         except Exception as error:
-            raise Denied("host", f"the person could not be asked: {type(error).__name__}: {error}") from error
+            raise Denied("host", "the person could not be asked", "call it again") from error
         finally:
             if not turn.locked():  # nobody has it, and so nobody waits for it
                 self._turns.pop(about, None)
-        return answer if answer in YES else "no"
+        return answer if isinstance(answer, str) and answer in YES else "no"
 
 
 def _new_id(kind: str) -> str:

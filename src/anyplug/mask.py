@@ -1,9 +1,10 @@
 """Masks: secrets become `•••` in texts, values and streams, also in the forms in which they usually leak. Pure.
 
-A secret is looked for as it is, as JSON (once and twice) and HTML write it, as a URL has it, in hexadecimal digits,
-and in base64, alone, in lines, or as a part of something longer, such as the header of a login. Of an address the
-password counts by itself, of several lines each long one, because programs print them so. What is cut, spelled or
-encrypted is not found.
+A secret is looked for in a text as it is, and in what the text says when its escapes are read (`escapes`), up to three
+times: so each character may be written in any of its spellings. It is also looked for in hexadecimal digits and in
+base64, alone, in lines, or as a part of something longer, such as the header of a login. Of an address the password
+counts by itself, of several lines each long one, because programs print them so. What is cut, spelled or encrypted is
+not found. All of this takes time that grows with the length of the text and no faster.
 """
 
 import re
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from anyplug import escapes
 from anyplug.config import SHOWN_SECRET
 from anyplug.errors import AnyplugError, CallError
 from anyplug.model import Block, File, Resource, Result, Text
@@ -26,35 +28,34 @@ LONGEST = 16_384  # characters; what is longer is a file, and searching for it w
 
 _SHOWN_DATA = SHOWN_SECRET.encode()
 _PASSWORD = re.compile(r"\w[\w+.-]*://[^/\s:@]*:([^/\s@]+)@")
-_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
-_LEFT_BY_SOME = (b"", b"/", b"!'()*")  # strict; Python's quote; JavaScript's encodeURIComponent
 _BASE64_LEAD = (0, 2, 3)  # characters that depend on the 0, 1 or 2 bytes before
 _BASE64_BITS = 6
 _LINES = (76, 64)  # characters of base64 that programs put into one
 _HEX_LINE = 60  # digits; as `xxd -p` does
-# What Go, and others for the sake of HTML, write for these in JSON; and how HTML itself has them.
-_FOR_HTML_IN_JSON = str.maketrans({"&": "\\u0026", "<": "\\u003c", ">": "\\u003e"})
-_IN_HTML = (
-    str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"}),
-    str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"}),
-    str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}),
-    str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#39;"}),
-)
+_BLANKLESS = 12  # characters of hexadecimal digits or base64 that are found also where blanks divide them
+_ROUNDS = 3  # escapes in escapes: JSON in JSON in a URL
 
 NOTHING_KEPT: frozenset[str] = frozenset()
 
 
 def forms(secret: str) -> set[str]:
     """Give every form of a secret that is looked for; none if it is too short or too long."""
+    found: set[str] = set()
+    for whole in _wholes(secret):
+        found |= _spellings(whole)
+        if "\n" in whole:
+            found |= {line for line in map(str.strip, whole.split("\n")) if len(line) >= SHORTEST_LINE}
+    return found
+
+
+def _wholes(secret: str) -> set[str]:
+    """Give what of a secret is one by itself: all of it, and the password of an address."""
     whole = secret.strip()
     if not SHORTEST <= len(whole) <= LONGEST:
         return set()
-    found = _spellings(whole)
     if (address := _PASSWORD.match(whole)) and len(address[1]) >= SHORTEST:
-        found |= _spellings(address[1]) | _spellings(_unquoted(address[1]))
-    if "\n" in whole:
-        found |= {line for line in map(str.strip, whole.split("\n")) if len(line) >= SHORTEST_LINE}
-    return found
+        return {whole, address[1], _unquoted(address[1])}
+    return {whole}
 
 
 class Mask:
@@ -62,10 +63,14 @@ class Mask:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         """Take the secrets; those that are too short are left alone."""
+        secrets = list(secrets)
         found = {form for secret in secrets for form in forms(secret)}
         # Longest first: what begins like another secret must not leave its own end behind.
         self._forms = sorted(found, key=lambda form: (-len(form), form))
         self._data = sorted((_encoded(form) for form in found), key=lambda form: (-len(form), form))
+        wholes = {whole for secret in secrets for whole in _wholes(secret)}
+        digits = {_encoded(form) for whole in wholes for form in _digits(whole) if len(form) >= _BLANKLESS}
+        self._blankless = sorted(digits, key=lambda form: (-len(form), form))
         self._numbers = frozenset(form for form in found if form.lstrip("-").replace(".", "", 1).isdecimal())
 
     def __bool__(self) -> bool:
@@ -73,40 +78,62 @@ class Mask:
 
     # Compiled only when something is found: looking for each form is faster than the pattern, and mostly all.
     @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        return re.compile("|".join(map(re.escape, self._forms)))
-
-    @cached_property
     def _data_pattern(self) -> re.Pattern[bytes]:
         return re.compile(b"|".join(map(re.escape, self._data)))
 
+    @cached_property
+    def _blankless_pattern(self) -> re.Pattern[bytes]:
+        return re.compile(b"|".join(map(re.escape, self._blankless)))
+
     def text(self, text: str) -> str:
         """Hide the secrets in a text."""
-        for form in self._forms:
-            if form in text:
-                return self._pattern.sub(SHOWN_SECRET, text)
-        return text
+        if not self._forms:
+            return text
+        errors = "surrogateescape"  # as secrets that are no text are kept
+        try:
+            data = text.encode(errors=errors)
+        except UnicodeEncodeError:
+            errors = "surrogatepass"
+            data = text.encode(errors=errors)
+        hidden = self.data(data)
+        return text if hidden is data else hidden.decode(errors=errors)
 
     def data(self, data: bytes) -> bytes:
         """Hide the secrets in bytes."""
-        for form in self._data:
-            if form in data:
-                return self._data_pattern.sub(_SHOWN_DATA, data)
-        return data
+        places = self._places(data)
+        return _hidden(data, places) if places else data
+
+    def _places(self, data: bytes, rounds: int = _ROUNDS) -> list[tuple[int, int]]:
+        """Find where secrets stand, however they are escaped; sorted, and none meets another."""
+        found = self._found(data)
+        said = escapes.said(data) if rounds else data
+        if said != data and (inner := self._places(said, rounds - 1)):
+            reading = escapes.read(data)  # only now: to know where everything stands takes long
+            assert reading is not None
+            found += [reading.place(*place) for place in inner]
+        return _joined(found)
+
+    def _found(self, data: bytes) -> list[tuple[int, int]]:
+        """Find secrets in a text whose escapes do not matter."""
+        found: list[tuple[int, int]] = []
+        if any(form in data for form in self._data):
+            found += [match.span() for match in self._data_pattern.finditer(data)]
+        if self._blankless and b"\n" in data:
+            dense = escapes.without_blanks(data)
+            if any(form in dense for form in self._blankless):
+                reading = escapes.read_without_blanks(data)
+                found += [reading.place(*match.span()) for match in self._blankless_pattern.finditer(dense)]
+        return found
 
     def decided(self, data: bytes) -> tuple[bytes, bytes]:
         """Hide the secrets in the beginning of a stream; give what is certain, and what depends on what follows."""
-        done, at = [], 0
-        undecided = self._undecided(data, at)
-        while True:
-            found = self._data_pattern.search(data, at)
-            if found is None or found.start() >= undecided:
-                done.append(data[at:undecided])
-                return b"".join(done), data[undecided:]
-            done += [data[at : found.start()], _SHOWN_DATA]
-            at = found.end()
-            if at > undecided:  # what looked like the beginning of a secret was a part of this one
-                undecided = self._undecided(data, at)
+        places = self._places(data)
+        undecided = self._undecided(data, 0)
+        for begin, end in places:
+            if begin < undecided < end:  # what looked like the beginning of a secret was a part of this one
+                undecided = self._undecided(data, end)
+        certain = [place for place in places if place[0] < undecided]
+        return _hidden(data[:undecided], certain), data[undecided:]
 
     def value(self, value: Any, kept: frozenset[str] = NOTHING_KEPT) -> Any:
         """Hide the secrets in a JSON value or a struct; the fields `kept` of structs stay as they are."""
@@ -179,8 +206,19 @@ class Mask:
             case _:
                 return block
 
-    def _undecided(self, data: bytes, begin: int) -> int:
-        """Find where the end of the data may be the beginning of a secret; its length if nowhere."""
+    def _undecided(self, data: bytes, begin: int, rounds: int = _ROUNDS) -> int:
+        """Find where the end of the data may be the beginning of a secret or of an escape; its length if nowhere."""
+        earliest = max(begin, escapes.begun(data))
+        whole = data[:earliest]
+        earliest = min(earliest, self._begun(whole, begin))
+        reading = escapes.read(whole[begin:]) if rounds else None
+        if reading is None:
+            return earliest
+        inner = self._undecided(reading.text, 0, rounds - 1)
+        return earliest if inner == len(reading.text) else min(earliest, begin + reading.before(inner))
+
+    def _begun(self, data: bytes, begin: int) -> int:
+        """Find where the end of the data may be the beginning of a secret that is written as it is."""
         earliest = len(data)
         for form in self._data:
             at = max(begin, len(data) - len(form) + 1)
@@ -216,33 +254,61 @@ class Stream:
         return held if mask is None else mask.data(held)
 
 
+def _hidden(data: bytes, places: list[tuple[int, int]]) -> bytes:
+    """Hide what stands in these places."""
+    done, at = [], 0
+    for begin, end in places:
+        done += [data[at:begin], _SHOWN_DATA]
+        at = end
+    return b"".join([*done, data[at:]])
+
+
+def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sort places, and make one of those that overlap."""
+    if len(places) < 2:  # noqa: PLR2004 - which do not meet
+        return places
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(places):
+        if found and begin < found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
+
+
 def _spellings(secret: str) -> set[str]:
-    """Give the forms of one text."""
-    once = _in_json(secret)
-    found = {secret, once, _in_json(once), once.replace("/", r"\/"), once.translate(_FOR_HTML_IN_JSON)}
-    found |= {secret.translate(signs) for signs in _IN_HTML}
+    """Give the forms of one text. How it is escaped does not matter: texts are searched with their escapes read."""
+    found = {secret, secret.replace(" ", "+")}
+    data = _encoded(secret)
+    if escapes.said(data) != data:  # it is read with the escapes around it, and not as it was: as usual writers have it
+        found |= _written(secret)
+    for _ in range(_ROUNDS):  # what looks like an escape in the secret itself is read as well
+        reading = escapes.read(data)
+        if reading is None:
+            break
+        data = reading.text
+        if len(data) >= SHORTEST:
+            found.add(data.decode(errors="surrogateescape"))
+    return found | _digits(secret)
+
+
+def _written(secret: str) -> set[str]:
+    """Give a text as JSON, HTML and URLs have it."""
+    import html  # few secrets need these three
+    import json
+    from urllib.parse import quote
+
+    once = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+    twice = {json.dumps(form)[1:-1] for form in once}
+    in_url = {quote(_encoded(secret), safe=safe) for safe in ("", "/", "!'()*")}
+    return once | twice | in_url | {html.escape(secret), html.escape(secret, quote=False)}
+
+
+def _digits(secret: str) -> set[str]:
+    """Give a text in hexadecimal digits and in base64."""
     digits = _encoded(secret).hex()
-    found |= {form for one in (digits, digits.upper()) for form in (one, *_lines(one, _HEX_LINE))}
-    if not secret.isascii():
-        import json  # 3 ms, and most secrets are ASCII
-
-        found.add(json.dumps(secret)[1:-1])
-    for left in _LEFT_BY_SOME:
-        quoted = _quoted(secret, left)
-        lower = re.sub("%..", lambda escape: escape[0].lower(), quoted)
-        found |= {quoted, lower, quoted.replace("%20", "+"), lower.replace("%20", "+")}
+    found = {form for one in (digits, digits.upper()) for form in (one, *_lines(one, _HEX_LINE))}
     return found | _base64(_encoded(secret))
-
-
-def _in_json(text: str) -> str:
-    try:
-        return msgspec.json.encode(text).decode()[1:-1]
-    except UnicodeEncodeError:  # a variable of the environment that is no text
-        return text
-
-
-def _quoted(text: str, left: bytes) -> str:
-    return "".join(chr(byte) if byte in _UNRESERVED or byte in left else f"%{byte:02X}" for byte in _encoded(text))
 
 
 def _unquoted(text: str) -> str:

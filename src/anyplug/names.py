@@ -27,6 +27,9 @@ RESERVED_COMMANDS: dict[str, str] = {
     **dict.fromkeys(_OUR_COMMANDS.split(), "a command of anyplug"),
 }
 
+# Names of ours in lists, logs, settings and labels, which no plugin may have.
+OURS = frozenset({"anyplug", "builtin", "host", "policy", "resident"})
+
 MODEL_NAME_LENGTH = 48  # clients put prefixes of their own before it
 HASH_LENGTH = 6
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]")

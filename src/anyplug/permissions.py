@@ -180,6 +180,20 @@ def destination(permission: str) -> Destination | None:
     return Destination(host_name(host), int(port or 0))
 
 
+def may_reach(granted: tuple[str, ...], host: str, port: int) -> bool:
+    """Whether grants allow a connection over TCP to a machine, named as somebody spelled it."""
+    name = host_name(host)
+    for permission in granted:
+        scope = scope_of(permission)
+        if kind(permission) != "network" or scope == LOCAL or (scope and fault(permission)[0]):
+            continue
+        if not scope or destination(permission) in {Destination(name, port), Destination(name, 0)}:
+            return True
+        if not is_by_host(permission) and int(_address(scope)[1]) == port:
+            return True
+    return False
+
+
 def to(host: str, port: int) -> str:
     """Give the permission to talk to a machine."""
     return f"network:{written(host, port)}"

@@ -72,12 +72,16 @@ class Pins(msgspec.Struct, frozen=True):
 
     def problem(self, plugin: Plugin, held: tuple[Tool, ...]) -> Problem:
         """Say which tools wait for an approval, and in what they differ from those that were approved."""
-        lines = [line for tool in held[:MOST_SHOWN] for line in self._diff(tool)]
-        if len(held) > MOST_SHOWN:
-            lines.append(f"and {len(held) - MOST_SHOWN} more")
         what = "1 tool is" if len(held) == 1 else f"{len(held)} tools are"
         said = f"{what} new or changed since '{plugin.name}' was approved, and held back until you approve it again:"
-        return Problem(TOOLS_CHANGED, "\n".join([said, *lines]), f"`anyplug approve {plugin.name}`", "warning")
+        return Problem(
+            TOOLS_CHANGED, "\n".join([said, *self.diff(held)]), f"`anyplug approve {plugin.name}`", "warning"
+        )
+
+    def diff(self, held: tuple[Tool, ...]) -> list[str]:
+        """Give the lines that say in what tools differ from those that are pinned."""
+        lines = [line for tool in held[:MOST_SHOWN] for line in self._diff(tool)]
+        return [*lines, f"and {len(held) - MOST_SHOWN} more"] if len(held) > MOST_SHOWN else lines
 
     def _of(self, tool: Tool) -> dict[str, Tool] | None:
         pinned = self.processes.get(tool.process)
@@ -95,6 +99,13 @@ class Pins(msgspec.Struct, frozen=True):
         for field in _differences(before, tool):
             lines += [f"-   {field}: {_shown(getattr(before, field))}", f"+   {field}: {_shown(getattr(tool, field))}"]
         return lines
+
+
+def changed_texts(before: Iterable[Tool], now: Iterable[Tool]) -> list[str]:
+    """Give the lines that say what models would read now and did not before. Fewer tools is no change."""
+    pins = Pins(0, {"": Pinned({tool.name: tool for tool in before})})
+    _, held = pins.hold(Offer(tools=tuple(now)))
+    return pins.diff(held)
 
 
 def _differences(before: Tool, now: Tool) -> list[str]:

@@ -223,6 +223,7 @@ class Upkeep:
             home=self._home,
             settings=self._settings.of(plugin.name),
             environment=start.environment,
+            granted=place.rights[0],
             greeting=self._greeting,
             spawn=start.spawn,
             tasks=self._tasks,

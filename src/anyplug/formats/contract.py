@@ -106,6 +106,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     home: Home
     settings: PluginSettings
     environment: dict[str, str]
+    granted: tuple[str, ...] = ()  # what the host does on the plugin's behalf is held to this, too
     greeting: Greeting
     spawn: Spawn
     tasks: "TaskGroup"  # the host's own; what fails in it ends the host

@@ -81,7 +81,12 @@ class Server:
         if endpoint.command:
             ways = self._by_command(endpoint, inbox(), outbox)
         else:
-            self._exchange = exchange(endpoint, self._limit, self._lose)
+            self._exchange = exchange(endpoint, self._limit, self._lose, self._terms.granted)
+            if lacking := self._exchange.lacking(endpoint.url):
+                raise Unavailable(
+                    f"MCP server '{self._name}' cannot be reached: '{self.plugin.name}' is not granted {lacking}",
+                    f"`anyplug grant {self.plugin.name} {lacking}`",
+                )
             ways = list(self._exchange.ways)
         self._terms.tasks.start_soon(self._converse, ways)
         hello_s = self._terms.settings.hello_s or HELLO_S

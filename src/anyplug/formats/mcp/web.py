@@ -5,12 +5,13 @@ Imports the SDK, so only what starts a server imports this.
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from anyplug import permissions
 from anyplug.model import Endpoint
 
 if TYPE_CHECKING:  # the SDK has no public name for it
@@ -20,6 +21,7 @@ CONNECT_S = 30.0  # for one request to be accepted
 READ_S = 300.0  # for the next word of an answer that comes bit by bit
 REFUSED = 400  # and above: what a server answers to what it does not want
 NOT_FOUND = 404
+PORTS = {"http": 80, "https": 443}  # where an address names none
 NOT_STREAMABLE = frozenset({400, 404, 405, 406, 415})  # what servers of the older transport answer to a POST
 SESSION = "mcp-session-id"
 TOO_LARGE = "the answer has more than"
@@ -36,8 +38,14 @@ class NotOlder(Exception):
 class Exchange:
     """What the HTTP side of one connection has seen."""
 
-    def __init__(self, endpoint: Endpoint, limit: int, lost: Callable[[str], None]) -> None:
-        """`limit` is in bytes of one answer; `lost` hears that the server does not know our session any more."""
+    def __init__(
+        self, endpoint: Endpoint, limit: int, lost: Callable[[str], None], granted: tuple[str, ...] = ()
+    ) -> None:
+        """`limit` is in bytes of one answer; `lost` hears that the server does not know our session any more.
+
+        `granted` are the permissions of the plugin on whose behalf we connect.
+        """
+        self._granted = granted
         self._endpoint = endpoint
         self._limit = limit
         self._lost = lost
@@ -76,6 +84,17 @@ class Exchange:
         async with self.sse() as streams:
             yield streams
 
+    def lacking(self, url: str) -> str:
+        """Give the permission that it takes to connect to an address; empty if that is granted."""
+        where = httpx2.URL(url)
+        port = where.port or PORTS.get(where.scheme, 0)
+        return "" if permissions.may_reach(self._granted, where.host, port) else permissions.to(where.host, port)
+
+    async def _refuse(self, request: httpx2.Request) -> None:
+        """Hold every request to the grants, wherever the server sent us."""
+        if lacking := self.lacking(str(request.url)):
+            raise httpx2.RequestError(f"{lacking} is not granted", request=request)
+
     def _client(
         self,
         headers: dict[str, str] | None = None,
@@ -83,7 +102,8 @@ class Exchange:
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
         patience = httpx2.Timeout(CONNECT_S, read=READ_S)
-        return httpx2.AsyncClient(headers=headers, timeout=patience, event_hooks={"response": [self._look]})
+        hooks: dict[str, list[Callable[..., Any]]] = {"request": [self._refuse], "response": [self._look]}
+        return httpx2.AsyncClient(headers=headers, timeout=patience, event_hooks=hooks)
 
     async def _look(self, response: httpx2.Response) -> None:
         if response.status_code >= REFUSED:

@@ -1,10 +1,12 @@
 """`check`: everything that is wrong with a plugin's folder, each with the cure."""
 
+import shlex
+
 import msgspec
 
 from anyplug import checkup
 from anyplug.errors import FAILED
-from anyplug.frontends.cli import render
+from anyplug.frontends.cli import model_texts, render
 from anyplug.frontends.cli.describe import FORMAT_NAMES, problem_lines
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
@@ -49,6 +51,9 @@ def check(session: Session) -> int:
         )
         kind = f"{FORMAT_NAMES[plugin.format]} plugin {tools}"
         render.out(f"{plugin.name}: {kind if plugin.format else 'not a plugin'}, {found}")
+        if model_texts.in_several_lines(plugin.tools):
+            command = f"anyplug --plugin {shlex.quote(plugin.path)} tools {shlex.quote(plugin.name)}"
+            render.out("Models read:", *(f"  {line}" for line in model_texts.shown(plugin.tools, command)))
     return FAILED if plugin.problems else 0
 
 

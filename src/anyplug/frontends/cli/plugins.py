@@ -5,7 +5,7 @@ from typing import get_args
 
 from anyplug import names
 from anyplug.errors import DONE, FAILED, AnyplugError
-from anyplug.frontends.cli import arguments, render
+from anyplug.frontends.cli import model_texts, render
 from anyplug.frontends.cli.describe import FORMAT_NAMES, first_sentence, print_problems
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session
@@ -100,17 +100,23 @@ def list_tools(session: Session) -> int:
     name, snapshot = session.options.name, session.running_snapshot()
     owned = list(snapshot.owners.values())
     if name:
+        found = [one for one in owned if one[1].name == name]
         if name in snapshot.owners or all(entry.name != name for entry in snapshot.entries):
-            return _show_tool(session)
-        owned = [(tool, entry) for tool, entry in owned if entry.name == name]
+            one = snapshot.tool(name)
+            found = [one, *(other for other in found if other[0].name != one[0].name)]
+        owned = found
     elif not session.options.all:
         owned = [(tool, entry) for tool, entry in owned if entry.state == "approved"]
     if session.options.json:
         session.print_json([tool_shape(tool, entry, session.snapshot) for tool, entry in owned])
+    elif owned and name:
+        _show_tools(owned, snapshot)
     elif owned:
         _print_tools(owned, snapshot)
     else:
         render.out("No tools can be called.")
+    if name in snapshot.owners:
+        return DONE
     return say_who_is_missing(session, snapshot, name or "", is_all=session.options.all)
 
 
@@ -149,23 +155,25 @@ def _print_tools(owned: list[tuple[Tool, Entry]], snapshot: Snapshot) -> None:
     render.table(heads, rows)
 
 
-def _show_tool(session: Session) -> int:
-    tool, entry = session.snapshot.tool(session.options.name)
-    if session.options.json:
-        session.print_json([tool_shape(tool, entry, session.snapshot)])
-        return 0
-    render.fields(
-        [
-            ("tool", tool.name),
-            ("title", tool.title),
-            ("for agents", session.snapshot.model_names.get(tool.name, "")),
-            ("plugin", f"{entry.name} ({entry.state})"),
-            ("about", tool.description),
-            ("arguments", arguments.lines(tool) or "none"),
-            ("runs", "as a job" if tool.is_async else ""),
-        ]
-    )
-    return 0
+def _show_tools(owned: list[tuple[Tool, Entry]], snapshot: Snapshot) -> None:
+    """Print all that models read of tools, one after the other."""
+    for number, (tool, entry) in enumerate(owned):
+        if number:
+            render.out("")
+        about = tool.description.strip().split("\n")
+        render.fields(
+            [
+                ("tool", tool.name),
+                ("title", tool.title),
+                ("for agents", snapshot.model_names.get(tool.name, "")),
+                ("plugin", f"{entry.name} ({entry.state})"),
+                ("about", about if len(about) == 1 else [render.QUOTE + line for line in about]),
+                ("arguments", model_texts.arguments(tool) or "none"),
+                *model_texts.rest_of_schemas(tool),
+                ("runs", "as a job" if tool.is_async else ""),
+            ],
+            whole=True,
+        )
 
 
 def _where_we_looked(session: Session) -> list[str]:

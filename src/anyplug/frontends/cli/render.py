@@ -123,9 +123,12 @@ def table(
             print(textwrap.fill(for_people(remark), _width(), initial_indent=indent, subsequent_indent=f"{indent}  "))
 
 
-def fields(pairs: Sequence[tuple[str, str | Sequence[str]]]) -> None:
-    """Print names and values, one below the other; what has no value is left out. A list has a line for each item."""
-    shown = [(name, _lines_of(value)) for name, value in pairs if value]
+def fields(pairs: Sequence[tuple[str, str | Sequence[str]]], *, whole: bool = False) -> None:
+    """Print names and values, one below the other; what has no value is left out. A list has a line for each item.
+
+    `whole`: however long they are.
+    """
+    shown = [(name, _lines_of(value, whole=whole)) for name, value in pairs if value]
     width = max((len(name) for name, _ in shown), default=0)
     for name, (first, *more) in shown:
         print(f"{style('1', name.ljust(width))}  {first}")
@@ -133,7 +136,10 @@ def fields(pairs: Sequence[tuple[str, str | Sequence[str]]]) -> None:
             print(" " * (width + GAP) + line)
 
 
-def _lines_of(value: str | Sequence[str]) -> list[str]:
+def _lines_of(value: str | Sequence[str], *, whole: bool) -> list[str]:
+    if whole:
+        lines = [value.strip()] if isinstance(value, str) else value
+        return [for_people(line.replace("\t", "    ").rstrip(), len(line) * ESCAPE) for line in lines]
     if not isinstance(value, str):
         return [for_people(line) for line in value]
     value = value.strip()

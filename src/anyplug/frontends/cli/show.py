@@ -9,12 +9,11 @@ import msgspec
 from anyplug import config, permissions, protected_paths
 from anyplug.errors import ConfigError
 from anyplug.formats import table
-from anyplug.frontends.cli import render
+from anyplug.frontends.cli import model_texts, render
 from anyplug.frontends.cli.describe import (
     FORMAT_NAMES,
     describe_permissions,
     describe_servers,
-    first_sentence,
     named,
     print_problems,
     shadowed_by,
@@ -83,7 +82,7 @@ def show(session: Session) -> int:
             ("digest", digest[:16]),
             *(_own_folder_fields(session, entry, held_by, digest) if held_by is not None else ()),
             ("servers", describe_servers(plugin)),
-            ("tools", [named(tool.name, first_sentence(tool.description)) for tool in entry.tools]),
+            ("tools", model_texts.shown(entry.tools, f"anyplug tools {plugin.name}")),
             ("commands", [named(f"/{command.name}", render.line(command.description)) for command in entry.commands]),
             ("process", _process_lines(process)),
             ("config", [_config_line(key) for key in shape["config"]]),

@@ -6,16 +6,18 @@ import shutil
 from typing import TYPE_CHECKING
 
 from anyplug import config, permissions
-from anyplug.approval import Standing
+from anyplug.approval import Standing, definition
 from anyplug.environment import INHERITING
 from anyplug.errors import AnyplugError, ManifestError, NotApproved, UsageError
 from anyplug.formats import table
-from anyplug.frontends.cli import render, terminal
-from anyplug.frontends.cli.describe import FORMAT_NAMES, describe_permissions, describe_servers, named, problem_lines
+from anyplug.formats.contract import Folder
+from anyplug.frontends.cli import model_texts, render, terminal
+from anyplug.frontends.cli.describe import FORMAT_NAMES, describe_permissions, describe_servers, problem_lines
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.session import Session, refuse
 from anyplug.gate import HARMLESS_TIER
 from anyplug.model import Plugin
+from anyplug.pins import changed_texts
 from anyplug.registry import Entry
 from anyplug.untrusted_text import for_people, lines_for_people
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from anyplug.host import Host
 
 SHOWN = 300  # characters of a description, so that what is asked for stays on the screen
-MOST_TOOLS = 40  # that are named before approval, likewise
 
 
 def add_approval_options(parser: Parser) -> None:
@@ -232,6 +233,7 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
     _present_what_runs(session, entry)
     for change in entry.standing.changes:
         terminal.say(f"Changed since it was approved: {render.line(change)}", fold=True)
+    _present_changed_texts(session, plugin)
     for problem in entry.problems:
         first, *more = problem_lines(problem)
         terminal.say(f"warning: {first}", fold=True)
@@ -239,12 +241,41 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
             terminal.say(f"  {line}", fold=True)
 
 
+def _present_changed_texts(session: Session, plugin: Plugin) -> None:
+    """Show what models would read of a manifest's tools now and did not when it was approved."""
+    before = session.catalog.approvals.of(plugin)
+    if plugin.stays_up or before is None or not before.approved or before.definition == definition(plugin):
+        return
+    approved = _approved(session, before)
+    if approved is None:
+        terminal.say("What models read may have changed: nothing is kept of what was approved, so read it above.")
+    elif lines := changed_texts(approved.tools, plugin.tools):
+        terminal.say("Changed in what models read:")
+        for line in lines:
+            terminal.say(f"  {line}", fold=True)
+
+
+def _approved(session: Session, before: "Approval") -> Plugin | None:
+    """Give a plugin as it was approved, if there is a snapshot of it."""
+    from anyplug import discovery  # only a changed plugin needs these two
+    from anyplug.snapshots import FILES, Snapshots
+
+    snapshots = Snapshots(session.catalog.home.path)
+    for path in (snapshots.path(before.digest), snapshots.path(before.digest, config=True)):
+        files = os.path.join(path, FILES)
+        named = os.path.join(path, before.name)  # some manifests have to say the name of their folder
+        approved = discovery.read(Folder(files, named)) if os.path.isdir(files) else None
+        if approved is not None and approved.name == before.name and approved.tools:
+            return approved
+    return None
+
+
 def _present_namesakes(session: Session, entry: Entry) -> None:
     """Say what is kept for a plugin already, and what is not for it because another plugin of that name left it."""
-    plugin = entry.plugin
     from anyplug.leftovers import Leftovers  # only approvals need these two
     from anyplug.vault import SecretsUnusable
 
+    plugin = entry.plugin
     data = table.BY_NAME[plugin.format].data(plugin, session.catalog.home)
     for path in session.catalog.approvals.namesakes(plugin):
         terminal.say(f"warning: {path} is approved under the same name")
@@ -300,11 +331,8 @@ def _present_what_runs(session: Session, entry: Entry) -> None:
         terminal.say(f"  {server}", fold=True)
     if entry.tools:
         terminal.say("Its tools:")
-    for tool in entry.tools[:MOST_TOOLS]:
-        about = render.line(tool.description.strip().partition("\n")[0])
-        terminal.say(f"  {for_people(named(tool.name, about), SHOWN)}", fold=True)
-    if len(entry.tools) > MOST_TOOLS:
-        terminal.say(f"  and {len(entry.tools) - MOST_TOOLS} more: `anyplug tools {plugin.name}` lists them")
+    for line in model_texts.shown(entry.tools, f"anyplug tools {plugin.name}"):
+        terminal.say(f"  {line}", fold=True)
     if plugin.init:
         terminal.say(f"It runs {plugin.init} once, to set itself up.")
 

@@ -160,7 +160,7 @@ def form(*, for_all: bool) -> dict[str, Any]:
 def read(action: str, content: Any, *, for_all: bool) -> Answer:
     """Read what a client says that the person answered; whatever is no clear yes is a no."""
     said = content.get(FIELD) if isinstance(content, dict) else None
-    if action != "accept" or said not in {"once", "session"}:
+    if action != "accept" or not isinstance(said, str) or said not in {"once", "session"}:
         return "no"
     meant: Literal["once", "attachment"] = "attachment" if said == "session" and for_all else "once"
     return meant

@@ -1,0 +1,162 @@
+"""What an escaped text says, and where each part of it stands. For who looks for a text in whatever way it is written.
+
+Each character may be written as it is, or as JSON, JavaScript, C, HTML and URLs escape it, in any mixture. Pure.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+_HEX = rb"[0-9a-fA-F]"
+_ESCAPE = re.compile(
+    rb"\\(?:u([dD][89abAB]" + _HEX + rb"{2})\\u([dD][c-fC-F]" + _HEX + rb"{2})"
+    rb"|(?:u\{0*(" + _HEX + rb"{1,6})\}|u(" + _HEX + rb"{4})|x(" + _HEX + rb"{2})|U00(" + _HEX + rb"{6}))"
+    rb"|([0-3][0-7]{2})|([abfnrtv!-/:-@\[-`{-~]))"
+    rb"|%(" + _HEX + rb"{2})"
+    rb"|&(?:#0*([0-9]{1,7})|#[xX]0*(" + _HEX + rb"{1,6})|([A-Za-z][A-Za-z0-9]{1,31}));?"
+)
+_SIGNS = re.compile(rb"[\\%&]")
+# The beginning of an escape at the end of what came so far.
+_BEGUN = re.compile(
+    rb"(?:\\u[dD][89abAB]"
+    + _HEX
+    + rb"{2})?\\(?:u\{?"
+    + _HEX
+    + rb"{0,7}|x"
+    + _HEX
+    + rb"?|U"
+    + _HEX
+    + rb"{0,7}|[0-3][0-7]?)?\Z"
+    rb"|\\u[dD][89abAB]" + _HEX + rb"{2}\Z|%" + _HEX + rb"?\Z|&(?:#[xX]?)?[0-9A-Za-z]{0,32}\Z"
+)
+LONGEST_ESCAPE = 48  # bytes in which an escape has begun that may go on
+_CONTROLS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+_HIGH, _LOW, _ABOVE = 0xD800, 0xDC00, 0x10000  # surrogates, and what they stand for
+_LARGEST = 0x10FFFF
+_BLANKS = b" \t\r\n"
+MOST_KNOWN = 4_096  # escapes that are remembered with what they say
+_known: dict[bytes, bytes] = {}
+
+
+class Part(NamedTuple):
+    """An escape: where what it says begins and ends, and where it stands itself."""
+
+    begin: int
+    end: int
+    from_: int
+    to: int
+
+
+class Reading:
+    """A text with its escapes read once."""
+
+    def __init__(self, text: bytes, parts: list[Part]) -> None:
+        self.text = text
+        self._parts = parts
+        self._begins = [part.begin for part in parts]
+
+    def place(self, begin: int, end: int) -> tuple[int, int]:
+        """Give where a piece of the text stands in what was read."""
+        return self.before(begin), self._after(end)
+
+    def before(self, at: int) -> int:
+        """Give where something begins in what was read."""
+        number = bisect_right(self._begins, at) - 1
+        if number < 0:
+            return at
+        part = self._parts[number]
+        return part.from_ if at < part.end else part.to + at - part.end
+
+    def _after(self, at: int) -> int:
+        number = bisect_left(self._begins, at) - 1
+        if number < 0:
+            return at
+        part = self._parts[number]
+        return part.to if at < part.end else part.to + at - part.end
+
+
+def read(text: bytes) -> Reading | None:
+    """Read the escapes of a text once; None if there are none."""
+    if _SIGNS.search(text) is None:
+        return None
+    said: list[bytes] = []
+    parts: list[Part] = []
+    at = length = 0
+    for found in _ESCAPE.finditer(text):
+        meant = _meant(found)
+        if meant is None:
+            continue
+        begin, end = found.span()
+        length += begin - at
+        said += [text[at:begin], meant]
+        parts.append(Part(length, length + len(meant), begin, end))
+        length += len(meant)
+        at = end
+    return Reading(b"".join([*said, text[at:]]), parts) if parts else None
+
+
+def said(text: bytes) -> bytes:
+    """Give what `read` reads, without where it stands: several times as fast."""
+    return text if _SIGNS.search(text) is None else _ESCAPE.sub(_known_or_read, text)
+
+
+def _known_or_read(escape: re.Match[bytes]) -> bytes:
+    written = escape[0]
+    meant = _known.get(written)
+    if meant is None:
+        read = _meant(escape)
+        meant = written if read is None else read
+        if len(_known) < MOST_KNOWN:
+            _known[written] = meant
+    return meant
+
+
+def without_blanks(text: bytes) -> bytes:
+    """Give a text without the blanks and line ends into which digits are divided."""
+    return text.translate(None, _BLANKS)
+
+
+def read_without_blanks(text: bytes) -> Reading:
+    """Give the same, with where each part stands."""
+    parts, said, at, length = [], [], 0, 0
+    for found in re.finditer(rb"[ \t\r\n]+", text):
+        length += found.start() - at
+        said.append(text[at : found.start()])
+        parts.append(Part(length, length, found.start(), found.end()))
+        at = found.end()
+    return Reading(b"".join([*said, text[at:]]), parts)
+
+
+def begun(text: bytes) -> int:
+    """Give where an escape begins that the end of the text cuts; its length if none does."""
+    begin = max(0, len(text) - LONGEST_ESCAPE)
+    found = _BEGUN.search(text, begin)
+    return found.start() if found else len(text)
+
+
+def _meant(escape: re.Match[bytes]) -> bytes | None:
+    high, low, *points, octal, sign, byte, decimal, digits, name = escape.groups()
+    if byte is not None:
+        return bytes.fromhex(byte.decode())
+    if sign is not None:
+        return _CONTROLS.get(sign, sign)
+    if octal is not None:
+        return bytes([int(octal, 8)])
+    if high is not None:
+        return _encoded(_ABOVE + ((int(high, 16) - _HIGH) << 10) + int(low, 16) - _LOW)
+    if name is not None:
+        return _named(name.decode())
+    if decimal is not None:
+        return _encoded(int(decimal))
+    return _encoded(int(next(filter(None, (*points, digits))), 16))
+
+
+def _named(name: str) -> bytes | None:
+    from html.entities import html5  # 2 ms, for texts with an entity only
+
+    meant = html5.get(f"{name};") or html5.get(name)
+    return meant.encode() if meant else None
+
+
+def _encoded(point: int) -> bytes | None:
+    return chr(point).encode(errors="surrogatepass") if point <= _LARGEST else None
