@@ -94,7 +94,18 @@ init` and `git clone` in a granted folder need that for the folder that they mak
 such as `filesystem:write:.`, does not. `anyplug show NAME` says how many patterns are protected from a plugin, and \
 with `--json` which.
 
-Names are compared without regard to case. In a pattern, `*` at an end of a name stands for anything."""
+Names are compared without regard to case. In a pattern, `*` at an end of a name stands for anything.
+
+Many programs save a file by writing another beside it and renaming that: `git config` writes `.git/config.lock`. \
+Whoever has that file open then has the protected one open. So the names of such drafts are protected as the file is, \
+and opened by the same grant: the file's name followed by `.`, `~`, `-`, `_` or `#` and anything, also with `.`, `#` or \
+`.#` before it. It counts as a file if it is one, or if nothing is there and its name contains a dot. Names that end in \
+`.example`, `.sample`, `.template`, `.dist`, `.development`, `.production` or `.test` are free.
+
+In a granted folder, `git commit`, `merge`, `fetch` and `stash` work without a grant of `.git`. What changes git's \
+settings or goes on later does not: `git remote add`, `push -u`, `rebase`, `am`, `cherry-pick` of several commits, \
+`bisect`, `worktree`, `submodule add`. Nor can git fetch a branch that is called `config`, `hooks`, `objects`, \
+`modules`, `worktrees`, `commondir` or `gitdir`."""
 ABOUT_WHERE = {
     "anywhere": "In every folder that a plugin may write to, at any depth",
     "project": "In the folder in which anyplug runs",
@@ -124,6 +135,13 @@ hold.
 does) or where they were made after the sandbox was.
 - A link of yours to a plugin's own folder, or to anyplug's home around it. A plugin cannot lay one in a granted \
 folder: links that name such a folder anywhere in their text are refused.
+- Drafts of protected files whose names do not say so, such as those of `sed -i` (`sedXXXXXX`), if a program of yours \
+saves that way while a plugin runs that may write to that folder.
+- What git brings into your folders when you tell it to: a plugin that may write to a folder may write commits, \
+branches and the index of its repository, and `git checkout`, `reset --hard`, `stash` or `merge` write files from \
+there. A forged index can even hold a path in `.git`, which git 2.39 writes with `git checkout -- .`.
+- What your programs write through a link that a plugin laid at a place that is not protected, such as \
+`.git/logs/HEAD` or a log file.
 - A second path to the same folder, such as a bind mount of your home folder, or a hard link that you made \
 yourself.
 - The plugin's own folder, where its format lets it write there.
