@@ -542,6 +542,42 @@ LED_TO = (
 
 @pytest.mark.anyio
 @pytest.mark.claim("protected-paths")
+async def test_a_folder_that_holds_a_protected_link_is_not_moved_to_where_the_link_leads_elsewhere(
+    usual, host, cyclop, monkeypatch
+):
+    making.write(f"{usual}/work/scripts/hook", "as it was")
+    making.write(f"{usual}/work/other/x", "")
+    os.makedirs(f"{usual}/work/in/nested/.git/hooks")
+    os.symlink("../../../../scripts/hook", f"{usual}/work/in/nested/.git/hooks/pre-commit")
+    monkeypatch.chdir(f"{usual}/work")
+    moved = [f"{usual}/work/in/nested", f"{usual}/work/in", f"{usual}/work/other"]
+    async with host(
+        cyclop("mover", MOVES, permissions=["filesystem:write:."], tools=[{**PATHS[0], "name": "mover"}])
+    ) as h:
+        said = json.loads((await h.call("mover", {"paths": moved})).text)
+    assert [path for path, how in zip(moved, said, strict=True) if not how] == [f"{usual}/work/other"]
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("hidden-paths")
+@pytest.mark.parametrize("namespaces", ["true", "false"])
+async def test_what_links_among_keys_lead_to_is_hidden_as_they_are(namespaces, usual, host, cyclop, settings):
+    settings(f"namespaces = {namespaces}\n")
+    paths = [f"{usual}/keys/id", f"{usual}/ring/secret", f"{usual}/notes"]
+    for path in paths:
+        making.write(path, "text")
+    os.makedirs(f"{usual}/.ssh/more")
+    os.mkdir(f"{usual}/.gnupg")
+    os.symlink("../../keys/id", f"{usual}/.ssh/more/id")
+    os.symlink("../ring", f"{usual}/.gnupg/private-keys-v1.d")
+    os.symlink(usual, f"{usual}/.ssh/all")
+    reads = cyclop("reads", READS, permissions=["filesystem:read"], tools=[{**PATHS[0], "name": "reads"}])
+    async with host(reads) as h:
+        assert json.loads((await h.call("reads", {"paths": paths})).text) == ["", "", "text"]
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("protected-paths")
 @pytest.mark.parametrize("granted", ["filesystem:write:.", "filesystem:write"])
 async def test_neither_what_a_protected_link_leads_to_nor_a_link_on_the_way_is_changed(
     granted, usual, host, cyclop, monkeypatch

@@ -38,6 +38,7 @@ PASSED_OVER = frozenset(
     {"node_modules", "objects", "__pycache__", "site-packages", ".cache", ".venv", "venv", "target"}
 )
 SYSTEM_PREFIXES = ("/usr", "/opt")  # nobody is granted these by a folder of their own
+MOST_KEYS, KEYS_DEPTH = 5_000, 4  # how far links are looked for among keys: entries in all, folders inside one another
 MOST_LINKS = 40  # on the way to one file, as with the kernel
 
 
@@ -88,6 +89,9 @@ class Allowances:
         if not place.project:
             granted = tuple(grant for grant in granted if not _is_in_project(grant))
         granted, exact, misled = _followed(granted, place)
+        held = (place.user, self._project, place.plugin, plugin.path, data, place.cache, home.path, *_this_program())
+        linked = (path for path in _behind_keys(place) if path not in exact and not _is_above(path, held))
+        place = msgspec.structs.replace(place, others=(*place.others, *linked))
         search_path = self._search_path()
         found = system.survey(search_path, home.bin, place.user)
         if "shell:exec" in granted:
@@ -165,7 +169,7 @@ class Allowances:
             for path in dict.fromkeys(led_to)
             if path.startswith(roots)
             and not any(folder.startswith(path.rstrip("/") + "/") for folder in around)
-            and protected.state(*os.path.split(path)) != CLOSED
+            and (protected.state(*os.path.split(path)) != CLOSED or _is_relative(path))
         )
         return (*paths, *itertools.islice(also, MOST_LED_TO))
 
@@ -214,6 +218,38 @@ class Allowances:
 def with_values(folders: frozenset[str]) -> tuple[str, ...]:
     """Give those folders of plugins that hold values which a person set, such as keys."""
     return tuple(folder for folder in sorted(folders) if os.path.lexists(os.path.join(folder, digest.CONFIG)))
+
+
+def _behind_keys(place: profiles.Place) -> list[str]:
+    """Give what links among the user's keys lead to, in folders of the user's: some keep them elsewhere."""
+    folders = (place.user, place.project or place.user, *profiles.USERS_FOLDERS)
+    tops = tuple(f"{os.path.realpath(folder)}/" for folder in folders)
+    left = deque((os.path.join(place.user, name), KEYS_DEPTH) for name in protected_paths.KEYS)
+    entries, found = 0, []
+    while left and entries < MOST_KEYS:
+        folder, depth = left.popleft()
+        try:
+            with os.scandir(folder) as listed:
+                inside = list(itertools.islice(listed, MOST_KEYS))
+        except OSError:
+            continue
+        entries += len(inside)
+        for entry in inside:
+            if entry.is_symlink():
+                found.append(os.path.realpath(entry.path))
+            elif depth > 1 and entry.is_dir(follow_symlinks=False):
+                left.append((entry.path, depth - 1))
+    return [path for path in dict.fromkeys(found) if path.startswith(tops) and os.path.lexists(path)]
+
+
+def _is_above(path: str, held: tuple[str, ...]) -> bool:
+    """Whether one of these is a path, or lies in it."""
+    return any(f"{os.path.realpath(one)}/".startswith(f"{path}/") for one in held)
+
+
+def _is_relative(path: str) -> bool:
+    """Whether a path is a link that leads elsewhere when a folder above it is moved."""
+    return os.path.islink(path) and not os.path.isabs(os.readlink(path))
 
 
 def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:

@@ -28,14 +28,12 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+KEYRINGS = _words(".gnupg .password-store .local/share/keyrings .local/share/kwalletd .local/share/kwalletd6 .pki")
+KEYS = (".ssh", *KEYRINGS)  # what links in these lead to is hidden, too
+
 TABLE: tuple[Entry, ...] = (
     Entry("hidden", "user", _words(".ssh"), "keys, and commands that SSH runs (`ProxyCommand`, `authorized_keys`)"),
-    Entry(
-        "hidden",
-        "user",
-        _words(".gnupg .password-store .local/share/keyrings .local/share/kwalletd .local/share/kwalletd6 .pki"),
-        "keyrings and password stores",
-    ),
+    Entry("hidden", "user", KEYRINGS, "keyrings and password stores"),
     Entry(
         "hidden",
         "user",
@@ -73,7 +71,12 @@ TABLE: tuple[Entry, ...] = (
         _words(".hg/hgrc .hg/hgrc-not-shared .hg/sharedpath .sl/config .sl/sharedpath"),
         "commands of Mercurial and Sapling",
     ),
-    Entry("read-only", "anywhere", _words(".jj/repo/config.toml .jj/config.toml .jj/repo/store/git_target"), "commands of Jujutsu"),
+    Entry(
+        "read-only",
+        "anywhere",
+        _words(".jj/repo/config.toml .jj/config.toml .jj/repo/store/git_target"),
+        "commands of Jujutsu",
+    ),
     Entry(
         "read-only",
         "anywhere",
