@@ -479,12 +479,16 @@ PATH = [{"name": "waits", "description": "Waits.", "input_schema": {"type": "obj
 
 @pytest.mark.anyio
 @pytest.mark.claim("hidden-paths")
-@pytest.mark.parametrize("how", ["appears", "appears with the folder above it", "is replaced"])
+@pytest.mark.parametrize("how", ["appears", "appears with the folder above it", "is replaced", "is linked anew"])
 async def test_a_program_is_ended_when_what_is_hidden_from_it_appears(how, usual, host, cyclop):
     path = f"{usual}/.local/share/keyrings/key" if "above" in how else f"{usual}/.ssh/key"
     making.write(f"{usual}/notes", "")
     if how == "is replaced":
         making.write(path, "old")
+    if how == "is linked anew":  # by the second of two links
+        making.write(f"{usual}/links/old/key", "old")
+        os.symlink("links/now", f"{usual}/.ssh")
+        os.symlink("old", f"{usual}/links/now")
     waits = cyclop("waits", WAITS, permissions=["filesystem:read"], tools=PATH)
     reads = cyclop("reads", READS, permissions=["filesystem:read"], tools=[{**PATHS[0], "name": "reads"}])
     async with host(waits, reads) as h:
@@ -499,7 +503,12 @@ async def test_a_program_is_ended_when_what_is_hidden_from_it_appears(how, usual
             await waiting.until(lambda: any("ready" in names for _, _, names in os.walk(usual)))
             if how == "is replaced":
                 os.rename(f"{usual}/.ssh", f"{usual}/away")
-            making.write(path, "secret")
+            if how == "is linked anew":
+                making.write(f"{usual}/links/new/key", "secret")
+                os.symlink("new", f"{usual}/links/next")
+                os.rename(f"{usual}/links/next", f"{usual}/links/now")
+            else:
+                making.write(path, "secret")
         assert results[0].error.code == "crashed"
         assert "is hidden from it, and appeared or was replaced while it ran" in results[0].error.message
         assert json.loads((await h.call("reads", {"paths": [path]})).text) == [""]
@@ -517,8 +526,12 @@ async def test_what_a_person_set_for_another_plugin_is_hidden_wherever_that_lies
     shutil.move(other, f"{usual}/work/other")
     making.write(f"{usual}/work/other/config.json", '{"key": "secret"}')
     making.write(f"{usual}/work/free", "free")
+    linked = stavrobot("linked", making.python("print('{}')"))
+    making.write(f"{usual}/work/values", '{"key": "secret"}')
+    os.symlink(f"{usual}/work/values", f"{linked}/config.json")
     reads = cyclop("reads", READS, permissions=[granted], tools=[{**PATHS[0], "name": "reads"}])
-    async with host(f"{usual}/work/other", reads) as h:
+    async with host(f"{usual}/work/other", linked, reads) as h:
+        assert json.loads((await h.call("reads", {"paths": [f"{usual}/work/values"]})).text) == [""]
         paths = [f"{usual}/work/other/config.json", f"{usual}/work/free"]
         assert json.loads((await h.call("reads", {"paths": paths})).text) == ["", "free"]
         os.unlink(paths[0])
