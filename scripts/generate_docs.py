@@ -103,7 +103,7 @@ is, and opened by the same grant: the file's name followed by `.`, `~`, `-`, `_`
 that end in `.example`, `.sample`, `.template`, `.dist`, `.development`, `.production` or `.test` are free.
 
 In a granted folder, `git commit`, `merge`, `fetch` and `stash` work without a grant of `.git`. What changes git's \
-settings or goes on later does not: `git remote add`, `push -u`, `rebase`, `am`, `cherry-pick` of several commits, \
+settings or goes on later does not: `git remote add`, `push -u`, `branch -m`, `rebase`, `am`, `cherry-pick` of several commits, \
 `bisect`, `worktree`, `submodule add`. Nor can git fetch a branch that is called `config`, `hooks`, `objects`, \
 `modules`, `worktrees`, `commondir` or `gitdir`."""
 ABOUT_WHERE = {
@@ -140,7 +140,7 @@ does) or where they were made after the sandbox was. `anyplug reload` alone make
 - A link of yours to a plugin's own folder, or to anyplug's home around it. A plugin cannot lay one in a granted \
 folder: links that name such a folder anywhere in their text are refused.
 - Drafts of protected files whose names do not say so, such as those of `sed -i` (`sedXXXXXX`), if a program of yours \
-saves that way while a plugin runs that may write to that folder.
+saves that way while a plugin runs that may write to that folder; and folders that are renamed to protected ones.
 - What git brings into your folders when you tell it to: a plugin that may write to a folder may write commits, \
 branches and the index of its repository, and `git checkout`, `reset --hard`, `stash` or `merge` write files from \
 there. A forged index can even hold a path in `.git`, which git 2.39 writes with `git checkout -- .`.

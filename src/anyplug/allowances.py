@@ -20,6 +20,7 @@ from anyplug.home_folder import home_path, known_homes, state_path, usual_path
 from anyplug.model import Endpoint, Plugin
 from anyplug.runtime.confine import profile as profiles
 from anyplug.runtime.confine import system
+from anyplug.runtime.confine.hidden_names import MOST_LINKS, on_the_way_to
 from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.confine.protected import CLOSED, FREE, GIT_MARK, INNER, Protected
 from anyplug.runtime.program import Purpose
@@ -39,7 +40,6 @@ PASSED_OVER = frozenset(
 )
 SYSTEM_PREFIXES = ("/usr", "/opt")  # nobody is granted these by a folder of their own
 MOST_KEYS, KEYS_DEPTH = 5_000, 4  # how far links are looked for among keys: entries in all, folders inside one another
-MOST_LINKS = 40  # on the way to one file, as with the kernel
 
 
 class Allowances:
@@ -161,7 +161,7 @@ class Allowances:
         tops = dict.fromkeys((user, *absolute), 1) | {os.path.join(user, ".config"): 2}
         tops |= dict.fromkeys((*opened, *((user, self._project) if "" in scopes else ())), MOST_DEPTH)
         protected = Protected((*known.hidden, *known.read_only), ())
-        led_to = [place for path in absolute for place in _on_the_way_to(path)]
+        led_to = [place for path in absolute for place in on_the_way_to(path)]
         led_to += _behind_links(tops, protected)
         users = (user, self._project, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP) if "" in scopes else ()
         roots = tuple(os.path.realpath(path).rstrip("/") + "/" for path in (*opened, *users))
@@ -291,34 +291,11 @@ def _behind(folder: str, name: str, protected: Protected) -> list[str]:
         for levels in protected.git_folders(folder, name)
     ):
         return []
-    places = _on_the_way_to(link)
+    places = on_the_way_to(link)
     if state != INNER:
         return places
     inner = [os.path.join(link, *rest) for rest in protected.below(folder, name)]
-    return [*places[:-1], *(place for path in inner for place in _on_the_way_to(path))]
-
-
-def _on_the_way_to(path: str) -> list[str]:
-    """Give every link on the way to what a path leads to, each by the folder in which it really is, and that itself."""
-    found, at = [], "/"
-    parts = path.split("/")[::-1]
-    while parts:
-        part = parts.pop()
-        if part in {"", ".", ".."}:
-            at = os.path.dirname(at) if part == ".." else at
-            continue
-        here = os.path.join(at, part)
-        try:
-            target = os.readlink(here)
-        except OSError:  # it is no link, or nothing
-            at = here
-            continue
-        found.append(here)
-        if len(found) > MOST_LINKS:
-            return found
-        at = "/" if target.startswith("/") else at
-        parts += target.split("/")[::-1]
-    return [*found, at]
+    return [*places[:-1], *(place for path in inner for place in on_the_way_to(path))]
 
 
 def _above(hidden: tuple[str, ...], writable: tuple[str, ...]) -> list[str]:
@@ -371,7 +348,7 @@ def _followed(
 
 def _follow(path: str, folders: tuple[str, ...]) -> tuple[str, bool]:
     """Give what a path leads to, and whether a link on its way lies in one of these folders. Each is looked at once."""
-    *links, real = _on_the_way_to(path)
+    *links, real = on_the_way_to(path)
     if len(links) >= MOST_LINKS:
         return path, True
     return real, any(link.startswith(folder.rstrip("/") + "/") for link in links for folder in folders)

@@ -419,7 +419,13 @@ def test_git_commits_in_a_repository_that_is_there_and_makes_none(user):
     names = ["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "safe.directory=*"]
     git = lambda *words: subprocess.run(["git", *names, *words], capture_output=True, text=True)
     write("file"); done = [git("add", "file"), git("commit", "-m", "one"), git("log", "--oneline"), git("gc")]
+    git("branch", "config"); git("checkout", "-q", "config"); write("file", "more"); git("commit", "-qam", "two")
+    done += [git("checkout", "-q", "main"), git("merge", "-q", "config"), git("fetch", ".", "config:fetched")]
+    write("file", "stashed"); done += [git("stash"), git("stash", "pop"), git("commit", "-qam", "three"), git("gc")]
     assert not any(d.returncode for d in done), done
+    failed = [git("rebase", "--force-rebase", "HEAD~1"), git("config", "a.b", "c"), git("worktree", "add", "../x")]
+    assert all(d.returncode for d in failed), failed
+    assert git("status", "--porcelain").returncode == 0
     made = git("init", "sub"); cloned = git("clone", ".", "copy")
     print(json.dumps([made.returncode, made.stderr, cloned.returncode, cloned.stderr]))
     """
