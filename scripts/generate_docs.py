@@ -103,9 +103,9 @@ is, and opened by the same grant: the file's name followed by `.`, `~`, `-`, `_`
 that end in `.example`, `.sample`, `.template`, `.dist`, `.development`, `.production` or `.test` are free.
 
 In a granted folder, `git commit`, `merge`, `fetch` and `stash` work without a grant of `.git`. What changes git's \
-settings or goes on later does not: `git remote add`, `push -u`, `branch -m`, `rebase`, `am`, `cherry-pick` of several commits, \
-`bisect`, `worktree`, `submodule add`. Nor can git fetch a branch that is called `config`, `hooks`, `objects`, \
-`modules`, `worktrees`, `commondir` or `gitdir`."""
+settings or goes on later does not: `git remote add`, `push -u`, `branch -m`, `rebase`, `am`, `cherry-pick` of several \
+commits, `bisect`, `worktree`, `submodule add`. Nor can git fetch a branch that is called `config`, `hooks`, \
+`objects`, `modules`, `worktrees`, `commondir` or `gitdir`."""
 ABOUT_WHERE = {
     "anywhere": "In every folder that a plugin may write to, at any depth",
     "project": "In the folder in which anyplug runs",
