@@ -94,7 +94,18 @@ init` and `git clone` in a granted folder need that for the folder that they mak
 such as `filesystem:write:.`, does not. `anyplug show NAME` says how many patterns are protected from a plugin, and \
 with `--json` which.
 
-Names are compared without regard to case. In a pattern, `*` at an end of a name stands for anything."""
+Names are compared without regard to case. In a pattern, `*` at an end of a name stands for anything.
+
+Many programs save a file by writing another beside it and renaming that: `git config` writes `.git/config.lock`. \
+Whoever has that file open then has the protected one open. So the names of such drafts are protected as the file \
+is, and opened by the same grant: the file's name followed by `.`, `~`, `-`, `_` or `#` and anything, also with `.`, \
+`#` or `.#` before it. It counts as a file if it is one, or if nothing is there and its name contains a dot. Names \
+that end in `.example`, `.sample`, `.template`, `.dist`, `.development`, `.production` or `.test` are free.
+
+In a granted folder, `git commit`, `merge`, `fetch` and `stash` work without a grant of `.git`. What changes git's \
+settings or goes on later does not: `git remote add`, `push -u`, `branch -m`, `rebase`, `am`, `cherry-pick` of several \
+commits, `bisect`, `worktree`, `submodule add`. Nor can git fetch a branch that is called `config`, `hooks`, \
+`objects`, `modules`, `worktrees`, `commondir` or `gitdir`."""
 ABOUT_WHERE = {
     "anywhere": "In every folder that a plugin may write to, at any depth",
     "project": "In the folder in which anyplug runs",
@@ -104,7 +115,10 @@ ALSO_PROTECTED = """\
 Also protected: anyplug's own home (hidden), the folder of every other plugin that holds a `config.json` (hidden), \
 every folder in which plugins are looked for, the folders of your \
 `PATH` outside the system's, `$XDG_CONFIG_HOME`, `$ZDOTDIR`, `$PYTHONSTARTUP` and `$BASH_ENV`, and whatever a link \
-at one of these paths leads to, with every link on the way there. A plugin's own folders stay as writable as \
+at one of these paths leads to, with every link on the way there. A folder in which there is such a link with a \
+relative text is neither renamed nor replaced, so that the link leads where it led. What links in `~/.ssh` and in the \
+keyrings and password stores lead to is hidden as they are (of 5,000 entries, four folders inside one another, if it \
+lies in your folders and neither the project nor the plugin lies in it). A plugin's own folders stay as writable as \
 its format promises, also below a plugin root.
 
 Such links are looked for when the plugin's sandbox is made, in the folders that it may write to and directly in \
@@ -121,9 +135,17 @@ environment, the program itself; and what a protected file calls, such as the co
 - Text that agents read, such as `AGENTS.md` or `CLAUDE.md`: it may mislead a model, whose tools policies still \
 hold.
 - What links at protected paths lead to, where the look for them ended before (a plugin can fill a folder so that it \
-does) or where they were made after the sandbox was.
+does) or where they were made after the sandbox was. `anyplug reload` alone makes no new sandbox.
+- What links in the folders of browsers and mail programs lead to.
 - A link of yours to a plugin's own folder, or to anyplug's home around it. A plugin cannot lay one in a granted \
 folder: links that name such a folder anywhere in their text are refused.
+- Drafts of protected files whose names do not say so, such as those of `sed -i` (`sedXXXXXX`), if a program of yours \
+saves that way while a plugin runs that may write to that folder; and folders that are renamed to protected ones.
+- What git brings into your folders when you tell it to: a plugin that may write to a folder may write commits, \
+branches and the index of its repository, and `git checkout`, `reset --hard`, `stash` or `merge` write files from \
+there. A forged index can even hold a path in `.git`, which git 2.39 writes with `git checkout -- .`.
+- What your programs write through a link that a plugin laid at a place that is not protected, such as \
+`.git/logs/HEAD` or a log file.
 - A second path to the same folder, such as a bind mount of your home folder, or a hard link that you made \
 yourself.
 - The plugin's own folder, where its format lets it write there.

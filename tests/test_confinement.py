@@ -479,12 +479,16 @@ PATH = [{"name": "waits", "description": "Waits.", "input_schema": {"type": "obj
 
 @pytest.mark.anyio
 @pytest.mark.claim("hidden-paths")
-@pytest.mark.parametrize("how", ["appears", "appears with the folder above it", "is replaced"])
+@pytest.mark.parametrize("how", ["appears", "appears with the folder above it", "is replaced", "is linked anew"])
 async def test_a_program_is_ended_when_what_is_hidden_from_it_appears(how, usual, host, cyclop):
     path = f"{usual}/.local/share/keyrings/key" if "above" in how else f"{usual}/.ssh/key"
     making.write(f"{usual}/notes", "")
     if how == "is replaced":
         making.write(path, "old")
+    if how == "is linked anew":  # by the second of two links
+        making.write(f"{usual}/links/old/key", "old")
+        os.symlink("links/now", f"{usual}/.ssh")
+        os.symlink("old", f"{usual}/links/now")
     waits = cyclop("waits", WAITS, permissions=["filesystem:read"], tools=PATH)
     reads = cyclop("reads", READS, permissions=["filesystem:read"], tools=[{**PATHS[0], "name": "reads"}])
     async with host(waits, reads) as h:
@@ -499,7 +503,12 @@ async def test_a_program_is_ended_when_what_is_hidden_from_it_appears(how, usual
             await waiting.until(lambda: any("ready" in names for _, _, names in os.walk(usual)))
             if how == "is replaced":
                 os.rename(f"{usual}/.ssh", f"{usual}/away")
-            making.write(path, "secret")
+            if how == "is linked anew":
+                making.write(f"{usual}/links/new/key", "secret")
+                os.symlink("new", f"{usual}/links/next")
+                os.rename(f"{usual}/links/next", f"{usual}/links/now")
+            else:
+                making.write(path, "secret")
         assert results[0].error.code == "crashed"
         assert "is hidden from it, and appeared or was replaced while it ran" in results[0].error.message
         assert json.loads((await h.call("reads", {"paths": [path]})).text) == [""]
@@ -517,8 +526,12 @@ async def test_what_a_person_set_for_another_plugin_is_hidden_wherever_that_lies
     shutil.move(other, f"{usual}/work/other")
     making.write(f"{usual}/work/other/config.json", '{"key": "secret"}')
     making.write(f"{usual}/work/free", "free")
+    linked = stavrobot("linked", making.python("print('{}')"))
+    making.write(f"{usual}/work/values", '{"key": "secret"}')
+    os.symlink(f"{usual}/work/values", f"{linked}/config.json")
     reads = cyclop("reads", READS, permissions=[granted], tools=[{**PATHS[0], "name": "reads"}])
-    async with host(f"{usual}/work/other", reads) as h:
+    async with host(f"{usual}/work/other", linked, reads) as h:
+        assert json.loads((await h.call("reads", {"paths": [f"{usual}/work/values"]})).text) == [""]
         paths = [f"{usual}/work/other/config.json", f"{usual}/work/free"]
         assert json.loads((await h.call("reads", {"paths": paths})).text) == ["", "free"]
         os.unlink(paths[0])
@@ -538,6 +551,42 @@ LED_TO = (
     "work/githooks/post-commit", "work/env/e2", "work/conf/pv/tasks.json", "work/env/sube", "work/scripts/push",
     "work/conf/yarn/releases/x", "work/conf/hooks/x", "dotfiles/l2", "Sync/d/profile", "dotfiles/login", "src/tool.sh",
 )  # fmt: skip
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("protected-paths")
+async def test_a_folder_that_holds_a_protected_link_is_not_moved_to_where_the_link_leads_elsewhere(
+    usual, host, cyclop, monkeypatch
+):
+    making.write(f"{usual}/work/scripts/hook", "as it was")
+    making.write(f"{usual}/work/other/x", "")
+    os.makedirs(f"{usual}/work/in/nested/.git/hooks")
+    os.symlink("../../../../scripts/hook", f"{usual}/work/in/nested/.git/hooks/pre-commit")
+    monkeypatch.chdir(f"{usual}/work")
+    moved = [f"{usual}/work/in/nested", f"{usual}/work/in", f"{usual}/work/other"]
+    async with host(
+        cyclop("mover", MOVES, permissions=["filesystem:write:."], tools=[{**PATHS[0], "name": "mover"}])
+    ) as h:
+        said = json.loads((await h.call("mover", {"paths": moved})).text)
+    assert [path for path, how in zip(moved, said, strict=True) if not how] == [f"{usual}/work/other"]
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("hidden-paths")
+@pytest.mark.parametrize("namespaces", ["true", "false"])
+async def test_what_links_among_keys_lead_to_is_hidden_as_they_are(namespaces, usual, host, cyclop, settings):
+    settings(f"namespaces = {namespaces}\n")
+    paths = [f"{usual}/keys/id", f"{usual}/ring/secret", f"{usual}/notes"]
+    for path in paths:
+        making.write(path, "text")
+    os.makedirs(f"{usual}/.ssh/more")
+    os.mkdir(f"{usual}/.gnupg")
+    os.symlink("../../keys/id", f"{usual}/.ssh/more/id")
+    os.symlink("../ring", f"{usual}/.gnupg/private-keys-v1.d")
+    os.symlink(usual, f"{usual}/.ssh/all")
+    reads = cyclop("reads", READS, permissions=["filesystem:read"], tools=[{**PATHS[0], "name": "reads"}])
+    async with host(reads) as h:
+        assert json.loads((await h.call("reads", {"paths": paths})).text) == ["", "", "text"]
 
 
 @pytest.mark.anyio

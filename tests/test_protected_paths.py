@@ -23,6 +23,8 @@ def state(path, *named):
         "/home/ada/.bash_profile", "/home/ada/.ssh",
         "/home/ada/.config/autostart/x.desktop", "/home/ada/.local/bin/ls", "/home/ada/work/plugins/x/run",
         "/home/ada/work/data/tools/x", "/home/ada/tools/bin/ls", "/home/ada/repository.git/hooks", "/srv/bare/HEAD",
+        "/home/ada/work/.git/logs/commondir", "/home/ada/work/.git/refs/remotes/a/config.worktree/x",
+        "/home/ada/work/.git/a/b/Config", "/home/ada/work/.git/rebase-merge/git-rebase-todo",
         "/home/ada/work/opencode.jsonc", "/home/ada/work/x.code-workspace", "/home/ada/.gnupg/x",
     ],
 )  # fmt: skip
@@ -37,6 +39,8 @@ def test_a_protected_path_is_protected_in_every_spelling(path):
         "/home/ada/work/hooks", "/home/ada/work/config", "/home/ada/.cache/x", "/home/ada/work/Makefile",
         "/home/ada/work/.git/HEAD", "/home/ada/work/head", "/home/ada/work/AGENTS.md",
         "/home/ada/work/.github/workflows", "/srv/.bashrc", "/home/ada/work/.gitignore",
+        "/home/ada/work/.git/refs/heads/fix/config", "/home/ada/work/.git/logs/refs/heads/hooks",
+        "/home/ada/work/site.git/src/hooks",
     ],
 )  # fmt: skip
 def test_what_only_looks_like_one_is_free(path):
@@ -78,6 +82,9 @@ def test_only_a_grant_that_names_a_path_opens_it(named, path, expected):
         ("/home/ada/.config/gh/hosts.yml", "/home/ada/.config/gh"),
         ("/home/ada/.local/bin/x", "/home/ada/.local/bin"),
         ("/home/ada/work/main.py", ""),
+        ("/home/ada/work/.npmrc.1234", "/home/ada/work/.npmrc"),
+        ("/home/ada/work/.git/config.lock", "/home/ada/work/.git"),
+        ("/home/ada/work/plugins.py", ""),
     ],
 )  # fmt: skip
 def test_it_is_known_which_grant_would_open_a_path(path, grant):

@@ -20,6 +20,7 @@ from anyplug.home_folder import home_path, known_homes, state_path, usual_path
 from anyplug.model import Endpoint, Plugin
 from anyplug.runtime.confine import profile as profiles
 from anyplug.runtime.confine import system
+from anyplug.runtime.confine.hidden_names import MOST_LINKS, on_the_way_to
 from anyplug.runtime.confine.profile import Profile
 from anyplug.runtime.confine.protected import CLOSED, FREE, GIT_MARK, INNER, Protected
 from anyplug.runtime.program import Purpose
@@ -38,7 +39,7 @@ PASSED_OVER = frozenset(
     {"node_modules", "objects", "__pycache__", "site-packages", ".cache", ".venv", "venv", "target"}
 )
 SYSTEM_PREFIXES = ("/usr", "/opt")  # nobody is granted these by a folder of their own
-MOST_LINKS = 40  # on the way to one file, as with the kernel
+MOST_KEYS, KEYS_DEPTH = 5_000, 4  # how far links are looked for among keys: entries in all, folders inside one another
 
 
 class Allowances:
@@ -88,6 +89,11 @@ class Allowances:
         if not place.project:
             granted = tuple(grant for grant in granted if not _is_in_project(grant))
         granted, exact, misled = _followed(granted, place)
+        held = (place.user, self._project, place.plugin, plugin.path, data, place.cache, home.path, *_this_program())
+        values = filter(os.path.islink, (os.path.join(folder, digest.CONFIG) for folder in configured))
+        behind = dict.fromkeys((*_behind_keys(place), *filter(os.path.exists, map(os.path.realpath, values))))
+        linked = (path for path in behind if path not in exact and not _is_above(path, held))
+        place = msgspec.structs.replace(place, others=(*place.others, *linked))
         search_path = self._search_path()
         found = system.survey(search_path, home.bin, place.user)
         if "shell:exec" in granted:
@@ -155,7 +161,7 @@ class Allowances:
         tops = dict.fromkeys((user, *absolute), 1) | {os.path.join(user, ".config"): 2}
         tops |= dict.fromkeys((*opened, *((user, self._project) if "" in scopes else ())), MOST_DEPTH)
         protected = Protected((*known.hidden, *known.read_only), ())
-        led_to = [place for path in absolute for place in _on_the_way_to(path)]
+        led_to = [place for path in absolute for place in on_the_way_to(path)]
         led_to += _behind_links(tops, protected)
         users = (user, self._project, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP) if "" in scopes else ()
         roots = tuple(os.path.realpath(path).rstrip("/") + "/" for path in (*opened, *users))
@@ -165,7 +171,7 @@ class Allowances:
             for path in dict.fromkeys(led_to)
             if path.startswith(roots)
             and not any(folder.startswith(path.rstrip("/") + "/") for folder in around)
-            and protected.state(*os.path.split(path)) != CLOSED
+            and (protected.state(*os.path.split(path)) != CLOSED or _is_relative(path))
         )
         return (*paths, *itertools.islice(also, MOST_LED_TO))
 
@@ -216,6 +222,38 @@ def with_values(folders: frozenset[str]) -> tuple[str, ...]:
     return tuple(folder for folder in sorted(folders) if os.path.lexists(os.path.join(folder, digest.CONFIG)))
 
 
+def _behind_keys(place: profiles.Place) -> list[str]:
+    """Give what links among the user's keys lead to, in folders of the user's: some keep them elsewhere."""
+    folders = (place.user, place.project or place.user, *profiles.USERS_FOLDERS)
+    tops = tuple(f"{os.path.realpath(folder)}/" for folder in folders)
+    left = deque((os.path.join(place.user, name), KEYS_DEPTH) for name in protected_paths.KEYS)
+    entries, found = 0, []
+    while left and entries < MOST_KEYS:
+        folder, depth = left.popleft()
+        try:
+            with os.scandir(folder) as listed:
+                inside = list(itertools.islice(listed, MOST_KEYS))
+        except OSError:
+            continue
+        entries += len(inside)
+        for entry in inside:
+            if entry.is_symlink():
+                found.append(os.path.realpath(entry.path))
+            elif depth > 1 and entry.is_dir(follow_symlinks=False):
+                left.append((entry.path, depth - 1))
+    return [path for path in dict.fromkeys(found) if path.startswith(tops) and os.path.lexists(path)]
+
+
+def _is_above(path: str, held: tuple[str, ...]) -> bool:
+    """Whether one of these is a path, or lies in it."""
+    return any(f"{os.path.realpath(one)}/".startswith(f"{path}/") for one in held)
+
+
+def _is_relative(path: str) -> bool:
+    """Whether a path is a link that leads elsewhere when a folder above it is moved."""
+    return os.path.islink(path) and not os.path.isabs(os.readlink(path))
+
+
 def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:
     """Give what links at protected paths lead to, in these folders and those inside them, each as deep as it says.
 
@@ -253,34 +291,11 @@ def _behind(folder: str, name: str, protected: Protected) -> list[str]:
         for levels in protected.git_folders(folder, name)
     ):
         return []
-    places = _on_the_way_to(link)
+    places = on_the_way_to(link)
     if state != INNER:
         return places
     inner = [os.path.join(link, *rest) for rest in protected.below(folder, name)]
-    return [*places[:-1], *(place for path in inner for place in _on_the_way_to(path))]
-
-
-def _on_the_way_to(path: str) -> list[str]:
-    """Give every link on the way to what a path leads to, each by the folder in which it really is, and that itself."""
-    found, at = [], "/"
-    parts = path.split("/")[::-1]
-    while parts:
-        part = parts.pop()
-        if part in {"", ".", ".."}:
-            at = os.path.dirname(at) if part == ".." else at
-            continue
-        here = os.path.join(at, part)
-        try:
-            target = os.readlink(here)
-        except OSError:  # it is no link, or nothing
-            at = here
-            continue
-        found.append(here)
-        if len(found) > MOST_LINKS:
-            return found
-        at = "/" if target.startswith("/") else at
-        parts += target.split("/")[::-1]
-    return [*found, at]
+    return [*places[:-1], *(place for path in inner for place in on_the_way_to(path))]
 
 
 def _above(hidden: tuple[str, ...], writable: tuple[str, ...]) -> list[str]:
@@ -333,7 +348,7 @@ def _followed(
 
 def _follow(path: str, folders: tuple[str, ...]) -> tuple[str, bool]:
     """Give what a path leads to, and whether a link on its way lies in one of these folders. Each is looked at once."""
-    *links, real = _on_the_way_to(path)
+    *links, real = on_the_way_to(path)
     if len(links) >= MOST_LINKS:
         return path, True
     return real, any(link.startswith(folder.rstrip("/") + "/") for link in links for folder in folders)

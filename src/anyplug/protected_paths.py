@@ -28,14 +28,12 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+KEYRINGS = _words(".gnupg .password-store .local/share/keyrings .local/share/kwalletd .local/share/kwalletd6 .pki")
+KEYS = (".ssh", *KEYRINGS)  # what links in these lead to is hidden, too
+
 TABLE: tuple[Entry, ...] = (
     Entry("hidden", "user", _words(".ssh"), "keys, and commands that SSH runs (`ProxyCommand`, `authorized_keys`)"),
-    Entry(
-        "hidden",
-        "user",
-        _words(".gnupg .password-store .local/share/keyrings .local/share/kwalletd .local/share/kwalletd6 .pki"),
-        "keyrings and password stores",
-    ),
+    Entry("hidden", "user", KEYRINGS, "keyrings and password stores"),
     Entry(
         "hidden",
         "user",
@@ -48,23 +46,37 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "read-only",
         "anywhere",
-        _words(".git/hooks .git/config .git/config.worktree .git/commondir .git/modules .git/worktrees"),
-        "commands that git runs. A `.git` that is no folder is refused, too: it leads git elsewhere",
+        _words(".git/hooks .git/config .git/config.worktree .git/commondir .git/gitdir .git/modules .git/worktrees"),
+        "commands that git runs. At every depth in a folder called `.git`, but for its `refs` and `logs`, where files "
+        "have the names of branches. A `.git` that is no folder is refused, too: it leads git elsewhere",
+    ),
+    Entry(
+        "read-only",
+        "anywhere",
+        _words(".git/rebase-merge .git/rebase-apply .git/sequencer .git/BISECT_* .git/.dotest* .git/remotes "
+               ".git/branches .git/branchless .git/sl"),
+        "what git, git-branchless and Sapling go on with later: lists of commands (`exec`), options, other remotes",
     ),
     Entry(
         "read-only",
         "anywhere",
         _words("=HEAD .git/logs/objects .git/refs/remotes/*/objects .git/logs/refs/remotes/*/objects"),
         "what makes a folder a bare repository. `HEAD` is free where git writes it: directly in `.git`, in its `logs`, "
-        "and for remotes in its `refs` and `logs/refs`",
+        "and for remotes in its `refs` and `logs/refs`. In the last three, `objects`, `config`, `config.worktree`, "
+        "`commondir`, `gitdir`, `hooks`, `modules` and `worktrees` are protected beside it, whether it is there or not",
     ),
     Entry(
         "read-only",
         "anywhere",
-        _words(".hg/hgrc .hg/hgrc-not-shared .hg/sharedpath .sl/config"),
+        _words(".hg/hgrc .hg/hgrc-not-shared .hg/sharedpath .sl/config .sl/sharedpath"),
         "commands of Mercurial and Sapling",
     ),
-    Entry("read-only", "anywhere", _words(".jj/repo/config.toml .jj/config.toml"), "commands of Jujutsu"),
+    Entry(
+        "read-only",
+        "anywhere",
+        _words(".jj/repo/config.toml .jj/config.toml .jj/repo/store/git_target"),
+        "commands of Jujutsu",
+    ),
     Entry(
         "read-only",
         "anywhere",
@@ -76,14 +88,14 @@ TABLE: tuple[Entry, ...] = (
         "read-only",
         "anywhere",
         _words(".envrc .env .env.local .direnv .devenv .autoenv* .rvmrc .tool-versions mise.* .mise.* .mise "
-               ".rtx.toml .config/mise .config/mise.toml mise/config.toml"),
+               ".rtx.toml .config/mise .config/mise.toml mise/config.toml .prototools"),
         "commands and programs that a shell takes over when it enters the folder (direnv, mise, asdf)",
     ),
     Entry(
         "read-only",
         "anywhere",
         _words(".vscode .vscode-* .idea .fleet .zed .helix .theia .cursor .windsurf .devcontainer "
-               ".devcontainer.json *.code-workspace .exrc .vimrc .vim .nvimrc .nvim .nvim.lua .lvimrc "
+               ".devcontainer.json .goutputstream-* *.code-workspace .exrc .vimrc .vim .nvimrc .nvim .nvim.lua .lvimrc "
                ".local.vimrc .neoconf.json .dir-locals.el .dir-locals-2.el .lazy.lua .vs"),
         "tasks, tools and scripts that editors start",
     ),
@@ -92,7 +104,8 @@ TABLE: tuple[Entry, ...] = (
         "anywhere",
         _words(".claude .claude.json .mcp.json mcp.json .codex .gemini .opencode opencode.json* .aider.conf.yml "
                ".continue .roo .cline .kilocode .kiro .amazonq .qwen .factory .goose .crush .crush.json "
-               "crush.json .junie .augment .trae .agents .copilot .pi .amp .warp .zot .anyplug .cyclopone"),
+               "crush.json .junie .augment .trae .agents .copilot .pi .amp .warp .zot .anyplug .cyclopone "
+               ".openhands .vibe .grok"),
         "hooks, MCP servers and plugins that agents start",
     ),
     Entry(

@@ -15,8 +15,7 @@ os.symlink(".git/hooks/by-link", "dangling"); os.symlink("..", "up"); write(DATA
 os.mkdir(DATA + "/.vscode"); write("plain"); os.mkdir("x.git")
 folder = os.open(".git", os.O_RDONLY | os.O_DIRECTORY); reading = os.open(".git/config", os.O_RDONLY)
 os.makedirs("sub/deep"); os.mkdir("sub/.git"); os.mkdir("folder"); os.mkdir(DATA + "/.git")
-write(DATA + "/.git/config")
-write(".git/config.lock")
+write(DATA + "/.git/config"); write(".git/packed")
 tried(
     policy=lambda: os.makedirs(".cupcake/policies"),
     policy_below=lambda: os.makedirs("sub/deep/.cupcake/policies"),
@@ -52,7 +51,7 @@ tried(
     git_link=lambda: os.symlink("../bare", "sub/deep/.git"),
     git_config=lambda: write(".git/config"),
     git_config_appended=lambda: write(".git/config", mode="a"),
-    git_config_renamed=lambda: os.rename(".git/config.lock", ".git/config"),
+    git_config_renamed=lambda: os.rename(".git/packed", ".git/config"),
     git_config_cut=lambda: os.truncate(".git/config", 0),
     git_config_reopened=lambda: write(f"/proc/self/fd/{reading}"),
     git_config_reopened_in_dev=lambda: write(f"/dev/fd/{reading}"),
@@ -115,10 +114,11 @@ def build(folder):
     if not made: return
     raise OSError(errno.EROFS, "lacks " + " ".join(made))
 os.makedirs("z/.git/s"); os.makedirs("z/n.git/s"); os.makedirs("src/in"); write("src/a"); os.makedirs("z/.git/t/in")
-os.makedirs("z/.git/u"); write("z/.git/u/config"); os.makedirs("z/.git/refs/remotes"); os.makedirs("z/.git/v/in")
-write("z/.git/HEAD"); os.makedirs("z/.git/logs"); write("z/.git/logs/HEAD"); write("z/.git/config.lock")
+os.makedirs("z/.git/u"); write("z/.git/u/x"); os.makedirs("z/.git/refs/remotes"); os.makedirs("z/.git/v/in")
+write("z/.git/HEAD"); os.makedirs("z/.git/logs"); write("z/.git/logs/HEAD")
 os.makedirs("z/.git/refs/remotes/origin"); write("z/.git/refs/remotes/origin/HEAD")
-write("z/.git/refs/remotes/origin/config"); write("z/.git/packed"); os.rename("z/.git/packed", "z/.git/packed-refs")
+write("z/.git/packed"); os.rename("z/.git/packed", "z/.git/packed-refs")
+os.makedirs("z/.git/refs/heads/sl"); write("z/.git/refs/heads/sl/config")
 os.rename("z/.git/v", "z/.git/w"); os.rename("z", "zz"); os.rename("zz", "z")
 tried(
     in_git=lambda: build("z/.git/s"), in_bare=lambda: build("z/n.git/s"), below=lambda: build("z/.git/t/in"),
@@ -129,6 +129,7 @@ tried(
     exchanged_with_logs=lambda: exchange("z/.git/u", "z/.git/logs"),
     out=lambda: os.rename("z/.git/u", "u"), out_of_bare=lambda: os.rename("z/n.git/s", "s"),
     out_exchanged=lambda: exchange("z/.git/u", "src"), into=lambda: os.rename("src", "z/.git/src"),
+    out_of_branches=lambda: os.rename("z/.git/refs/heads/sl", "z/.git/tool"),
     parent_out=lambda: os.rename("z/.git/t", "t"), other_git=lambda: os.rename("z/.git/u", "z/n.git/u"),
     head_linked=lambda: os.link("z/.git/HEAD", "src/HEAD"), head_moved=lambda: os.rename("z/.git/HEAD", "src/HEAD"),
     head_by_other_name=lambda: os.link("z/.git/HEAD", "src/head"),
@@ -151,6 +152,101 @@ def test_nothing_that_may_be_in_a_repository_gets_out_of_it_with_a_folder(user, 
     assert "w/in/" in found["left"]
     marked = {os.path.dirname(name) for name in found["left"] if name.endswith("/HEAD")}
     assert not [folder for folder in marked if {f"{folder}/config", f"{folder}/objects/"} <= found["left"].keys()]
+
+
+# What git takes for a repository has HEAD and refs, and objects, or else a `commondir` that leads to them.
+SECOND = """
+os.makedirs("inno/objects"); os.makedirs("inno/refs"); write("inno/config")
+PARTS = ("commondir", "config.worktree", "config", "gitdir", "hooks/x", "objects/x", "worktrees/x", "modules/x")
+FOLDERS = (".git/logs", ".git/refs/remotes/a", ".git/logs/refs/remotes/a", ".git/x", ".git/x/y", "n.git/logs",
+           ".git/refs/remotes/a.git", ".GIT/LOGS", ".git/info")
+found = {}
+for folder in FOLDERS:
+    for order in (("HEAD", *PARTS), (*PARTS, "HEAD")):
+        for name in order:
+            path = f"{folder}/{name}"
+            try:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                write(path)
+                found[path] = ""
+            except OSError as error: found.setdefault(path, errno.errorcode[error.errno])
+        try: os.unlink(folder + "/HEAD")
+        except OSError: pass
+for name in ("refs/heads/config", "refs/heads/fix/hooks", "logs/refs/heads/fix/commondir", "refs/tags/modules"):
+    os.makedirs(os.path.dirname(".git/" + name), exist_ok=True); write(".git/" + name)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.claim("protected-paths")
+@pytest.mark.parametrize("user", USERS)
+def test_no_second_repository_is_made_in_a_repository_in_any_order(user):
+    found = brokering.outcome(user, SECOND)
+    assert found["code"] == 0, found["stderr"]
+    parts = {name for name in opened(found) if not name.endswith("/HEAD")}
+    assert parts == {f"{folder}/objects/x" for folder in (".git/x", ".git/x/y", ".git/info")}  # none may have a HEAD
+    heads = {os.path.dirname(name) for name in opened(found) if name.endswith("/HEAD")}
+    marked = {".git/logs", ".git/refs/remotes/a", ".git/logs/refs/remotes/a"}
+    assert heads == {*marked, "n.git/logs", ".GIT/LOGS", ".git/refs/remotes/a.git"}
+
+
+@pytest.mark.claim("protected-paths")
+@pytest.mark.parametrize("user", USERS)
+def test_no_list_of_commands_that_git_goes_on_with_is_changed(user):
+    code = """
+    names = ("rebase-merge/git-rebase-todo", "rebase-apply/author-script", "sequencer/todo", "BISECT_NAMES",
+             "branchless/config", "remotes/origin", "other/config")
+    def attempt(name):
+        os.makedirs(os.path.dirname(".git/" + name), exist_ok=True)
+        write(".git/" + name, "exec true", mode="a")
+    tried(**{name: lambda name=name: attempt(name) for name in (*names, "MERGE_MSG")})
+    """
+    found = brokering.outcome(user, dedent(code), files={".git/rebase-merge/git-rebase-todo": "pick"})
+    assert opened(found) == {"MERGE_MSG"}, found
+
+
+DRAFTS = """
+names = ("config.lock", "config~", ".config.swp", "#config#", ".#config", "config.worktree.lock", "config___jb_tmp___")
+names = [".git/" + name for name in names] + [".npmrc.1234", ".envrc~", ".mcp.json.tmp.x", "sub/.envrc-old",
+         "separate/config.lock", "dir/.gitconfig.lock", "here.lock", ".goutputstream-ABC"]
+os.makedirs("sub"); os.makedirs("dir")
+opened_to_read = os.open(".git/config.lock", os.O_RDONLY)
+attempts = {name: lambda name=name: write(name, mode="a") for name in names}
+fine = ("here.md", ".npmrc.example", ".gitignore.x", ".vscode-like", "main.py~", ".github.x", "plugins.py",
+        ".git/index.lock", ".git/HEAD.lock", "config.lock", ".claude.d", ".git/refs/heads/config.lock")
+os.makedirs(".git/refs/heads", exist_ok=True)
+attempts |= {name: lambda name=name: write(name) for name in fine}
+tried(
+    **attempts,
+    reopened=lambda: write(f"/proc/self/fd/{opened_to_read}"), linked=lambda: os.link(".git/config.lock", "x"),
+    renamed=lambda: os.rename(".git/config.lock", "y"), cut=lambda: os.truncate(".git/config.lock", 0),
+    mode=lambda: os.fchmod(opened_to_read, 0o777), removed=lambda: os.unlink(".git/config.lock"),
+)
+"""
+
+
+@pytest.mark.claim("protected-paths")
+@pytest.mark.parametrize("user", USERS)
+def test_no_file_is_had_that_its_owner_renames_to_a_protected_one(user):
+    files = {".git/config.lock": "[core]\n", "separate/HEAD": "ref: x", "separate/config": "", ".claude/settings": ""}
+    found = brokering.outcome(user, DRAFTS, files=files)
+    assert found["code"] == 0, found["stderr"]
+    fine = {"here.md", "here.lock", ".npmrc.example", ".gitignore.x", "main.py~", ".github.x", "plugins.py",
+            ".git/index.lock", ".git/HEAD.lock", "config.lock", ".claude.d", ".git/refs/heads/config.lock"}  # fmt: skip
+    assert opened(found) == fine, found["said"]
+    assert found["left"][".git/config.lock"] == "[core]\n"
+
+
+@pytest.mark.claim("protected-paths-opened-by-name")
+@pytest.mark.parametrize("user", USERS)
+def test_a_grant_of_a_file_lets_it_be_saved_by_renaming(user):
+    code = """
+    write(".npmrc.1", "new"); os.rename(".npmrc.1", ".npmrc")
+    tried(other=lambda: write(".yarnrc.1"))
+    """
+    found = brokering.outcome(user, dedent(code), "filesystem:write:.", "filesystem:write:.npmrc")
+    assert opened(found) == set(), found
+    assert found["left"][".npmrc"] == "new"
 
 
 @pytest.mark.claim("protected-paths")
@@ -323,7 +419,13 @@ def test_git_commits_in_a_repository_that_is_there_and_makes_none(user):
     names = ["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "safe.directory=*"]
     git = lambda *words: subprocess.run(["git", *names, *words], capture_output=True, text=True)
     write("file"); done = [git("add", "file"), git("commit", "-m", "one"), git("log", "--oneline"), git("gc")]
+    git("branch", "config"); git("checkout", "-q", "config"); write("file", "more"); git("commit", "-qam", "two")
+    done += [git("checkout", "-q", "main"), git("merge", "-q", "config"), git("fetch", ".", "config:fetched")]
+    write("file", "stashed"); done += [git("stash"), git("stash", "pop"), git("commit", "-qam", "three"), git("gc")]
     assert not any(d.returncode for d in done), done
+    failed = [git("rebase", "--force-rebase", "HEAD~1"), git("config", "a.b", "c"), git("worktree", "add", "../x")]
+    assert all(d.returncode for d in failed), failed
+    assert git("status", "--porcelain").returncode == 0
     made = git("init", "sub"); cloned = git("clone", ".", "copy")
     print(json.dumps([made.returncode, made.stderr, cloned.returncode, cloned.stderr]))
     """

@@ -25,7 +25,16 @@ import stat
 import struct
 
 from anyplug.runtime.confine import kernel, packets, seccomp
-from anyplug.runtime.confine.protected import CLOSED, FREE, GIT_MARK, GIT_NAME, INNER, Protected
+from anyplug.runtime.confine.protected import (
+    CLOSED,
+    FREE,
+    GIT_MARK,
+    GIT_NAME,
+    INNER,
+    Protected,
+    drafted,
+    sounds_like_file,
+)
 from anyplug.runtime.confine.watch import wear
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
@@ -283,7 +292,7 @@ class Broker:
         `there` is the error if something exists, or if nothing does with a negative number; `folder`: only a folder.
         """
         state = self._protected.state(place.folder, place.name)
-        if state != CLOSED and self._is_gits(place):
+        if state != CLOSED and (self._is_gits(place) or (not folder and self._is_draft(place))):
             state = CLOSED
         if state == FREE or (state == INNER and folder):
             return
@@ -300,6 +309,17 @@ class Broker:
             except OSError:
                 continue
             return True
+        return False
+
+    def _is_draft(self, place: Place) -> bool:
+        """Whether a name is one that a program renames to a protected file: who has it open then has that file open."""
+        for name in drafted(place.name):
+            file = Place(place.fd, place.folder, name)
+            if self._protected.state(file.folder, name) != CLOSED and not self._is_gits(file):
+                continue
+            found = _look(file)
+            if sounds_like_file(name) if found is None else not stat.S_ISDIR(found.st_mode):
+                return True
         return False
 
     def _check_move(self, one: Place, other: Place) -> None:
@@ -546,12 +566,11 @@ class Broker:
             return True
         if not name or not self.where(folder):
             raise OSError(errno.EROFS, "not granted")
-        state = self._protected.state(folder, name)
-        if state == CLOSED or (state == INNER and not stat.S_ISDIR(os.fstat(fd).st_mode)):
-            raise OSError(errno.EROFS, "protected")
-        levels = self._protected.git_folders(folder, name)
-        if any(os.path.lexists(os.path.join(folder, "../" * up, GIT_MARK)) for up in levels):
-            raise OSError(errno.EROFS, "protected")
+        above = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.check(Place(above, folder, name), folder=stat.S_ISDIR(os.fstat(fd).st_mode))
+        finally:
+            os.close(above)
         return True
 
     def _ours(self, call: Call, at: int, index: int, *, folder: bool = False) -> Place:

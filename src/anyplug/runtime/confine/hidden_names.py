@@ -13,6 +13,7 @@ NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC  # the same bits as inotify's ow
 ARRIVED = 0x80 | 0x100  # moved here, made here
 ONLY_FOLDERS = 0x01000000
 LONGEST_EVENTS = 1 << 16  # bytes taken at once
+MOST_LINKS = 40  # on the way to one file, as with the kernel
 
 
 class HiddenNames:
@@ -25,7 +26,7 @@ class HiddenNames:
         """
         self.fd = kernel.check(kernel.libc.inotify_init1(NONBLOCK_CLOEXEC), "inotify_init1")
         self._paths = paths
-        self._names = {os.fsencode(name) + b"\0" for path in paths for name in path.split("/") if name}
+        self._names: set[bytes] = set()
         self._watch()
         self._before = {path: _identity(path) if os.path.realpath(path) in covered else None for path in paths}
 
@@ -47,19 +48,43 @@ class HiddenNames:
 
     def _watch(self) -> None:
         """Watch each folder above a path that is there; one that is watched already stays so."""
-        for folder in {above for path in self._paths for above in _above(path)}:
+        ways = {way for path in self._paths for way in (path, *on_the_way_to(path))}
+        self._names |= {os.fsencode(name) + b"\0" for way in ways for name in way.split("/") if name}
+        for folder in {above for way in ways for above in _above(way)}:
             kernel.libc.inotify_add_watch(self.fd, os.fsencode(folder), ARRIVED | ONLY_FOLDERS)
 
 
 def _above(path: str) -> list[str]:
-    """Give the folders above a path, but for the topmost, and those above what it leads to."""
+    """Give the folders above a path, but for the topmost."""
     found = []
-    for start in {path, os.path.realpath(path)}:
-        folder = os.path.dirname(start)
-        while folder != "/":
-            found.append(folder)
-            folder = os.path.dirname(folder)
+    folder = os.path.dirname(path)
+    while folder != "/":
+        found.append(folder)
+        folder = os.path.dirname(folder)
     return found
+
+
+def on_the_way_to(path: str) -> list[str]:
+    """Give every link on the way to what a path leads to, each by the folder in which it really is, and that itself."""
+    found, at = [], "/"
+    parts = path.split("/")[::-1]
+    while parts:
+        part = parts.pop()
+        if part in {"", ".", ".."}:
+            at = os.path.dirname(at) if part == ".." else at
+            continue
+        here = os.path.join(at, part)
+        try:
+            target = os.readlink(here)
+        except OSError:  # it is no link, or nothing
+            at = here
+            continue
+        found.append(here)
+        if len(found) > MOST_LINKS:
+            return found
+        at = "/" if target.startswith("/") else at
+        parts += target.split("/")[::-1]
+    return [*found, at]
 
 
 def _identity(path: str) -> tuple[int, int] | None:

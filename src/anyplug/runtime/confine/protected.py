@@ -13,11 +13,17 @@ GIT, SETTINGS = ".git", ".config"
 # What git runs commands from in a folder that holds a repository, and the file by which git knows such a folder. That
 # file is protected itself, so no folder becomes one, or stops being one, under a plugin's hands.
 GIT_FOLDERS = frozenset({"hooks", "modules", "worktrees"})
-GIT_NAMES = frozenset({"config", "config.worktree", "commondir"}) | GIT_FOLDERS
-GIT_NAME, GIT_MARK = "config", "HEAD"
+GIT_FILES = frozenset({"config", "config.worktree", "commondir", "gitdir"})
+GIT_NAMES = GIT_FILES | GIT_FOLDERS
+GIT_NAME, GIT_MARK, GIT_STORE = "config", "HEAD", "objects"
 # The only folders in which git writes a file of that name by itself. In the first, the table says what is protected. In
-# the others `objects` is, and without it a folder is no repository either.
+# the others it is all that could make a repository of a folder with that file, or run commands then.
 MARKED = ((GIT,), (GIT, "logs"), (GIT, "refs", "remotes", "*"), (GIT, "logs", "refs", "remotes", "*"))
+REFERENCES = frozenset({"refs", "logs"})  # the folders of a repository in which files are called as branches are
+# How programs call what they write before they rename it to a file: the file's name with one of these before it, and
+# one of those behind it. Names that end so are files of their own.
+BEFORE, BEHIND = ("", ".", "#", ".#"), ".~-_#"
+OF_THEIR_OWN = (".example", ".sample", ".template", ".dist", ".development", ".production", ".test")
 EXACT = "="  # before a pattern whose case counts
 MOST_KNOWN = 4096  # folders whose verdict is kept
 
@@ -54,6 +60,20 @@ def _fits(name: str, pattern: str) -> bool:
     if pattern.endswith("*"):
         return name.startswith(pattern[:-1])
     return name.endswith(pattern[1:]) if pattern.startswith("*") else name == pattern
+
+
+def drafted(name: str) -> list[str]:
+    """List the files for which a name may be that of a draft, which is renamed to the file when it is written."""
+    if fold(name).endswith(OF_THEIR_OWN):
+        return []
+    rests = [name[len(before) :] for before in BEFORE if name.startswith(before)]
+    ends = [rest[:at] for rest in rests for at, letter in enumerate(rest) if at and letter in BEHIND]
+    return [found for found in dict.fromkeys((*rests[1:], *ends)) if found.strip(".")]
+
+
+def sounds_like_file(name: str) -> bool:
+    """Whether a protected name that is not there would be a file, as far as names tell."""
+    return "." in name or fold(name) in GIT_FILES
 
 
 class Protected:
@@ -108,6 +128,8 @@ class Protected:
         for grant in self._named:
             if len(grant) == len(whole) and grant == whole:
                 opened = len(whole)
+        if self._in_git(whole, (*parts, fold_part(name))) > opened:
+            return CLOSED
         return self._at(parts, name, opened)
 
     def git_folders(self, folder: str, name: str) -> list[int]:
@@ -125,13 +147,16 @@ class Protected:
 
     @staticmethod
     def repository(folder: str) -> Parts:
-        """Give the innermost `.git` that a folder lies in, or is; nothing if in none.
+        """Give the innermost `.git` that a folder lies in, or is, or its folder of references; nothing if in none.
 
         What is allowed in one is not all allowed elsewhere, so nothing is moved out of it or into it.
         """
         real = split(folder)
         inside = [at + 1 for at, part in enumerate(real) if fold_part(part) == GIT]
-        return real[: inside[-1]] if inside else ()
+        if not inside:
+            return ()
+        is_among_references = fold("".join(real[inside[-1] : inside[-1] + 1])) in REFERENCES
+        return real[: inside[-1] + is_among_references]
 
     def leads_to_own(self, target: str) -> bool:
         """Whether a link with this text may lead to a folder in which nothing is protected, alone or with others.
@@ -158,7 +183,9 @@ class Protected:
             state = self.state("/" + "/".join(real[: depth - 1]), real[depth - 1])
             if state == CLOSED or (state == INNER and depth == len(real)):
                 return "/" + "/".join(real[: self._named_depth(tuple(map(fold_part, real[:depth])))])
-        return ""
+        folder, _, name = path.rstrip("/").rpartition("/")
+        files = (self.opener(f"{folder}/{file}") for file in drafted(name) if sounds_like_file(file))
+        return next(filter(None, files), "")
 
     def _named_depth(self, parts: Parts) -> int:
         if parts in self._paths or self._is_loose(parts):
@@ -178,6 +205,7 @@ class Protected:
             is_exact = real[at] in self._exact and not self._may_be_marked(parts[:at], opened)
             if is_one or is_exact or any(self._begins(parts[at:], longer) for longer in self._longer.get(part, ())):
                 anchor = at + 1
+            anchor = max(anchor, self._in_git(real[: at + 1], parts[: at + 1]))
         return parts, opened, anchor
 
     def _opened(self, real: Parts) -> int:
@@ -190,6 +218,25 @@ class Protected:
         if 0 < opened <= len(folder) and folder[opened - 1] == GIT:
             return True
         return any(len(folder) >= len(ends) and all(map(_fits, folder[-len(ends) :], ends)) for ends in MARKED)
+
+    @staticmethod
+    def _in_git(real: Parts, parts: Parts) -> int:
+        """Say how deep the `.git` is in which a path is what git, or who helps git, may take commands from; else 0."""
+        if GIT not in parts[:-1]:
+            return 0
+        *folder, name = parts
+        for at in range(len(folder) - 1, -1, -1):
+            if folder[at] != GIT:
+                continue
+            inner = tuple(folder[at:])
+            if len(inner) > 1 and inner[1] in REFERENCES:
+                is_marked = any(len(inner) == len(ends) and all(map(_fits, inner, ends)) for ends in MARKED)
+                found = is_marked and (name in GIT_NAMES or name == GIT_STORE)
+            else:  # projects may be called so, too
+                found = name in GIT_NAMES and (len(inner) == 1 or fold(real[at]) == GIT)
+            if found:
+                return at + 1
+        return 0
 
     @staticmethod
     def _begins(parts: Parts, pattern: Parts) -> bool:

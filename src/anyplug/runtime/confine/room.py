@@ -174,6 +174,9 @@ def _cover(seen: Paths, covers: dict[str, int], shelf: Shelf | None) -> dict[str
                 options = f"mode={mode},size={covers[path]},nr_inodes={most_files(covers[path])}"
                 kernel.mount("tmpfs", path, kernel.MS_NOSUID | kernel.MS_NODEV, options)
                 mounted[path] = True
+            elif os.path.lexists(path):
+                kernel.attach(kernel.clone_tree(os.devnull), path)
+                mounted[path] = False
             continue
         tree, is_folder = trees[path]
         if shelf is not None and path == shelf.own:
