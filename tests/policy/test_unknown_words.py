@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -38,17 +39,32 @@ def own(home, monkeypatch):
     project(evaluate=None, trust=False)
     making.write(".opencode/plugin/anyplug-policy.js", "")
     making.write(".claude/settings.json", "{}")
+    making.write(".opencode/plugin/own.ts", "")
+    for name in (
+        *("anyplug/settings.toml", ".local/share/anyplug/settings.toml", ".config/cupcake/rulebook.yml"),
+        *(".claude/settings.json", ".opencode/plugin/a.js"),
+    ):
+        making.write(f"X/{name}", "")  # a folder to copy over what is protected, and others that are harmless
+    for name in ("template/a.txt", "template/settings.json", "template/.vim/x", "build/a.js", "src/a.ts", "out/a"):
+        making.write(name, "")
+    for name in ("./settings.json", "./README.md", "./x"):
+        making.write(name, "")
+    for archive, member in (("h.tar", ".local/share/anyplug/settings.toml"), ("template.tar", "a.txt")):
+        with tarfile.open(archive, "w") as tar:
+            tar.add("x", member)
     return os.path.join(user, ".local/share/anyplug")
 
 
 @pytest.mark.claim("agents-cannot-say-it")
 @pytest.mark.parametrize("command", _commands("hidden_commands.txt"))
 async def test_a_word_that_may_be_something_protected_is_refused(own, command):
+    command = command.replace("PROJECT", os.getcwd())
     assert await verdict(bash(command), engine=Engine(own)) == "deny"
 
 
 @pytest.mark.parametrize("command", _commands("honest_commands.txt"))
 async def test_what_agents_do_every_day_is_allowed(own, command):
+    command = command.replace("PROJECT", os.getcwd())
     assert await verdict(bash(command), engine=Engine(own)) == "allow"
 
 

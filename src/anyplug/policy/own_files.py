@@ -18,12 +18,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
-from anyplug.policy import outputs, shell, unpacking, word_patterns
+from anyplug.policy import destinations, outputs, shell, unpacking, word_patterns
 from anyplug.policy.decisions import Finding
 from anyplug.policy.events import LONGEST_COMMAND, Event, command_lines
 from anyplug.policy.opencode.installation import NAME as GATE
-from anyplug.policy.paths import FOLDER, environment_places, expanded, is_within, program_places, resolved
+from anyplug.policy.paths import FOLDER, environment_places, expanded, is_link, is_within, program_places, resolved
 from anyplug.policy.shell_values import Values
+from anyplug.policy.working_folders import WorkingFolders
 
 RULE: Final = "ANYPLUG-SELF-PROTECTION"
 READING_TOOLS: Final = frozenset(
@@ -68,7 +69,7 @@ MENTIONING: Final = frozenset({"type", "hash", "whereis", "man", "alias", "expor
 REMOVERS: Final = frozenset({"rm", "rmdir", "mv", "chmod", "chown", "chattr", "trash", "unlink", "shred", "rsync"})
 LISTING: Final = frozenset({"find", "fd", "ls"})  # what they name, `xargs` can remove
 UNKNOWN: Final = shell.UNKNOWN  # also stands for the value of a variable that the line does not set
-USUAL_NAMES: Final = ("rulebook.yml", "evaluate.rego")
+USUAL_NAMES: Final = ("rulebook.yml", "evaluate.rego", "settings.toml")
 MOST_FILES: Final = 2_000  # of policies whose names are compared with what `find` looks for
 FEWEST_KNOWN: Final = 3  # characters beside an unknown value by which our program is recognised
 CHANGING: Final = {  # options by which what else only reads writes a file or starts a program, as they begin
@@ -103,6 +104,7 @@ SHORTEST_LONG: Final = 3  # characters of `--o`, which is taken for `--output` w
 OWN_FOLDER: Final = "cupcake"  # of the person's policies for all projects
 FREE: Final = ("files", "data", "cache")  # of our own folder: what plugins write, and hand to each other
 LONGEST_PATH: Final = 4096  # characters; longer texts are no paths
+LONGEST_FOLDER: Final = 512  # characters that `cd` is followed to: each lookup of a path takes as long as that is
 LONGEST_GLOB: Final = 255  # characters; to read a longer one can take minutes, and nobody writes one in good faith
 DEEPEST: Final = 6  # levels of arguments that are looked through
 DEEPEST_TEXT: Final = 3  # levels of texts that shells are given
@@ -132,6 +134,7 @@ _HIDDEN: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[Hu.]|--hidden|--unrestricted|
 _LISTS_FILES: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[lL]|--files)")
 _MAGIC: Final = re.compile(r":(?:\([^)]*\)|[/!^]+)?")  # before a pathspec of git
 _IN_PLACE: Final = re.compile(r"-\w*i|--in-place")
+_SED_WRITING: Final = re.compile(r"[wW][ \t]*(?=[^\s])")
 _PRINTING: Final = re.compile(r"[0-9,$]*p")
 _PYTHON: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*")
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
@@ -180,12 +183,16 @@ def _touched(event: Event, protected: Sequence[str]) -> Iterator[str]:
 
 def _gates(cwd: str, protected: Sequence[str]) -> list[str]:
     """List the files there are by which agents ask us, and our own program: not to be removed with their folders."""
+    found = [os.path.realpath(place) for place in _gate_places(cwd, protected) if os.path.lexists(place)]
+    return [*found, *program_places(), *environment_places(cwd)]
+
+
+def _gate_places(cwd: str, protected: Sequence[str]) -> list[str]:
+    """List where the files by which agents ask us are, or would be."""
     folders = {cwd, *(os.path.dirname(folder) for folder in protected if os.path.basename(folder) == FOLDER)}
     user = os.path.expanduser("~")
     places = [os.path.join(folder, name) for folder in (*folders, user) for name in GATES]
-    places.append(os.path.join(user, ".config", "opencode"))
-    found = [os.path.realpath(place) for place in places if os.path.lexists(place)]
-    return [*found, *program_places(), *environment_places(cwd)]
+    return [*places, os.path.join(user, ".config", "opencode")]
 
 
 def _unread(line: str, protected: Sequence[str]) -> Iterator[str]:
@@ -275,8 +282,16 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
 class Step:
     """One simple command of a line, with the values of variables in place, and where it runs."""
 
-    def __init__(self, words: list[str], writes: list[str], folder: str, links: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        words: list[str],
+        writes: list[str],
+        folder: str,
+        links: dict[str, str] | None = None,
+        known: dict[tuple[str, str, bool], list[str]] | None = None,
+    ) -> None:
         self.words = words
+        self._known = {} if links or known is None else known  # places of words of the same line
         self.folder = folder
         self.links = links or {}  # made earlier in the line: where they lead
         self.has_output = False  # of another command among its words
@@ -284,8 +299,8 @@ class Step:
         self.program = words[self.start].rpartition("/")[2] if self.start < len(words) else ""
         self.name = words[0].rpartition("/")[2] if words else ""
         self._is_unlinking = self.program in UNLINKING
-        self.paths = [place for word in words[1:] if shell.is_path(word) for place in self._places(word)]
-        self.writes = [place for word in writes for place in self._places(word)]
+        self.paths = [place for word in words[1:] if shell.is_path(word) for place in self.places(word)]
+        self.writes = [place for word in writes for place in self.places(word)]
         self.written = writes
 
     @property
@@ -297,7 +312,16 @@ class Step:
         """Give the places that a removing command is told, also those that do not look like paths."""
         at = next((at for at, word in enumerate(self.words) if word.rpartition("/")[2] in WRITERS), 0)
         named = [word for word in self.words[at + 1 :] if word and not word.startswith("-")]
-        return [place for word in named for place in self._places(word)]
+        return [place for word in named for place in self.places(word)]
+
+    def removed(self) -> list[str]:
+        """Return the places that a removing command takes away: not those that it only puts something into."""
+        named = [word for word in self.words[self.start + 1 :] if word and not word.startswith("-")]
+        has_option = any(word.startswith(("-t", "--t", "--del", "-T", "--no-t")) for word in self.words)
+        if self.program not in {"mv", "rsync"} or has_option or len(named) < 2:  # noqa: PLR2004
+            return self.targets()
+        gone = named[:-1] if self.program == "mv" or "--remove-source-files" in self.words else []
+        return [place for word in gone for place in self.places(word)]
 
     def patterns(self, *, has_moved: bool) -> list[tuple[str, str]]:
         """Return the words that may stand for several paths: as they are written, and as seen from the root."""
@@ -325,6 +349,11 @@ class Step:
         """Return the path that a word names, whatever lies there."""
         return self._followed(os.path.normpath(os.path.join(self.folder, expanded(word, self.folder))))
 
+    def where_to(self, word: str) -> str:
+        """Return the folder that `cd` goes to."""
+        folder = UNKNOWN if word_patterns.is_unknown(word[:1]) else self.where(word)
+        return folder if len(folder) <= LONGEST_FOLDER else UNKNOWN
+
     def where(self, word: str) -> str:
         """Return where a word leads."""
         path = expanded(word, self.folder)
@@ -332,8 +361,14 @@ class Step:
             path = self._followed(os.path.normpath(os.path.join(self.folder, path)))
         return resolved(path, self.folder)
 
-    def _places(self, word: str) -> list[str]:
+    def places(self, word: str) -> list[str]:
         """Give where a word leads: by itself, as the value of an option, and what its globs stand for."""
+        key = (self.folder, word, self._is_unlinking)
+        if key not in self._known:
+            self._known[key] = self._looked_up(word)
+        return self._known[key]
+
+    def _looked_up(self, word: str) -> list[str]:
         folder = self.folder
         path = expanded(word, folder)
         found = [self.where(word)]
@@ -372,12 +407,20 @@ class CommandLine:
     """A command line, read as far as it says what it changes."""
 
     def __init__(
-        self, line: str, folder: str, protected: Sequence[str], held: Sequence[str] = (), depth: int = DEEPEST_TEXT
+        self,
+        line: str,
+        folder: str,
+        protected: Sequence[str],
+        held: Sequence[str] = (),
+        *,
+        depth: int = DEEPEST_TEXT,
+        starts: Sequence[str] = (),
     ) -> None:
         self._line = line
         self._protected = protected
         self._held = held or protected  # with what is only not to be removed
         self._folder = folder
+        self._places = list(dict.fromkeys((*self._held, *_gate_places(folder, protected))))
         self._depth = depth
         self._has_dots = "dotglob" in line  # then * stands for names with a dot before them, too
         self._steps: list[Step] = []
@@ -387,6 +430,9 @@ class CommandLine:
         is_fed = any(word.rpartition("/")[2] in FEEDING for one in reading.commands for word in one.words)
         self._printed = values.printed(reading.commands) if is_fed else []
         links: dict[str, str] = {}
+        known: dict[tuple[str, str, bool], list[str]] = {}
+        seen: set[tuple[object, ...]] = set()
+        folders = WorkingFolders(starts or [folder], self._is_near)
         for simple in reading.commands:
             given = [values.words(word) for word in simple.marked or simple.words]
             words = [part for parts in given[1:] for part in parts]
@@ -395,16 +441,23 @@ class CommandLine:
                 for word in simple.marked_writes or simple.writes
                 for part in values.of(word)
             ]
-            for first in given[0] if given else [""]:
-                whole = [*([first] if given else []), *words]
-                step = Step(list(map(word_patterns.simplified, self._with_input(whole))), writes, folder, links)
-                step.has_output = bool(simple.marked)
-                self._steps.append(step)
-            if made := step.made_links():
-                links = {**links, **made}
-            if step.name in {"cd", "pushd"} and len(step.words) > 1:
-                target = step.words[-1]
-                folder = UNKNOWN if word_patterns.is_unknown(target[:1]) else step.where(target)
+            here: list[Step] = []
+            for place in folders.at(simple):
+                for first in given[0] if given else [""]:
+                    whole = [*([first] if given else []), *words]
+                    whole = list(map(word_patterns.simplified, self._with_input(whole)))
+                    step = Step(whole, writes, _changed_folder(whole, place), links, known)
+                    step.has_output = bool(simple.marked)
+                    here.append(step)
+                    key = (*whole, None, *writes, None, step.folder, len(links), step.has_output)
+                    self._steps += [] if key in seen else [step]
+                    seen.add(key)
+            for step in here:
+                if made := step.made_links():
+                    links = {**links, **made}
+            folders.go(simple, [(step.words, step.where_to) for step in here])
+        self._is_sure &= folders.is_sure
+        self._seen_folders = folders.seen
         self._is_fed = self._is_feeding()
         self._seen: dict[tuple[str, str, bool], bool] = {}
 
@@ -463,18 +516,69 @@ class CommandLine:
             if step.writes or not self._only_reads(step):
                 patterns = step.patterns(has_moved=step.folder != self._folder)
                 yield from (given for given, path in patterns if self._may_hold(step, given, path))
+                yield from self._named_from(step)
+                yield from (put.place for put in destinations.puts(step.words, step.places) if self._is_put(put))
         for text in dict.fromkeys(self._texts() if self._depth else ()):
             if text.strip() and text != self._line and len(text) <= LONGEST_COMMAND:
-                inner = CommandLine(text, self._folder, self._protected, self._held, self._depth - 1)
+                inner = CommandLine(
+                    text, self._folder, self._protected, self._held, depth=self._depth - 1, starts=self._seen_folders
+                )
                 yield from inner.changes()
         touched = next(self._mentioned(), "")
         if touched and not all(self._only_reads(step) for step in self._steps):
             yield touched
 
+    def _is_near(self, folder: str) -> bool:
+        """Whether a folder lies above something protected, or in it."""
+        return any(is_within(place, folder) or is_within(folder, place) for place in self._places)
+
+    def _named_from(self, step: Step) -> Iterator[str]:
+        """Name what a command that writes is told by a name that only its folder makes a protected path."""
+        for word in step.words[1:]:
+            if len(word) > LONGEST_PATH or word.startswith("-"):
+                continue
+            for path in {word, word.partition("=")[2]} - {""}:
+                if step.folder != self._folder or is_link(path, step.folder):
+                    yield from (place for place in step.places(path) if _is_protected(place, self._protected))
+        if step.program == "sed":
+            yield from (path for path in _written_by_sed(step) if _is_protected(path, self._protected))
+        if step.folder != self._folder and not word_patterns.is_unknown(step.folder):
+            for place in self._places:
+                inner = os.path.relpath(place, step.folder) if is_within(place, step.folder) else ""
+                if inner.strip(".") and any(_has_name(word, inner) for word in step.words[1:]):
+                    yield place
+
+    def _is_put(self, put: destinations.Put) -> bool:
+        """Whether something that is copied, or something in it, gets a protected path."""
+        if word_patterns.is_unknown(put.place):
+            return any(
+                word_patterns.may_be(
+                    put.place, put.place, place, removes=False, has_moved=False, has_dots=self._has_dots
+                )
+                for place in self._places
+                if not (is_within(put.place, place) and _is_free(put.place, place))
+            )
+        place = resolved(put.place, self._folder)
+        if _is_protected(place, self._protected) or _is_program(place, self._folder):
+            return True
+        below = [each for each in self._places if is_within(each, place)]
+        return any(self._has_inside(put.source, place, each) for each in below)
+
+    def _has_inside(self, source: str, place: str, protected: str) -> bool:
+        """Whether a folder has something that gets a protected path at its place; of an unknown one, whether it may."""
+        inner = os.path.join(source, os.path.relpath(protected, place))
+        if source and os.path.lexists(source):
+            return os.path.lexists(inner)
+        told = (path for step in self._steps for path in (*step.paths, *step.writes))
+        if source and any(is_within(path, inner) or (path != source and is_within(inner, path)) for path in told):
+            return True  # made by the same line
+        is_of_project = word_patterns.is_of_project(protected)
+        return os.path.basename(place) == ".claude" or (not is_of_project and is_within(place, os.path.expanduser("~")))
+
     def _is_replaced(self, path: str) -> bool:
         """Whether a file that an archive or a patch writes is protected: here, not in a project that lies elsewhere."""
         real = resolved(path, self._folder)
-        if any(is_within(real, place) for place in self._held):
+        if any(is_within(real, place) and not _is_free(real, place) for place in self._places):
             return True
         projects = [os.path.dirname(place) for place in self._protected if os.path.basename(place) == FOLDER]
         return any(is_within(real, project) for project in projects) and _is_protected(real, self._protected)
@@ -543,10 +647,10 @@ class CommandLine:
     def _removed(self, step: Step) -> Iterator[str]:
         """Give the places that a command removes or changes with all that is in them."""
         if step.removes:
-            yield from step.targets()
+            yield from step.removed()
         lists = step.name in LISTING or (step.name in SEARCHING and _LISTS_FILES.search(" ".join(step.words)))
-        if lists and (self._is_fed or _find_changes(step)) and not self._looks_elsewhere(step):
-            yield from _started(step)
+        if lists and (self._is_fed or _find_changes(step)):
+            yield from (start for start in _started(step) if not self._looks_elsewhere(step, start))
         if step.name == "git":
             yield from _removed_by_git(step, self._held)
             yield from self._listed_by_git(step)
@@ -567,18 +671,22 @@ class CommandLine:
             is_meant = not short and any(one.removes for one in self._steps)
         return [step.folder] if is_meant else []
 
-    def _looks_elsewhere(self, step: Step) -> bool:
-        """Whether `find` looks for names that nothing protected has."""
+    def _looks_elsewhere(self, step: Step, start: str) -> bool:
+        """Whether `find` looks for names that nothing protected below a folder has."""
         words = step.words
-        if {"-o", "-or", ",", "!", "-not"} & set(words):
+        if {"-o", "-or", ","} & set(words):
             return False
         asked = [
             (word, words[at + 1].replace(UNKNOWN, "*"))
             for at, word in enumerate(words[:-1])
-            if word in {"-name", "-iname"}
+            if word in {"-name", "-iname"} and words[at - 1] not in {"!", "-not"}
         ]
         asked += [("-name", word.partition("=")[2]) for word in words if word.startswith(("--include=", "--glob="))]
-        names = _names_in(self._protected) if asked else []
+        if not asked:
+            return False
+        below = [place for place in self._held if _reaches(start, place, has_dots=self._has_dots)]
+        names = _names_in(below)
+        names += [part for place in below for part in place.split(os.sep)[len(start.rstrip(os.sep).split(os.sep)) :]]
         return any(not any(_is_named(name, pattern, word) for name in names) for word, pattern in asked)
 
     def _may_hold(self, step: Step, given: str, path: str) -> bool:
@@ -616,6 +724,40 @@ class CommandLine:
             return len(words) > 1 and words[1] in READING_GIT
         is_assignment = bool(words) and all(_ASSIGNMENT.match(word) for word in words)
         return name in READERS or is_assignment or (not name and not step.writes)
+
+
+def _changed_folder(words: Sequence[str], folder: str) -> str:
+    """Return the folder that a command runs in: `env -C` changes it."""
+    names = [word.rpartition("/")[2] for word in words[:MOST_SHOWN]]
+    if "env" not in names:
+        return folder
+    for at, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if word == "-C" or (option.startswith("--ch") and "--chdir".startswith(option)):
+            told = value if equals else "".join(words[at + 1 : at + 2])
+            return resolved(expanded(told, folder), folder)
+        if word.startswith("-C"):
+            return resolved(expanded(word[2:], folder), folder)
+    return folder
+
+
+def _written_by_sed(step: Step) -> Iterator[str]:
+    """Return the files that a script of `sed` may write: what follows a `w`, to the end of the line."""
+    for word in step.words[1:]:
+        for found in itertools.islice(_SED_WRITING.finditer(word), MOST_READ):
+            yield step.where(word[found.end() :].partition("\n")[0].strip())
+
+
+def _has_name(word: str, inner: str) -> bool:
+    """Whether a word, or a text in it, names a path."""
+    at = word.find(inner)
+    while at >= 0:
+        end = at + len(inner)
+        is_start = not (word[at - 1 : at].isalnum() or word[at - 1 : at] in set("_-.")) or not at
+        if is_start and not (word[end : end + 1].isalnum() or word[end : end + 1] in {"_", "-"}):
+            return True
+        at = word.find(inner, at + 1)
+    return False
 
 
 def _names(word: str, protected: Sequence[str]) -> bool:
@@ -657,7 +799,9 @@ def _names_in(protected: Sequence[str]) -> list[str]:
     found = list(USUAL_NAMES)
     for folder in protected:
         found.append(os.path.basename(folder))
-        for _, folders, names in os.walk(folder):
+        for above, folders, names in os.walk(folder):
+            free = {"__pycache__", *(name for name in FREE if _is_free(os.path.join(above, name), folder))}
+            folders[:] = [name for name in folders if name not in free]
             found += [*folders, *names]
             if len(found) > MOST_FILES:
                 break

@@ -43,6 +43,8 @@ PREFIXES: Final = frozenset(  # run the words behind them
 READS: Final = 24  # times that each character is read on average, before the reader gives up
 FREE: Final = 262_144  # characters that are read in any case
 MOST_ALTERNATIVES: Final = 256  # words that braces become
+DEEPEST_SCOPE: Final = 16  # subshells in each other that are told apart
+LONGEST_SEPARATOR: Final = 16  # characters between two commands
 LONGEST_RANGE: Final = 64  # of {a..z}
 LONGEST_PRINTED: Final = 1024  # characters between backticks whose output is looked for
 
@@ -96,6 +98,8 @@ class Simple(msgspec.Struct, frozen=True):
     marked: tuple[str, ...] = ()  # the words with what substitutions put there, or UNKNOWN, where there are any
     marked_writes: tuple[str, ...] = ()  # likewise the files
     fed: tuple[str, ...] = ()  # texts behind `<<<`
+    scope: tuple[int, ...] = ()  # the text it stands in, and the subshells around it
+    before: str = ""  # what separates it from the command before, as `&&`
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -185,6 +189,9 @@ class _Line:
         self._is_fed = False  # the next word is text for the command to read
         self._fed: list[str] = []
         self.opened_by = ""  # what stands before the parenthesis that it is in: $ = @ ? + * !
+        self._scopes: list[int] = []  # the subshells that are open
+        self._opened = 0  # subshells so far
+        self._before = ""
 
     def add(self, text: str, *, is_quoted: bool = False) -> None:
         self._has_braces |= "{" in text and not is_quoted
@@ -235,6 +242,17 @@ class _Line:
             self._into = self._is_fed = False
             self._word, self._has_braces = [], False
 
+    def separate(self, mark: str) -> None:
+        """End a command at `;`, `&`, `|`, a line's end or a parenthesis."""
+        self.end_command()
+        self._before += mark
+        for char in mark:
+            if char == "(":
+                self._opened += 1
+                self._scopes.append(self._opened)
+            elif char == ")" and self._scopes:
+                self._scopes.pop()
+
     def redirect(self, mark: str) -> None:
         if not "".join(self._word).isdigit():  # 2> is about a stream
             self.end_word()
@@ -255,8 +273,11 @@ class _Line:
                     marked if marked != words else (),
                     marked_writes if marked_writes != writes else (),
                     tuple(self._fed),
+                    (0, *self._scopes[:DEEPEST_SCOPE]),
+                    self._before[-LONGEST_SEPARATOR:],
                 )
             )
+            self._before = ""
             self.cases = max(0, self.cases + ("case" in words) - ("esac" in words))
         self._words, self._writes, self._fed = [], [], []
 
@@ -289,6 +310,7 @@ class _Reader:
         self._knows_ansi = knows_ansi
         self.is_sure = True
         self.has_escaped_quote = False
+        self._texts = 0  # that were read
         self._waiting: list[tuple[_Line, str, _Mode, bool]] = []  # texts inside of others, to be read later
         self._documents: list[_Document] = []
 
@@ -316,7 +338,8 @@ class _Reader:
         lines = [first]
         while lines:
             line = lines.pop()
-            found += line.found
+            found += [msgspec.structs.replace(one, scope=(self._texts, *one.scope[1:])) for one in line.found]
+            self._texts += 1
             lines += reversed(line.inner)
         return found
 
@@ -345,7 +368,7 @@ class _Reader:
                 inner, line = line, opened.pop()
                 line.close(inner)
             elif kind == "separator" and text == "\n" and self._documents:
-                line.end_command()
+                line.separate(text)
                 at = self._take_documents(command, at, line)
             elif kind == "document":
                 at = self._announce(command, at, line)
@@ -385,7 +408,7 @@ class _Reader:
         elif kind in {"separator", "sums"}:
             line.depth = max(0, line.depth + text.count("(") - text.count(")"))
             line.sums = line.depth if kind == "sums" and not line.sums else min(line.sums, line.depth)
-            line.end_command()
+            line.separate(text)
         elif kind == "blank":
             line.end_word()
         elif kind == "escaped":
