@@ -203,3 +203,23 @@ async def test_another_home_leaves_nothing_beside_the_usual_one(home):
     project({"p": policy("opencode.p", NO_PUBLISH)}, trust=False)
     assert await verdict(bash("ls"), engine=Engine(str(home))) == "allow"
     assert not os.path.exists(os.path.expanduser("~/.local/state/anyplug/accepted"))
+
+
+PUBLISHING = """
+modify contains {"rule_id": "M", "reason": "r", "updated_input": {"command": "%s"}} if {
+	input.tool_input.command == "ls"
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [("npm publish", "deny"), ("rm -rf .cupcake", "deny"), ("cp settings.json .claude", "deny"), ("ls -l", "allow")],
+)
+async def test_a_call_that_a_policy_changed_is_decided_about_as_it_is_then(own, changed, expected):
+    rules = {"p": policy("opencode.p", NO_PUBLISH), "q": policy("opencode.q", PUBLISHING % changed)}
+    project(rules)
+    accepted.accept(own, os.path.abspath(".cupcake"), trusted=True)
+    made = (await ask(bash("ls"), engine=Engine(own)))["decision"]
+    assert made["decision"] == expected
+    assert made.get("updated_input") == ({"command": "ls -l"} if expected == "allow" else None)

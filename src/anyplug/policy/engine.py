@@ -20,7 +20,7 @@ from anyplug.errors import StoreError
 from anyplug.home_folder import state_path
 from anyplug.policy import accepted, places, sources
 from anyplug.policy.accepted import Acceptance
-from anyplug.policy.events import HARNESSES, OURS, BadEvent
+from anyplug.policy.events import HARNESSES, OURS, BadEvent, Event
 from anyplug.policy.events import read as read_event
 from anyplug.policy.inquiry import Inquiry, Kept, Loaded, Options, Outcome
 from anyplug.policy.paths import FOLDER, HOME_FOLDER, is_within, may_be_there
@@ -94,7 +94,14 @@ class Engine:
         kept = self.place(harness, nearest, self.global_root(options, harness))
         outer = [self.place(harness, place) for place in others if harness == OURS or place.has(harness)]
         protected = self.protected(nearest.root, options.global_config)
-        return Inquiry(event, kept, options, protected, self._run, signals=self._signals, outer=outer)
+
+        def asked(event: Event) -> Inquiry:
+            return Inquiry(event, kept, options, protected, self._run, signals=self._signals, outer=outer)
+
+        inquiry = asked(event)
+        key = "args" if "args" in given and harness != "claude" else "tool_input"
+        inquiry.changed = lambda arguments: asked(read_event(harness, {**given, key: arguments}))
+        return inquiry
 
     def places_of(self, cwd: str, harness: str, options: Options = USUAL) -> list[Place]:
         """Find whose policies hold for an event, the nearest first. Raises NoPolicies if there are none."""

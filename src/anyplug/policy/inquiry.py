@@ -9,7 +9,7 @@ always counts. Its changes of calls, its context and its commands count only if 
 import os
 import shlex
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -132,6 +132,9 @@ class Inquiry:
         assert kept.loaded is not None
         self.event = event
         self.given: Any = None  # the event as it came, for those who keep it
+        self.changed: Callable[[Any], Inquiry] | None = (
+            None  # makes an inquiry about the same call with other arguments
+        )
         self.loaded = kept.loaded
         self._kept = kept
         self._options = options
@@ -282,7 +285,7 @@ class Inquiry:
         if known is not None:
             self._kept.decisions.move_to_end(key)
             return msgspec.structs.replace(known, said=(*said, *known.said), was_cached=True)
-        decision, matched, warnings = self._strictest(answered)
+        decision, matched, warnings = self.strictest(answered)
         outcome = self._outcome(decision, matched, warnings, is_pure=self.is_pure and not self.has_signals)
         if key:
             self._kept.decisions[key] = outcome
@@ -298,7 +301,7 @@ class Inquiry:
             said.append(f"{self.loaded.source.root} is gone; the policies that you accepted decide ({self._trust()})")
         return said
 
-    def _strictest(self, answered: "Answers | None") -> tuple[Decision, list[str], list[str]]:
+    def strictest(self, answered: "Answers | None") -> tuple[Decision, list[str], list[str]]:
         """Decide by the nearest policies and by those further up: the strictest verb wins."""
         decision, names, warnings = self.decision(answered)
         for at, one in enumerate(self.outer):
@@ -310,7 +313,25 @@ class Inquiry:
             elif other.findings or other.context:
                 findings, context = [*decision.findings, *other.findings], [*decision.context, *other.context]
                 decision = decide(findings, context)
-        return decision, names, warnings
+        return self._of_changed(decision, answered), names, warnings
+
+    def _of_changed(self, decision: Decision, answered: "Answers | None") -> Decision:
+        """Refuse a change of a call if the changed call would not be allowed as it is."""
+        given = self.event.given_input
+        if decision.verb != "modify" or decision.updated_input is None or self.changed is None:
+            return decision
+        again = self.changed(applied(decision.updated_input, given) if isinstance(given, dict) else None)
+        asked = {signal.identity for one in (self, *self.outer) for _, signal in one.signals}
+        if all(signal.identity in asked for one in (again, *again.outer) for _, signal in one.signals):
+            other, _, _ = again.strictest(answered)
+            refusing = [one for one in other.findings if one.verb in {"halt", "deny", "block", "ask"}]
+            reason = "the call as a policy changed it is refused: " + "; ".join(one.reason for one in refusing)
+        else:
+            refusing = [one for one in decision.findings if one.verb == "modify"]
+            reason = "the call as a policy changed it concerns signals that were not asked about it"
+        if not refusing:
+            return decision
+        return decide([msgspec.structs.replace(refusing[0], verb="deny", reason=reason, updated_input=None)], [])
 
     @property
     def is_pure(self) -> bool:

@@ -491,7 +491,8 @@ class CommandLine:
         """Return what shells are given to run, where that follows from values and from what the line prints."""
         for step in self._steps:
             names = [word.rpartition("/")[2] for word in step.words]
-            if not any(name in shell.SHELLS or name in RUNNING_TEXT for name in names[: step.start + MOST_SHOWN]):
+            runs = shell.SHELLS | RUNNING_TEXT - {"."}  # a dot behind other words is a folder
+            if step.program != "." and not any(name in runs for name in names[: step.start + MOST_SHOWN]):
                 continue
             rest = [word for word in step.words[step.start + 1 :] if not word.startswith("-")]
             yield " ".join(rest)
