@@ -40,6 +40,7 @@ PREFIXES: Final = frozenset(  # run the words behind them
         "strace", "sudo", "time", "timeout", "toybox", "xargs",
     }
 )  # fmt: skip
+MESSAGING: Final = frozenset({("git", "commit"), ("gh", "pr"), ("gh", "issue")})
 READS: Final = 24  # times that each character is read on average, before the reader gives up
 FREE: Final = 262_144  # characters that are read in any case
 MOST_ALTERNATIVES: Final = 256  # words that braces become
@@ -85,6 +86,12 @@ _HIDDEN: Final = {ord(char): 0xE000 + at for at, char in enumerate("{},.$")}  # 
 _SHOWN: Final = {code: char for char, code in _HIDDEN.items()}
 _INNERMOST: Final = re.compile(r"(?<!\$)\{([^{}]*)\}")
 _RANGE: Final = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])")
+
+
+# Ways for a line to run words of an earlier command, or to give that another meaning.
+_REUSED: Final = re.compile(
+    r"\$\{?_\b|!|\b(?:git|gh|cat)\s*\(|\b(?:alias|function|trap|fc|history|BASH_COMMAND|enable)\b"
+)
 
 
 _Mode = Literal["script", "text"]
@@ -222,6 +229,16 @@ class _Line:
             choices = [*(word.translate(_HIDDEN) for word in words), *(() if inner.opened_by == "@" else (UNKNOWN, ""))]
             self._word[-1] = f"{{{','.join(choices)}}}" if len(choices) > 1 else "".join(choices)
             self._has_braces = True
+
+    @property
+    def only_prints(self) -> bool:
+        """Whether all of it so far is one `cat` that is fed."""
+        return self._before == "\n" and [(one.words, one.writes) for one in self.found] == [(("cat",), ())]
+
+    @property
+    def takes_message(self) -> bool:
+        """Whether the command that is being read takes its words as text for people."""
+        return tuple(self._words[:2]) in MESSAGING and self._words[-1:] in (["-m"], ["-am"], ["--message"], ["--body"])
 
     @property
     def is_between_words(self) -> bool:
@@ -369,7 +386,10 @@ class _Reader:
                 line.close(inner)
             elif kind == "separator" and text == "\n" and self._documents:
                 line.separate(text)
-                at = self._take_documents(command, at, line)
+                is_message = (
+                    bool(opened) and line.only_prints and opened[-1].takes_message and not _REUSED.search(command)
+                )
+                at = self._take_documents(command, at, line, is_message=is_message)
             elif kind == "document":
                 at = self._announce(command, at, line)
             elif kind == "backtick":
@@ -460,7 +480,7 @@ class _Reader:
         self._documents.append(_Document(re.sub(r"\$(?=['\"])|['\"\\]", "", word), is_quoted, bool(found[1]), line))
         return found.end()
 
-    def _take_documents(self, command: str, at: int, line: _Line) -> int:
+    def _take_documents(self, command: str, at: int, line: _Line, *, is_message: bool) -> int:
         """Read the here-documents that begin at a line: as what they may be fed to a shell as, and as text."""
         for document in self._documents:
             self.is_sure &= document.line is line
@@ -479,9 +499,9 @@ class _Reader:
                         break
                 logical = (logical + text[:-1])[: len(document.delimiter) + 1] if is_continued else ""
             body = command[start:end]
-            for mode in ("script",) if document.is_quoted else ("script", "text"):
+            for mode in (*(() if is_message else ("script",)), *(() if document.is_quoted else ("text",))):
                 line.inner.append(_Line())
-                self._waiting.append((line.inner[-1], body, mode, True))  # type: ignore[arg-type]
+                self._waiting.append((line.inner[-1], body, mode, True))
         self._documents = []
         return at
 
