@@ -109,6 +109,7 @@ LONGEST_GLOB: Final = 255  # characters; to read a longer one can take minutes, 
 DEEPEST: Final = 6  # levels of arguments that are looked through
 DEEPEST_TEXT: Final = 3  # levels of texts that shells are given
 MOST_LINKS: Final = 8  # that lead to each other
+MOST_PACKED: Final = 16  # commands of a line that may pack what another unpacks
 MOST_READ: Final = 64  # words that `xargs` is fed
 FEEDING: Final = frozenset({"xargs", "parallel", *shell.SHELLS, "eval", "source", "."})
 RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
@@ -518,7 +519,8 @@ class CommandLine:
                 patterns = step.patterns(has_moved=step.folder != self._folder)
                 yield from (given for given, path in patterns if self._may_hold(step, given, path))
                 yield from self._named_from(step)
-                yield from (put.place for put in destinations.puts(step.words, step.places) if self._is_put(put))
+                puts = itertools.chain(destinations.puts(step.words, step.places), self._repacked(step))
+                yield from (put.place for put in puts if self._is_put(put))
         for text in dict.fromkeys(self._texts() if self._depth else ()):
             if text.strip() and text != self._line and len(text) <= LONGEST_COMMAND:
                 inner = CommandLine(
@@ -541,6 +543,10 @@ class CommandLine:
             for path in {word, word.partition("=")[2]} - {""}:
                 if step.folder != self._folder or is_link(path, step.folder):
                     yield from (place for place in step.places(path) if _is_protected(place, self._protected))
+        if step.program == "git" and "-C" in step.words[1:-1]:
+            at = step.words.index("-C")
+            there = Step([*step.words[:at], *step.words[at + 2 :]], [], step.where(step.words[at + 1]))
+            yield from self._named_from(there)
         if step.program == "sed":
             yield from (path for path in _written_by_sed(step) if _is_protected(path, self._protected))
         if step.folder != self._folder and not word_patterns.is_unknown(step.folder):
@@ -548,6 +554,19 @@ class CommandLine:
                 inner = os.path.relpath(place, step.folder) if is_within(place, step.folder) else ""
                 if inner.strip(".") and any(_has_name(word, inner) for word in step.words[1:]):
                     yield place
+
+    def _repacked(self, step: Step) -> Iterator[destinations.Put]:
+        """Return what a `tar` puts where that another one of the line may pack for it."""
+        if step.program not in unpacking.UNPACKERS:
+            return
+        others = (one for one in self._steps if one.program in unpacking.UNPACKERS and one.words != step.words)
+        for packing in itertools.islice(others, MOST_PACKED):
+            for base in unpacking.folders(packing.words, packing.folder):
+                for word in packing.words[1:]:
+                    source = resolved(word, base)
+                    if not word.startswith("-") and os.path.lexists(source):
+                        for into in unpacking.folders(step.words, step.folder):
+                            yield destinations.Put(source, os.path.normpath(os.path.join(into, word)))
 
     def _is_put(self, put: destinations.Put) -> bool:
         """Whether something that is copied, or something in it, gets a protected path."""

@@ -39,16 +39,16 @@ def targets(words: Sequence[str], folder: str, line: str = "", others: Sequence[
     if program == "patch" or (program == "git" and {"apply", "am"} & set(rest)):
         texts = [line, *(_text(path) for path in _files([*rest, *others], folder))]
         names = (name for text in texts for name in _patched(text))
-        yield from (os.path.join(into, name) for name in names for into in _into(rest, folder))
+        yield from (os.path.join(into, name) for name in names for into in folders(rest, folder))
     elif _extracts(program, rest):
         members = [name for path in _files([*rest, *others], folder) for name in _members(path)]
-        folders = _into(rest, folder)
+        places = folders(rest, folder)
         if program in MODULES and len(rest) > MODULE_FILES:
-            folders = [os.path.join(folder, os.path.expanduser(rest[-1]))]
-        yield from (os.path.join(into, name) for name in members for into in folders)
+            places = [os.path.join(folder, os.path.expanduser(rest[-1]))]
+        yield from (os.path.join(into, name) for name in members for into in places)
         if not members:  # of an archive that cannot be read, its folder is all that is known
-            yield from folders
-            yield from (os.path.join(into, "settings.json") for into in folders if os.path.basename(into) == ".claude")
+            yield from places
+            yield from (os.path.join(into, "settings.json") for into in places if os.path.basename(into) == ".claude")
 
 
 def _name(word: str) -> str:
@@ -66,7 +66,7 @@ def _extracts(program: str, rest: list[str]) -> bool:
     return program in UNPACKERS and any(map(_EXTRACTING.match, options))
 
 
-def _into(rest: list[str], folder: str) -> list[str]:
+def folders(rest: Sequence[str], folder: str) -> list[str]:
     """Return the folders that a command may write to."""
     found = []
     for at, word in enumerate(rest):
