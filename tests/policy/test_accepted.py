@@ -204,9 +204,8 @@ async def test_an_untrusted_modify_refuses_and_a_trusted_one_changes():
 async def test_a_change_brings_in_nothing_that_is_refused(verb):
     judge = policy("opencode.q", decision(verb, "never", when='contains(input.tool_input.command, "publish")'))
     project({"p": policy("opencode.p", MODIFY % "publish"), "q": judge})
-    said = await verdict(bash("echo publish"))
-    assert said in {verb, "block"}
-    assert await verdict(bash("ls")) == said
+    assert await verdict(bash("echo publish")) in {verb, "block"}
+    assert await verdict(bash("ls")) == "deny"
     project({"p": policy("opencode.p", MODIFY % "safe"), "q": judge})
     assert (await answer(bash("ls")))["updated_input"]["command"] == "echo safe"
     project({"p": policy("opencode.p", (MODIFY % "safe").replace("echo safe", "rm -rf .cupcake")), "q": judge})

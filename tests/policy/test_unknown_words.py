@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -38,17 +39,32 @@ def own(home, monkeypatch):
     project(evaluate=None, trust=False)
     making.write(".opencode/plugin/anyplug-policy.js", "")
     making.write(".claude/settings.json", "{}")
+    making.write(".opencode/plugin/own.ts", "")
+    for name in (
+        *("anyplug/settings.toml", ".local/share/anyplug/settings.toml", ".config/cupcake/rulebook.yml"),
+        *(".claude/settings.json", ".opencode/plugin/a.js"),
+    ):
+        making.write(f"X/{name}", "")  # a folder to copy over what is protected, and others that are harmless
+    for name in ("template/a.txt", "template/settings.json", "template/.vim/x", "build/a.js", "src/a.ts", "out/a"):
+        making.write(name, "")
+    for name in ("./settings.json", "./README.md", "./x"):
+        making.write(name, "")
+    for archive, member in (("h.tar", ".local/share/anyplug/settings.toml"), ("template.tar", "a.txt")):
+        with tarfile.open(archive, "w") as tar:
+            tar.add("x", member)
     return os.path.join(user, ".local/share/anyplug")
 
 
 @pytest.mark.claim("agents-cannot-say-it")
 @pytest.mark.parametrize("command", _commands("hidden_commands.txt"))
 async def test_a_word_that_may_be_something_protected_is_refused(own, command):
+    command = command.replace("PROJECT", os.getcwd())
     assert await verdict(bash(command), engine=Engine(own)) == "deny"
 
 
 @pytest.mark.parametrize("command", _commands("honest_commands.txt"))
 async def test_what_agents_do_every_day_is_allowed(own, command):
+    command = command.replace("PROJECT", os.getcwd())
     assert await verdict(bash(command), engine=Engine(own)) == "allow"
 
 
@@ -187,3 +203,23 @@ async def test_another_home_leaves_nothing_beside_the_usual_one(home):
     project({"p": policy("opencode.p", NO_PUBLISH)}, trust=False)
     assert await verdict(bash("ls"), engine=Engine(str(home))) == "allow"
     assert not os.path.exists(os.path.expanduser("~/.local/state/anyplug/accepted"))
+
+
+PUBLISHING = """
+modify contains {"rule_id": "M", "reason": "r", "updated_input": {"command": "%s"}} if {
+	input.tool_input.command == "ls"
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [("npm publish", "deny"), ("rm -rf .cupcake", "deny"), ("cp settings.json .claude", "deny"), ("ls -l", "allow")],
+)
+async def test_a_call_that_a_policy_changed_is_decided_about_as_it_is_then(own, changed, expected):
+    rules = {"p": policy("opencode.p", NO_PUBLISH), "q": policy("opencode.q", PUBLISHING % changed)}
+    project(rules)
+    accepted.accept(own, os.path.abspath(".cupcake"), trusted=True)
+    made = (await ask(bash("ls"), engine=Engine(own)))["decision"]
+    assert made["decision"] == expected
+    assert made.get("updated_input") == ({"command": "ls -l"} if expected == "allow" else None)

@@ -8,7 +8,7 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from anyplug.policy import outputs, shell, word_patterns
 from anyplug.policy.paths import expanded, is_within, resolved
 from anyplug.policy.shell_values import Values
+from anyplug.policy.working_folders import WorkingFolders
 
 REMOVERS: Final = frozenset({"rm", "rmdir", "mv", "chmod", "chown", "chattr", "trash", "unlink", "shred", "rsync"})
 UNLINKING: Final = frozenset({"rm", "unlink", "rmdir"})  # of a link they remove that, and not what it leads to
@@ -26,6 +27,7 @@ EDITING: Final = frozenset({"sed", "perl", "ruby", "awk", "gawk"})  # with -i, t
 MOST_GLOBS: Final = 2  # parts of a path with globs that are looked up: each can mean a whole folder of folders
 MOST_MATCHES: Final = 1_000
 LONGEST_PATH: Final = 4096  # characters; longer texts are no paths
+LONGEST_FOLDER: Final = 512  # characters that `cd` is followed to: each lookup of a path takes as long as that is
 LONGEST_GLOB: Final = 255  # characters; to read a longer one can take minutes, and nobody writes one in good faith
 MOST_LINKS: Final = 8  # that lead to each other
 MOST_READ: Final = 64  # words that `xargs` is fed
@@ -44,13 +46,22 @@ class Line(msgspec.Struct, frozen=True):
     steps: "list[Step]"
     is_sure: bool  # whether a shell surely reads the same
     printed: list[str]  # texts that it prints, if it feeds them to a command
+    folders: list[str]  # that its commands may run in
 
 
 class Step:
     """One simple command of a line, with the values of variables in place, and where it runs."""
 
-    def __init__(self, words: list[str], writes: list[str], folder: str, links: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        words: list[str],
+        writes: list[str],
+        folder: str,
+        links: dict[str, str] | None = None,
+        known: dict[tuple[str, str, bool], list[str]] | None = None,
+    ) -> None:
         self.words = words
+        self._known = {} if links or known is None else known  # places of words of the same line
         self.folder = folder
         self.links = links or {}  # made earlier in the line: where they lead
         self.has_output = False  # of another command among its words
@@ -60,8 +71,8 @@ class Step:
         self.program = words[self.start].rpartition("/")[2] if self.start < len(words) else ""
         self.name = words[0].rpartition("/")[2] if words else ""
         self._is_unlinking = self.program in UNLINKING
-        self.paths = [place for word in words[1:] if shell.is_path(word) for place in self._places(word)]
-        self.writes = [place for word in writes for place in self._places(word)]
+        self.paths = [place for word in words[1:] if shell.is_path(word) for place in self.places(word)]
+        self.writes = [place for word in writes for place in self.places(word)]
         self.written = writes
 
     @property
@@ -73,7 +84,16 @@ class Step:
         """Give the places that a removing command is told, also those that do not look like paths."""
         at = next((at for at, word in enumerate(self.words) if word.rpartition("/")[2] in WRITERS), 0)
         named = [word for word in self.words[at + 1 :] if word and not word.startswith("-")]
-        return [place for word in named for place in self._places(word)]
+        return [place for word in named for place in self.places(word)]
+
+    def removed(self) -> list[str]:
+        """Return the places that a removing command takes away: not those that it only puts something into."""
+        named = [word for word in self.words[self.start + 1 :] if word and not word.startswith("-")]
+        has_option = any(word.startswith(("-t", "--t", "--del", "-T", "--no-t")) for word in self.words)
+        if self.program not in {"mv", "rsync"} or has_option or len(named) < 2:  # noqa: PLR2004
+            return self.targets()
+        gone = named[:-1] if self.program == "mv" or "--remove-source-files" in self.words else []
+        return [place for word in gone for place in self.places(word)]
 
     def patterns(self, *, has_moved: bool) -> list[tuple[str, str]]:
         """Return the words that may stand for several paths: as they are written, and as seen from the root."""
@@ -101,6 +121,11 @@ class Step:
         """Return the path that a word names, whatever lies there."""
         return self._followed(os.path.normpath(os.path.join(self.folder, expanded(word, self.folder))))
 
+    def where_to(self, word: str) -> str:
+        """Return the folder that `cd` goes to."""
+        folder = shell.UNKNOWN if word_patterns.is_unknown(word[:1]) else self.where(word)
+        return folder if len(folder) <= LONGEST_FOLDER else shell.UNKNOWN
+
     def where(self, word: str) -> str:
         """Return where a word leads."""
         path = expanded(word, self.folder)
@@ -108,8 +133,14 @@ class Step:
             path = self._followed(os.path.normpath(os.path.join(self.folder, path)))
         return resolved(path, self.folder)
 
-    def _places(self, word: str) -> list[str]:
+    def places(self, word: str) -> list[str]:
         """Give where a word leads: by itself, as the value of an option, and what its globs stand for."""
+        key = (self.folder, word, self._is_unlinking)
+        if key not in self._known:
+            self._known[key] = self._looked_up(word)
+        return self._known[key]
+
+    def _looked_up(self, word: str) -> list[str]:
         folder = self.folder
         path = expanded(word, folder)
         found = [self.where(word)]
@@ -157,36 +188,59 @@ class Step:
                 if word_patterns.is_unknown(text):
                     yield self.lexical(text).replace(shell.UNKNOWN, "*").replace(outputs.MADE, "*")
                 else:
-                    yield from self._places(text)
+                    yield from self.places(text)
 
 
-def read(line: str, folder: str) -> Line:
-    """Read a line that runs in a folder."""
+def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lambda _: True) -> Line:
+    """Read a line that may run in some folders; `is_near` says of which others it matters that it may run there."""
     reading = shell.read(line)
     values = Values(reading.commands)
     is_fed = any(word.rpartition("/")[2] in FEEDING for one in reading.commands for word in one.words)
     printed = values.printed(reading.commands) if is_fed else []
     steps: list[Step] = []
     links: dict[str, str] = {}
+    known: dict[tuple[str, str, bool], list[str]] = {}
+    seen: set[tuple[object, ...]] = set()
+    folders = WorkingFolders(starts, is_near)
     for at, simple in enumerate(reading.commands):
         given = [values.words(word) for word in simple.marked or simple.words]
         words = [part for parts in given[1:] for part in parts]
         writes = [
             word_patterns.simplified(part) for word in simple.marked_writes or simple.writes for part in values.of(word)
         ]
-        for first in given[0] if given else [""]:
-            whole = [*([first] if given else []), *words]
-            step = Step(list(map(word_patterns.simplified, _with_input(whole, printed))), writes, folder, links)
-            step.has_output = bool(simple.marked)
-            step.read = [part for word in simple.reads for part in values.of(word)]
-            step.at = at
-            steps.append(step)
-        if made := step.made_links():
-            links = {**links, **made}
-        if step.name in {"cd", "pushd"} and len(step.words) > 1:
-            target = step.words[-1]
-            folder = shell.UNKNOWN if word_patterns.is_unknown(target[:1]) else step.where(target)
-    return Line(steps, reading.is_sure, printed)
+        here: list[Step] = []
+        for place in folders.at(simple):
+            for first in given[0] if given else [""]:
+                whole = _with_input([*([first] if given else []), *words], printed)
+                whole = list(map(word_patterns.simplified, whole))
+                step = Step(whole, writes, _changed_folder(whole, place), links, known)
+                step.has_output = bool(simple.marked)
+                step.read = [part for word in simple.reads for part in values.of(word)]
+                step.at = at
+                here.append(step)
+                key = (*whole, None, *writes, None, *step.read, None, step.folder, len(links), step.has_output)
+                steps += [] if key in seen else [step]
+                seen.add(key)
+        for step in here:
+            if made := step.made_links():
+                links = {**links, **made}
+        folders.go(simple, [(step.words, step.where_to) for step in here])
+    return Line(steps, reading.is_sure and folders.is_sure, printed, folders.seen)
+
+
+def _changed_folder(words: Sequence[str], folder: str) -> str:
+    """Return the folder that a command runs in: `env -C` changes it."""
+    names = [word.rpartition("/")[2] for word in words[:MOST_SHOWN]]
+    if "env" not in names:
+        return folder
+    for at, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if word == "-C" or (option.startswith("--ch") and "--chdir".startswith(option)):
+            told = value if equals else "".join(words[at + 1 : at + 2])
+            return resolved(expanded(told, folder), folder)
+        if word.startswith("-C"):
+            return resolved(expanded(word[2:], folder), folder)
+    return folder
 
 
 def may_write(step: Step) -> bool:

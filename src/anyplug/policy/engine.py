@@ -94,7 +94,7 @@ class Engine:
         outer = [self.place(harness, place) for place in others if harness == OURS or place.has(harness)]
         protected = self.protected(nearest.root, options.global_config)
         inquiry = Inquiry(event, kept, options, protected, self._run, signals=self._signals, outer=outer)
-        inquiry.again = lambda changed: self.inquire(harness, with_input(given, changed), options)
+        inquiry.changed = lambda arguments: self.inquire(harness, with_input(given, arguments), options)
         return inquiry
 
     def places_of(self, cwd: str, harness: str, options: Options = USUAL) -> list[Place]:

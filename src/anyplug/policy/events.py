@@ -293,7 +293,7 @@ def _commands(command: str, base: str) -> list[dict[str, Any]]:
     for at, simple in enumerate(shell.simple_commands(command)):
         found.append(_simple(simple.words, simple.writes, base))
         found[at]["targets"] = []
-    for step in command_steps.read(command, base).steps:
+    for step in command_steps.read(command, [base]).steps:
         targets = list(dict.fromkeys((*step.paths, *step.writes, *step.named())))
         targets = [target.replace(shell.UNKNOWN, "*").replace(outputs.MADE, "*") for target in targets]
         written = found[step.at]

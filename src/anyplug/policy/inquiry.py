@@ -132,7 +132,7 @@ class Inquiry:
         assert kept.loaded is not None
         self.event = event
         self.given: Any = None  # the event as it came, for those who keep it
-        self.again: Callable[[dict[str, Any]], Inquiry] | None = None  # the same with other arguments
+        self.changed: Callable[[Any], Inquiry] | None = None  # asks about the same call with other arguments
         self.loaded = kept.loaded
         self._kept = kept
         self._options = options
@@ -284,7 +284,6 @@ class Inquiry:
             self._kept.decisions.move_to_end(key)
             return msgspec.structs.replace(known, said=(*said, *known.said), was_cached=True)
         decision, matched, warnings = self.strictest(answered)
-        decision = self._as_changed(decision, answered)
         outcome = self._outcome(decision, matched, warnings, is_pure=self.is_pure and not self.has_signals)
         if key:
             self._kept.decisions[key] = outcome
@@ -312,20 +311,26 @@ class Inquiry:
             elif other.findings or other.context:
                 findings, context = [*decision.findings, *other.findings], [*decision.context, *other.context]
                 decision = decide(findings, context)
-        return decision, names, warnings
+        return self._of_changed(decision, answered), names, warnings
 
-    def _as_changed(self, decision: Decision, answered: "Answers | None") -> Decision:
-        """Decide again about a call that a rule changes: what is refused must not come in by the change."""
+    def _of_changed(self, decision: Decision, answered: "Answers | None") -> Decision:
+        """Refuse a change of a call if the changed call would not be allowed as it is."""
         given = self.event.given_input
-        if decision.verb != "modify" or decision.updated_input is None or self.again is None:
+        if decision.verb != "modify" or decision.updated_input is None or self.changed is None:
             return decision
-        if isinstance(given, dict):
-            decision = msgspec.structs.replace(decision, updated_input=applied(decision.updated_input, given))
-            assert decision.updated_input is not None
-            other, _, _ = self.again(decision.updated_input).strictest(answered)
-            if other.verb in JUDGING:
-                return other
-        return decision
+        again = self.changed(applied(decision.updated_input, given) if isinstance(given, dict) else None)
+        again.changed = None  # once is enough: a rule that changes every call would go on for ever
+        asked = {signal.identity for one in (self, *self.outer) for _, signal in one.signals}
+        if all(signal.identity in asked for one in (again, *again.outer) for _, signal in one.signals):
+            other, _, _ = again.strictest(answered)
+            refusing = [one for one in other.findings if one.verb in JUDGING]
+            reason = "the call as a policy changed it is refused: " + "; ".join(one.reason for one in refusing)
+        else:
+            refusing = [one for one in decision.findings if one.verb == "modify"]
+            reason = "the call as a policy changed it concerns signals that were not asked about it"
+        if not refusing:
+            return decision
+        return decide([msgspec.structs.replace(refusing[0], verb="deny", reason=reason, updated_input=None)], [])
 
     @property
     def is_pure(self) -> bool:
@@ -487,6 +492,9 @@ class Inquiry:
         return "run its command by hand, in the project's folder: it is in the rulebook"
 
     def _outcome(self, decision: Decision, matched: list[str], said: list[str], *, is_pure: bool) -> Outcome:
+        given = self.event.given_input
+        if decision.verb == "modify" and decision.updated_input is not None and isinstance(given, dict):
+            decision = msgspec.structs.replace(decision, updated_input=applied(decision.updated_input, given))
         return Outcome(
             decision=decision,
             answer=answers.answer(self.event.harness, self.event.name, decision),

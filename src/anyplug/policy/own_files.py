@@ -10,18 +10,28 @@ copies of policies (`accepted`), the folders' permissions and the sandbox of plu
 """
 
 import fnmatch
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
-from anyplug.policy import command_steps, outputs, shell, unpacking, word_patterns
-from anyplug.policy.command_steps import ASSIGNMENT, LONGEST_GLOB, LONGEST_PATH, MOST_SHOWN, REMOVERS, Step, may_write
+from anyplug.policy import command_steps, destinations, outputs, shell, unpacking, word_patterns
+from anyplug.policy.command_steps import (
+    ASSIGNMENT,
+    LONGEST_GLOB,
+    LONGEST_PATH,
+    MOST_READ,
+    MOST_SHOWN,
+    REMOVERS,
+    Step,
+    may_write,
+)
 from anyplug.policy.decisions import Finding
 from anyplug.policy.events import CARRIERS, LONGEST_COMMAND, Event, command_lines
 from anyplug.policy.opencode.installation import NAME as GATE
-from anyplug.policy.paths import FOLDER, environment_places, expanded, is_within, program_places, resolved
+from anyplug.policy.paths import FOLDER, environment_places, expanded, is_link, is_within, program_places, resolved
 
 RULE: Final = "ANYPLUG-SELF-PROTECTION"
 READING_TOOLS: Final = frozenset(
@@ -65,7 +75,7 @@ RUNNERS: Final = frozenset(  # run what their arguments name
 MENTIONING: Final = frozenset({"type", "hash", "whereis", "man", "alias", "export", "pip", "pip3"})
 LISTING: Final = frozenset({"find", "fd", "ls"})  # what they name, `xargs` can remove
 UNKNOWN: Final = shell.UNKNOWN  # also stands for the value of a variable that the line does not set
-USUAL_NAMES: Final = ("rulebook.yml", "evaluate.rego")
+USUAL_NAMES: Final = ("rulebook.yml", "evaluate.rego", "settings.toml")
 MOST_FILES: Final = 2_000  # of policies whose names are compared with what `find` looks for
 FEWEST_KNOWN: Final = 3  # characters beside an unknown value by which our program is recognised
 CHANGING: Final = {  # options by which what else only reads writes a file or starts a program, as they begin
@@ -97,6 +107,7 @@ CODE_KEYS: Final = frozenset({"code", "source"})  # in languages that are not re
 PROGRAM_KEYS: Final = ("command", "cmd", "program", "executable", "file")
 CONTENT_KEYS: Final = frozenset({"content", "new_string", "newString", "old_string", "oldString"})  # text for a file
 DEEPEST_TEXT: Final = 3  # levels of texts that shells are given
+MOST_PACKED: Final = 16  # commands of a line that may pack what another unpacks
 RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
 # What lets Claude Code and OpenCode ask us: who changes it is not asked any more.
 _GATE: Final = re.compile(
@@ -123,6 +134,7 @@ _PACKAGE: Final = re.compile(r"anyplug(?:[\[=<>~!@].*)?", re.IGNORECASE)
 _HIDDEN: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[Hu.]|--hidden|--unrestricted|--no-ignore)")
 _LISTS_FILES: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[lL]|--files)")
 _MAGIC: Final = re.compile(r":(?:\([^)]*\)|[/!^]+)?")  # before a pathspec of git
+_SED_WRITING: Final = re.compile(r"[wW][ \t]*(?=[^\s])")
 _PRINTING: Final = re.compile(r"[0-9,$]*p")
 _PYTHON: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*")
 _BRACES: Final = re.compile(r"\{[^{}]*\}")
@@ -177,12 +189,16 @@ def _touched(event: Event, protected: Sequence[str]) -> Iterator[str]:
 
 def _gates(cwd: str, protected: Sequence[str]) -> list[str]:
     """List the files there are by which agents ask us, and our own program: not to be removed with their folders."""
+    found = [os.path.realpath(place) for place in _gate_places(cwd, protected) if os.path.lexists(place)]
+    return [*found, *program_places(), *environment_places(cwd)]
+
+
+def _gate_places(cwd: str, protected: Sequence[str]) -> list[str]:
+    """List where the files by which agents ask us are, or would be."""
     folders = {cwd, *(os.path.dirname(folder) for folder in protected if os.path.basename(folder) == FOLDER)}
     user = os.path.expanduser("~")
     places = [os.path.join(folder, name) for folder in (*folders, user) for name in GATES]
-    places.append(os.path.join(user, ".config", "opencode"))
-    found = [os.path.realpath(place) for place in places if os.path.lexists(place)]
-    return [*found, *program_places(), *environment_places(cwd)]
+    return [*places, os.path.join(user, ".config", "opencode")]
 
 
 def _unread(line: str, protected: Sequence[str]) -> Iterator[str]:
@@ -298,18 +314,27 @@ class CommandLine:
     """A command line, read as far as it says what it changes."""
 
     def __init__(
-        self, line: str, folder: str, protected: Sequence[str], held: Sequence[str] = (), depth: int = DEEPEST_TEXT
+        self,
+        line: str,
+        folder: str,
+        protected: Sequence[str],
+        held: Sequence[str] = (),
+        *,
+        depth: int = DEEPEST_TEXT,
+        starts: Sequence[str] = (),
     ) -> None:
         self._line = line
         self._protected = protected
         self._held = held or protected  # with what is only not to be removed
         self._folder = folder
+        self._places = list(dict.fromkeys((*self._held, *_gate_places(folder, protected))))
         self._depth = depth
         self._has_dots = "dotglob" in line  # then * stands for names with a dot before them, too
-        reading = command_steps.read(line, folder)
+        reading = command_steps.read(line, starts or [folder], self._is_near)
         self._steps = reading.steps
         self._is_sure = reading.is_sure
         self._printed = reading.printed
+        self._seen_folders = reading.folders
         self._is_fed = self._is_feeding()
         self._seen: dict[tuple[str, str, bool], bool] = {}
 
@@ -328,7 +353,8 @@ class CommandLine:
         """Return what shells are given to run, where that follows from values and from what the line prints."""
         for step in self._steps:
             names = [word.rpartition("/")[2] for word in step.words]
-            if not any(name in shell.SHELLS or name in RUNNING_TEXT for name in names[: step.start + MOST_SHOWN]):
+            runs = shell.SHELLS | RUNNING_TEXT - {"."}  # a dot behind other words is a folder
+            if step.program != "." and not any(name in runs for name in names[: step.start + MOST_SHOWN]):
                 continue
             rest = [word for word in step.words[step.start + 1 :] if not word.startswith("-")]
             yield " ".join(rest)
@@ -353,18 +379,87 @@ class CommandLine:
             if step.writes or not self._only_reads(step):
                 patterns = step.patterns(has_moved=step.folder != self._folder)
                 yield from (given for given, path in patterns if self._may_hold(step, given, path))
+                yield from self._named_from(step)
+                puts = itertools.chain(destinations.puts(step.words, step.places), self._repacked(step))
+                yield from (put.place for put in puts if self._is_put(put))
         for text in dict.fromkeys(self._texts() if self._depth else ()):
             if text.strip() and text != self._line and len(text) <= LONGEST_COMMAND:
-                inner = CommandLine(text, self._folder, self._protected, self._held, self._depth - 1)
+                inner = CommandLine(
+                    text, self._folder, self._protected, self._held, depth=self._depth - 1, starts=self._seen_folders
+                )
                 yield from inner.changes()
         touched = next(self._mentioned(), "")
         if touched and not all(self._only_reads(step) for step in self._steps):
             yield touched
 
+    def _is_near(self, folder: str) -> bool:
+        """Whether a folder lies above something protected, or in it."""
+        return any(is_within(place, folder) or is_within(folder, place) for place in self._places)
+
+    def _named_from(self, step: Step) -> Iterator[str]:
+        """Name what a command that writes is told by a name that only its folder makes a protected path."""
+        for word in step.words[1:]:
+            if len(word) > LONGEST_PATH or word.startswith("-"):
+                continue
+            for path in {word, word.partition("=")[2]} - {""}:
+                if step.folder != self._folder or is_link(path, step.folder):
+                    yield from (place for place in step.places(path) if _is_protected(place, self._protected))
+        if step.program == "git" and "-C" in step.words[1:-1]:
+            at = step.words.index("-C")
+            there = Step([*step.words[:at], *step.words[at + 2 :]], [], step.where(step.words[at + 1]))
+            yield from self._named_from(there)
+        if step.program == "sed":
+            yield from (path for path in _written_by_sed(step) if _is_protected(path, self._protected))
+        if step.folder != self._folder and not word_patterns.is_unknown(step.folder):
+            for place in self._places:
+                inner = os.path.relpath(place, step.folder) if is_within(place, step.folder) else ""
+                if inner.strip(".") and any(_has_name(word, inner) for word in step.words[1:]):
+                    yield place
+
+    def _repacked(self, step: Step) -> Iterator[destinations.Put]:
+        """Return what a `tar` puts where that another one of the line may pack for it."""
+        if step.program not in unpacking.UNPACKERS:
+            return
+        others = (one for one in self._steps if one.program in unpacking.UNPACKERS and one.words != step.words)
+        for packing in itertools.islice(others, MOST_PACKED):
+            for base in unpacking.folders(packing.words, packing.folder):
+                for word in packing.words[1:]:
+                    source = resolved(word, base)
+                    if not word.startswith("-") and os.path.lexists(source):
+                        for into in unpacking.folders(step.words, step.folder):
+                            yield destinations.Put(source, os.path.normpath(os.path.join(into, word)))
+
+    def _is_put(self, put: destinations.Put) -> bool:
+        """Whether something that is copied, or something in it, gets a protected path."""
+        if word_patterns.is_unknown(put.place):
+            return any(
+                word_patterns.may_be(
+                    put.place, put.place, place, removes=False, has_moved=False, has_dots=self._has_dots
+                )
+                for place in self._places
+                if not (is_within(put.place, place) and _is_free(put.place, place))
+            )
+        place = resolved(put.place, self._folder)
+        if _is_protected(place, self._protected) or _is_program(place, self._folder):
+            return True
+        below = [each for each in self._places if is_within(each, place)]
+        return any(self._has_inside(put.source, place, each) for each in below)
+
+    def _has_inside(self, source: str, place: str, protected: str) -> bool:
+        """Whether a folder has something that gets a protected path at its place; of an unknown one, whether it may."""
+        inner = os.path.join(source, os.path.relpath(protected, place))
+        if source and os.path.lexists(source):
+            return os.path.lexists(inner)
+        told = (path for step in self._steps for path in (*step.paths, *step.writes))
+        if source and any(is_within(path, inner) or (path != source and is_within(inner, path)) for path in told):
+            return True  # made by the same line
+        is_of_project = word_patterns.is_of_project(protected)
+        return os.path.basename(place) == ".claude" or (not is_of_project and is_within(place, os.path.expanduser("~")))
+
     def _is_replaced(self, path: str) -> bool:
         """Whether a file that an archive or a patch writes is protected: here, not in a project that lies elsewhere."""
         real = resolved(path, self._folder)
-        if any(is_within(real, place) for place in self._held):
+        if any(is_within(real, place) and not _is_free(real, place) for place in self._places):
             return True
         projects = [os.path.dirname(place) for place in self._protected if os.path.basename(place) == FOLDER]
         return any(is_within(real, project) for project in projects) and _is_protected(real, self._protected)
@@ -433,10 +528,10 @@ class CommandLine:
     def _removed(self, step: Step) -> Iterator[str]:
         """Give the places that a command removes or changes with all that is in them."""
         if step.removes:
-            yield from step.targets()
+            yield from step.removed()
         lists = step.name in LISTING or (step.name in SEARCHING and _LISTS_FILES.search(" ".join(step.words)))
-        if lists and (self._is_fed or _find_changes(step)) and not self._looks_elsewhere(step):
-            yield from _started(step)
+        if lists and (self._is_fed or _find_changes(step)):
+            yield from (start for start in _started(step) if not self._looks_elsewhere(step, start))
         if step.name == "git":
             yield from _removed_by_git(step, self._held)
             yield from self._listed_by_git(step)
@@ -457,18 +552,22 @@ class CommandLine:
             is_meant = not short and any(one.removes for one in self._steps)
         return [step.folder] if is_meant else []
 
-    def _looks_elsewhere(self, step: Step) -> bool:
-        """Whether `find` looks for names that nothing protected has."""
+    def _looks_elsewhere(self, step: Step, start: str) -> bool:
+        """Whether `find` looks for names that nothing protected below a folder has."""
         words = step.words
-        if {"-o", "-or", ",", "!", "-not"} & set(words):
+        if {"-o", "-or", ","} & set(words):
             return False
         asked = [
             (word, words[at + 1].replace(UNKNOWN, "*"))
             for at, word in enumerate(words[:-1])
-            if word in {"-name", "-iname"}
+            if word in {"-name", "-iname"} and words[at - 1] not in {"!", "-not"}
         ]
         asked += [("-name", word.partition("=")[2]) for word in words if word.startswith(("--include=", "--glob="))]
-        names = _names_in(self._protected) if asked else []
+        if not asked:
+            return False
+        below = [place for place in self._held if _reaches(start, place, has_dots=self._has_dots)]
+        names = _names_in(below)
+        names += [part for place in below for part in place.split(os.sep)[len(start.rstrip(os.sep).split(os.sep)) :]]
         return any(not any(_is_named(name, pattern, word) for name in names) for word, pattern in asked)
 
     def _may_hold(self, step: Step, given: str, path: str) -> bool:
@@ -506,6 +605,25 @@ class CommandLine:
             return len(words) > 1 and words[1] in READING_GIT
         is_assignment = bool(words) and all(ASSIGNMENT.match(word) for word in words)
         return name in READERS or is_assignment or (not name and not step.writes)
+
+
+def _written_by_sed(step: Step) -> Iterator[str]:
+    """Return the files that a script of `sed` may write: what follows a `w`, to the end of the line."""
+    for word in step.words[1:]:
+        for found in itertools.islice(_SED_WRITING.finditer(word), MOST_READ):
+            yield step.where(word[found.end() :].partition("\n")[0].strip())
+
+
+def _has_name(word: str, inner: str) -> bool:
+    """Whether a word, or a text in it, names a path."""
+    at = word.find(inner)
+    while at >= 0:
+        end = at + len(inner)
+        is_start = not (word[at - 1 : at].isalnum() or word[at - 1 : at] in set("_-.")) or not at
+        if is_start and not (word[end : end + 1].isalnum() or word[end : end + 1] in {"_", "-"}):
+            return True
+        at = word.find(inner, at + 1)
+    return False
 
 
 def _names(word: str, protected: Sequence[str]) -> bool:
@@ -547,7 +665,9 @@ def _names_in(protected: Sequence[str]) -> list[str]:
     found = list(USUAL_NAMES)
     for folder in protected:
         found.append(os.path.basename(folder))
-        for _, folders, names in os.walk(folder):
+        for above, folders, names in os.walk(folder):
+            free = {"__pycache__", *(name for name in FREE if _is_free(os.path.join(above, name), folder))}
+            folders[:] = [name for name in folders if name not in free]
             found += [*folders, *names]
             if len(found) > MOST_FILES:
                 break

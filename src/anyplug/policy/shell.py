@@ -40,9 +40,12 @@ PREFIXES: Final = frozenset(  # run the words behind them
         "strace", "sudo", "time", "timeout", "toybox", "xargs",
     }
 )  # fmt: skip
+MESSAGING: Final = frozenset({("git", "commit"), ("gh", "pr"), ("gh", "issue")})
 READS: Final = 24  # times that each character is read on average, before the reader gives up
 FREE: Final = 262_144  # characters that are read in any case
 MOST_ALTERNATIVES: Final = 256  # words that braces become
+DEEPEST_SCOPE: Final = 16  # subshells in each other that are told apart
+LONGEST_SEPARATOR: Final = 16  # characters between two commands
 LONGEST_RANGE: Final = 64  # of {a..z}
 LONGEST_PRINTED: Final = 1024  # characters between backticks whose output is looked for
 
@@ -85,6 +88,12 @@ _INNERMOST: Final = re.compile(r"(?<!\$)\{([^{}]*)\}")
 _RANGE: Final = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])")
 
 
+# Ways for a line to run words of an earlier command, or to give that another meaning.
+_REUSED: Final = re.compile(
+    r"\$\{?_\b|!|\b(?:git|gh|cat)\s*\(|\b(?:alias|function|trap|fc|history|BASH_COMMAND|enable)\b"
+)
+
+
 _Mode = Literal["script", "text"]
 
 
@@ -97,6 +106,8 @@ class Simple(msgspec.Struct, frozen=True):
     marked_writes: tuple[str, ...] = ()  # likewise the files
     fed: tuple[str, ...] = ()  # texts behind `<<<`
     reads: tuple[str, ...] = ()  # files behind `<`; they stand among the words, too
+    scope: tuple[int, ...] = ()  # the text it stands in, and the subshells around it
+    before: str = ""  # what separates it from the command before, as `&&`
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -188,6 +199,9 @@ class _Line:
         self._is_read = False  # the next word is a file that the command reads
         self._reads: list[str] = []
         self.opened_by = ""  # what stands before the parenthesis that it is in: $ = @ ? + * !
+        self._scopes: list[int] = []  # the subshells that are open
+        self._opened = 0  # subshells so far
+        self._before = ""
 
     def add(self, text: str, *, is_quoted: bool = False) -> None:
         self._has_braces |= "{" in text and not is_quoted
@@ -220,6 +234,16 @@ class _Line:
             self._has_braces = True
 
     @property
+    def only_prints(self) -> bool:
+        """Whether all of it so far is one `cat` that is fed."""
+        return self._before == "\n" and [(one.words, one.writes) for one in self.found] == [(("cat",), ())]
+
+    @property
+    def takes_message(self) -> bool:
+        """Whether the command that is being read takes its words as text for people."""
+        return tuple(self._words[:2]) in MESSAGING and self._words[-1:] in (["-m"], ["-am"], ["--message"], ["--body"])
+
+    @property
     def is_between_words(self) -> bool:
         return not self._word
 
@@ -239,6 +263,17 @@ class _Line:
                 self._reads += [word.translate(_SHOWN) for word in words]
             self._into = self._is_fed = self._is_read = False
             self._word, self._has_braces = [], False
+
+    def separate(self, mark: str) -> None:
+        """End a command at `;`, `&`, `|`, a line's end or a parenthesis."""
+        self.end_command()
+        self._before += mark
+        for char in mark:
+            if char == "(":
+                self._opened += 1
+                self._scopes.append(self._opened)
+            elif char == ")" and self._scopes:
+                self._scopes.pop()
 
     def redirect(self, mark: str) -> None:
         if not "".join(self._word).isdigit():  # 2> is about a stream
@@ -262,8 +297,11 @@ class _Line:
                     marked_writes if marked_writes != writes else (),
                     tuple(self._fed),
                     _shown(self._reads),
+                    (0, *self._scopes[:DEEPEST_SCOPE]),
+                    self._before[-LONGEST_SEPARATOR:],
                 )
             )
+            self._before = ""
             self.cases = max(0, self.cases + ("case" in words) - ("esac" in words))
         self._words, self._writes, self._fed, self._reads = [], [], [], []
 
@@ -296,6 +334,7 @@ class _Reader:
         self._knows_ansi = knows_ansi
         self.is_sure = True
         self.has_escaped_quote = False
+        self._texts = 0  # that were read
         self._waiting: list[tuple[_Line, str, _Mode, bool]] = []  # texts inside of others, to be read later
         self._documents: list[_Document] = []
 
@@ -323,7 +362,8 @@ class _Reader:
         lines = [first]
         while lines:
             line = lines.pop()
-            found += line.found
+            found += [msgspec.structs.replace(one, scope=(self._texts, *one.scope[1:])) for one in line.found]
+            self._texts += 1
             lines += reversed(line.inner)
         return found
 
@@ -352,8 +392,11 @@ class _Reader:
                 inner, line = line, opened.pop()
                 line.close(inner)
             elif kind == "separator" and text == "\n" and self._documents:
-                line.end_command()
-                at = self._take_documents(command, at, line)
+                line.separate(text)
+                is_message = (
+                    bool(opened) and line.only_prints and opened[-1].takes_message and not _REUSED.search(command)
+                )
+                at = self._take_documents(command, at, line, is_message=is_message)
             elif kind == "document":
                 at = self._announce(command, at, line)
             elif kind == "backtick":
@@ -392,7 +435,7 @@ class _Reader:
         elif kind in {"separator", "sums"}:
             line.depth = max(0, line.depth + text.count("(") - text.count(")"))
             line.sums = line.depth if kind == "sums" and not line.sums else min(line.sums, line.depth)
-            line.end_command()
+            line.separate(text)
         elif kind == "blank":
             line.end_word()
         elif kind == "escaped":
@@ -444,7 +487,7 @@ class _Reader:
         self._documents.append(_Document(re.sub(r"\$(?=['\"])|['\"\\]", "", word), is_quoted, bool(found[1]), line))
         return found.end()
 
-    def _take_documents(self, command: str, at: int, line: _Line) -> int:
+    def _take_documents(self, command: str, at: int, line: _Line, *, is_message: bool) -> int:
         """Read the here-documents that begin at a line: as what they may be fed to a shell as, and as text."""
         for document in self._documents:
             self.is_sure &= document.line is line
@@ -463,9 +506,9 @@ class _Reader:
                         break
                 logical = (logical + text[:-1])[: len(document.delimiter) + 1] if is_continued else ""
             body = command[start:end]
-            for mode in ("script",) if document.is_quoted else ("script", "text"):
+            for mode in (*(() if is_message else ("script",)), *(() if document.is_quoted else ("text",))):
                 line.inner.append(_Line())
-                self._waiting.append((line.inner[-1], body, mode, True))  # type: ignore[arg-type]
+                self._waiting.append((line.inner[-1], body, mode, True))
         self._documents = []
         return at
 

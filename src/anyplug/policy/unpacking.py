@@ -10,7 +10,9 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-UNPACKERS: Final = frozenset({"tar", "gtar", "bsdtar", "unzip", "7z", "7za", "7zr", "7zz"})
+UNPACKERS: Final = frozenset({"tar", "gtar", "bsdtar", "unzip", "jar", "7z", "7za", "7zr", "7zz"})
+MODULES: Final = frozenset({"tarfile", "zipfile"})  # of Python, that unpack as `python -m` runs them
+MODULE_FILES: Final = 2  # words without a folder: the option and the archive
 LARGEST: Final = 16 << 20  # bytes of an archive or a patch that are looked at: agents wait for the answer
 LARGEST_UNPACKED: Final = 64 << 20  # bytes of a compressed archive's content
 MOST_MEMBERS: Final = 10_000
@@ -29,17 +31,24 @@ def targets(words: Sequence[str], folder: str, line: str = "", others: Sequence[
 
     `line` is the whole command line, with texts fed to it, `others` the words of commands that may feed it a file.
     """
-    at = next((at for at, word in enumerate(words[:MOST_BEFORE]) if _name(word) in {*UNPACKERS, "patch", "git"}), -1)
+    programs = {*UNPACKERS, *MODULES, "patch", "git"}
+    at = next((at for at, word in enumerate(words[:MOST_BEFORE]) if _name(word) in programs), -1)
     if at < 0:
         return
     program, rest = _name(words[at]), list(words[at + 1 :])
     if program == "patch" or (program == "git" and {"apply", "am"} & set(rest)):
         texts = [line, *(_text(path) for path in _files([*rest, *others], folder))]
         names = (name for text in texts for name in patched(text))
-        yield from (os.path.join(into, name) for name in names for into in _into(rest, folder))
+        yield from (os.path.join(into, name) for name in names for into in folders(rest, folder))
     elif _extracts(program, rest):
-        members = (name for path in _files([*rest, *others], folder) for name in _members(path))
-        yield from (os.path.join(into, name) for name in members for into in _into(rest, folder))
+        members = [name for path in _files([*rest, *others], folder) for name in _members(path)]
+        places = folders(rest, folder)
+        if program in MODULES and len(rest) > MODULE_FILES:
+            places = [os.path.join(folder, os.path.expanduser(rest[-1]))]
+        yield from (os.path.join(into, name) for name in members for into in places)
+        if not members:  # of an archive that cannot be read, its folder is all that is known
+            yield from places
+            yield from (os.path.join(into, "settings.json") for into in places if os.path.basename(into) == ".claude")
 
 
 def _name(word: str) -> str:
@@ -47,6 +56,8 @@ def _name(word: str) -> str:
 
 
 def _extracts(program: str, rest: list[str]) -> bool:
+    if program in MODULES:
+        return rest[:1] in (["-e"], ["--extract"])
     if program == "unzip":
         return not any(map(_LISTING_ZIP.match, rest))
     if program.startswith("7z"):
@@ -55,7 +66,7 @@ def _extracts(program: str, rest: list[str]) -> bool:
     return program in UNPACKERS and any(map(_EXTRACTING.match, options))
 
 
-def _into(rest: list[str], folder: str) -> list[str]:
+def folders(rest: Sequence[str], folder: str) -> list[str]:
     """Return the folders that a command may write to."""
     found = []
     for at, word in enumerate(rest):

@@ -57,7 +57,7 @@ def may_be(given: str, path: str, place: str, *, removes: bool, has_moved: bool,
     if MADE in given:
         return True
     user = os.path.expanduser("~")
-    if not path.startswith((UNKNOWN, MADE)) and (has_moved or os.path.isabs(given)) and not _is_of_project(place):
+    if not path.startswith((UNKNOWN, MADE)) and (has_moved or os.path.isabs(given)) and not is_of_project(place):
         above = os.path.dirname(path[: match.start()] if (match := _OPEN.search(path)) else path)
         if above == user:
             if removes:
@@ -85,10 +85,10 @@ def _telling(place: str) -> tuple[str, ...]:
     return (name,) if is_ours else ()
 
 
-def _is_of_project(place: str) -> bool:
+def is_of_project(place: str) -> bool:
     """Whether a place lies in a project, where words that are not known are everyday."""
     name = os.path.basename(place)
-    is_gate = name.startswith((".cupcake", ".opencode", "opencode.json")) or _GATED[0] in place
+    is_gate = name.startswith((".cupcake", ".opencode", "opencode.json")) or any(inner in place for inner in _GATED)
     return is_gate and os.path.dirname(place) != os.path.expanduser("~")
 
 
