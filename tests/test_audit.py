@@ -97,6 +97,7 @@ async def main():
                 break
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         last = await host.call("hello")
+        host.audit.commit()
         outcomes = [item.record.outcome for item in host.audit.records()]
     codes = [result.error and result.error.code for result in (first, second, refused, last)]
     print(json.dumps([codes, refused.error.message, outcomes, told]))

@@ -3,6 +3,7 @@
 import ast
 import functools
 import os
+import pathlib
 
 import pytest
 
@@ -158,3 +159,8 @@ def test_the_pure_ground_does_no_input_or_output():
             for name in [node.names[0].name]
         }
         assert names.isdisjoint({"os", "socket", "subprocess", "pathlib", "sqlite3"})
+
+
+def test_no_two_test_files_have_one_name():
+    names = [path.name for path in pathlib.Path(__file__).parent.rglob("test_*.py")]
+    assert [name for name in names if names.count(name) > 1] == []

@@ -30,8 +30,9 @@ import glob, os, random, select, shutil, socket, stat, sys
 canary, seed, *places = sys.argv[1:]
 chance = random.Random(int(seed))
 
-def file(path): open(path, "wb").write(b"#!/bin/sh\necho swapped\n")
-def giant(path): open(path, "wb").truncate(3 << 30); os.chmod(path, 0o755)
+def made(path): return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755), "wb")  # through no link
+def file(path): made(path).write(b"#!/bin/sh\necho swapped\n")
+def giant(path): made(path).truncate(3 << 30)
 def link(path): os.symlink(canary, path)
 def file_link(path): os.symlink(canary + "/key", path)
 def hard(path): os.link(canary + "/key", path)
@@ -159,11 +160,12 @@ async def test_swaps_during_calls_lead_the_host_nowhere(where, host, root, home,
     parameters = {"seed": {"type": "integer", "description": "x"}, "canary": {"type": "string", "description": "x"}}
     swapped = making.stavrobot(root, NAME, ACT, parameters=parameters, config={"token": {"description": "a"}})
     bystander = making.cyclop(tmp_path / "others", "bystander")
-    before, outside = everything(canary), sorted(os.listdir(os.path.expanduser("~")))
+    before = everything(canary)
     chance, codes = random.Random(SEED), set()
     async with host(swapped, bystander) as h:
         plugin = h.snapshot.plugin(NAME).plugin
         assert (await h.call("bystander")).text
+        outside = sorted(os.listdir(os.path.expanduser("~")))
         data, cache = h.catalog.home.data(plugin), h.catalog.home.cache(plugin)
         os.makedirs(data, exist_ok=True)
         known = {"plugin": swapped, "data": data, "cache": cache, "scratch": h._runner._scratch, "name": NAME}

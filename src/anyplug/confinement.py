@@ -6,6 +6,7 @@ nobody used lately.
 """
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401 - asyncio would import it later, when files may be short
 import functools
 import os
 import sys
@@ -18,7 +19,7 @@ import anyio.to_thread
 from anyplug import permissions, protected_paths
 from anyplug.allowances import Allowances, with_values
 from anyplug.approval import Standing
-from anyplug.errors import NotApproved, NotEnforceable, Unavailable
+from anyplug.errors import CURE_FOR_SHORTAGE, NotApproved, NotEnforceable, Unavailable, is_shortage
 from anyplug.formats import oneshot, table
 from anyplug.formats.workbench import format as workbench
 from anyplug.home_folder import known_homes
@@ -293,9 +294,10 @@ class Confinement:
                 raise Unavailable(f"plugin '{plugin.name}' was not started: {change}", "call it again") from change
             raise NotApproved(plugin.name, "changed", (str(change),)) from change
         except OSError as error:
+            cure = "check the disk's space and the permissions of anyplug's home folder"
             raise Unavailable(
                 f"plugin '{plugin.name}' was not started, because no copy of its code can be kept: {error}",
-                "check the disk's space and the permissions of anyplug's home folder",
+                CURE_FOR_SHORTAGE if is_shortage(error) else cure,
             ) from error
 
     async def _tidy(self, plugin: Plugin, standing: Standing) -> None:

@@ -143,7 +143,7 @@ def test_ones_own_no_is_final_and_explained_as_such():
 def test_what_init_writes_for_all_projects_can_be_used_as_it_is(harness):
     written = using.ok("policy", "init", "--global", "--harness", harness, "--json").json["written"]
     assert all(os.path.isabs(path) for path in written)
-    assert "3 of 3" in using.ok("policy", "test").out
+    assert "4 of 4" in using.ok("policy", "test").out
     said = using.ok("policy", "validate", "--json").json
     assert (said["policies"], said["remarks"]) == (1, [])
     assert "there already" in using.ok("policy", "init", "--global", "--harness", harness).err
