@@ -442,3 +442,33 @@ async def test_calls_that_a_plugin_makes_do_not_take_a_guard_s_time_for_others(z
             tasks.cancel_scope.cancel()
     assert result.error.code == "denied"
     assert "never" in result.error.message
+
+
+HOLDER = """
+hello()
+tool("hold")
+tool("count")
+emit("ready")
+held = []
+for frame in heard():
+    if frame["type"] == "tool_call" and frame["name"] == "hold":
+        held.append(frame)
+    elif frame["type"] == "tool_call":
+        say(frame, str(len(held)))
+"""
+
+
+async def test_a_plugin_calls_few_tools_at_once_so_that_others_can_call_them_too(zot, host, root):
+    zot("holder", HOLDER)
+    zot("flood", FLOOD.replace('name="inner"', 'name="hold"'))
+    async with host(roots=(root,)) as h:
+        await approve(h, "holder", *BASIC, always=True)
+        await h.call("count")
+        await approve(h, "flood", *BASIC, "tools:call:hold", always=True)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(h.call, "flood")
+            while int((await h.call("count")).text) < 8:
+                await anyio.sleep(0.05)
+            await anyio.sleep(0.3)
+            assert (await h.call("count")).text == "8"
+            tasks.cancel_scope.cancel()

@@ -33,6 +33,7 @@ LARGEST_ANSWER = 256 << 10  # bytes of a result that an extension is told
 MOST_BLOCKS = 128  # of it
 STATUSES = {"denied": "blocked", "cancelled": "cancelled", "timed_out": "timed_out"}  # by the code of an error
 MOST_ASKED = 256  # calls of one extension's under way; it is told so, and may ask again later
+RUN_AT_ONCE = 8  # of these, at each depth; the others wait, so that the tools that they call are free for others, too
 LONGEST_LEVEL = 16  # characters of a note's level
 CALL_TOOL = "call_tool"
 
@@ -65,6 +66,7 @@ class Live:
         self._snapshot = snapshot
         self._reload = reload
         self._asked: dict[tuple[Extension, str], anyio.CancelScope] = {}  # calls that extensions asked for
+        self._turns: dict[tuple[Extension, int], anyio.Semaphore] = {}  # by extension, and by how deep its calls are
         self._listeners: list[Listener] = []
         self._hearers = Audience(peers, lambda peer, event: isinstance(peer, Extension) and event in peer.events)
         self.panels = Panels(self._panel_changed)
@@ -152,6 +154,8 @@ class Live:
         for (owner, _), scope in self._asked.items():
             if owner is extension:
                 scope.cancel()
+        for depth in range(DEEPEST_CALL + 1):
+            self._turns.pop((extension, depth), None)
 
     def _take_request(self, extension: Extension, frame: frames.CallTool) -> None:
         """Have a tool called because an extension asks for it, or say why not.
@@ -184,11 +188,13 @@ class Live:
     ) -> None:
         """Call a tool because an extension asked for it, in a call of its own or to decide about one, and answer."""
         chain = parent.chain if parent is not None else question.chain if question is not None else ()
+        turn = self._turns.setdefault((extension, len(chain)), anyio.Semaphore(RUN_AT_ONCE))
         try:
             with scope:
-                if not scope.cancel_called:
-                    result = await self._call(extension, frame.name, frame.args, parent, chain)
-                    extension.tell(_answer(frame, result.content, is_error=result.is_error))
+                async with turn:
+                    if not scope.cancel_called:
+                        result = await self._call(extension, frame.name, frame.args, parent, chain)
+                        extension.tell(_answer(frame, result.content, is_error=result.is_error))
         except Exception as error:  # noqa: BLE001 - a fault of ours with this request must not end the host
             said = {"message": f"a call for plugin '{extension.plugin.name}' failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(said)
