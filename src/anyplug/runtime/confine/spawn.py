@@ -44,6 +44,7 @@ NUMBER_BITS = 56  # so that no two spawners number alike, and a mark still limit
 START_S = 10.0  # it answers within milliseconds; a machine under load may take longer
 ANSWER_LIMIT = 4096  # bytes
 ATTEMPTS = 2  # to have a spawner made: somebody may have killed what makes them
+EXITING = 0x4  # PF_EXITING, among the flags in /proc/PID/stat
 PLAIN = ("mounts",)  # the layers without a profile
 # What is tried without, one after the other, where taking the layers fails half-way. A container that hides parts of
 # its /proc lets us mount no other.
@@ -90,6 +91,7 @@ class ConfinedChild:
             return Finished(ending="exited", exit_code=int(number), reason=reason)
         if word == "error":
             return Finished(ending="not_started", errno=int(number), reason=reason)
+        self._spawn.is_doubted = True
         return Finished(ending="lost", reason="the process that had started it is gone")
 
     def signal(self, number: int) -> None:
@@ -133,6 +135,7 @@ class ConfinedSpawn:
         self._socket: socket.socket | None = None  # to the spawner, once there is one
         self._proxy: Proxy | None = None
         self._doorway: socket.socket | None = None  # until the proxy has it
+        self.is_doubted = False  # once it let go of a program without a word
         self._owner = owner
         self._tell = tell
         # Marks are made of them, and without a pid namespace a spawner meets those of all others.
@@ -193,6 +196,8 @@ class ConfinedSpawn:
     def is_alive(self) -> bool:
         """Whether the spawner is there to be asked, and the proxy if there is one."""
         is_up = self._process is not None and not _is_hung_up(self._requests)
+        if is_up and self.is_doubted and self._process is not None:
+            is_up = not _is_exiting(self._process.pid)
         return is_up and (self._proxy is None or self._proxy.is_alive)
 
     def send(self, request: dict[str, int]) -> None:
@@ -344,6 +349,12 @@ def _is_hung_up(peer: socket.socket) -> bool:
     ends = select.poll()
     ends.register(peer, 0)  # what is to be known of an end needs no asking
     return bool(ends.poll(0))
+
+
+def _is_exiting(pid: int) -> bool:
+    """Return whether a process has begun to exit. It closes its files one by one, the pipes of programs first."""
+    flags = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[6:7]
+    return not flags or bool(int(flags[0]) & EXITING)
 
 
 def _found(program: Program) -> str:
