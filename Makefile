@@ -63,13 +63,13 @@ $(READY): pyproject.toml requirements/dev.txt requirements/node.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
-	$(BIN)/python -m anyplug.runtime.toolchain || \
+	$(BIN)/python -m anyplug.runtime.processes.toolchain || \
 		$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/node.txt
 	touch $(READY)
 
 # The SDK for extensions is one file, and each example that uses it carries a copy.
 vendor:
-	for example in pomodoro careful; do cp src/anyplug/ext.py examples/$$example/anyplug_ext.py; done
+	for example in pomodoro careful; do cp src/anyplug/ext/__init__.py examples/$$example/anyplug_ext.py; done
 
 # Names the exact versions that development uses; the package itself has only lower bounds.
 lock:

@@ -10,14 +10,14 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from anyplug.runtime import process
-from anyplug.runtime.confine import system
-from anyplug.runtime.confine.profile import Place, Profile, draw
-from anyplug.runtime.confine.spawn import ConfinedSpawn
-from anyplug.runtime.guard import Guard
-from anyplug.runtime.program import Program, Spawn
-from anyplug.runtime.session import Session
-from anyplug.runtime.spawn import DirectSpawn
+from anyplug.runtime.processes import run_once
+from anyplug.runtime.processes.direct_spawn import DirectSpawn
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.program import Program, Spawn
+from anyplug.runtime.sandbox import system_paths
+from anyplug.runtime.sandbox.profile import Place, Profile, draw
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
+from anyplug.runtime.session.session import Session
 from bench import calls, plugins
 from bench.measure import Act, Plan, Row, medians
 
@@ -50,7 +50,7 @@ async def rows(folder: str, plan: Plan) -> list[Row]:
     small = plugins.write(place.plugin, "small", source)
     script = plugins.write(place.plugin, "script", calls.PYTHON_SOURCE.format(python=python))
     search_path = os.pathsep.join((os.path.dirname(python), os.environ["PATH"]))
-    profile = draw((), place, system.survey(search_path, place.home, place.user), system.program_files)
+    profile = draw((), place, system_paths.survey(search_path, place.home, place.user), system_paths.program_files)
     guard = Guard()
     direct = DirectSpawn(guard)
     confined = await anyio.to_thread.run_sync(ConfinedSpawn, guard, profile)
@@ -80,8 +80,8 @@ async def _created(python: str, place: Place, around: tuple[Guard, Spawn, str], 
     guard, without, search_path = around
     granted = os.path.join(place.user, "granted")
     os.mkdir(granted)
-    found = system.survey(search_path, place.home, place.user)
-    profile = draw((f"filesystem:write:{granted}",), place, found, system.program_files)
+    found = system_paths.survey(search_path, place.home, place.user)
+    profile = draw((f"filesystem:write:{granted}",), place, found, system_paths.program_files)
     spawn = await anyio.to_thread.run_sync(ConfinedSpawn, guard, profile)
     try:
         create = (python, "-I", "-S", "-c", CREATE)
@@ -125,7 +125,7 @@ def _run(argv: tuple[str, ...], spawn: Spawn, tmp: str = "") -> Act:
     )
 
     async def run() -> None:
-        finished = await process.run(program, spawn)
+        finished = await run_once.run(program, spawn)
         assert finished.exit_code == 0, finished
 
     return run

@@ -3,9 +3,9 @@
 import os
 import shutil
 
-from anyplug.catalog import Catalog
-from anyplug.registry import Snapshot
-from anyplug.settings import Home
+from anyplug.catalog.catalog import Catalog
+from anyplug.catalog.snapshot import Snapshot
+from anyplug.home.settings import Home
 from bench import plugins
 from bench.measure import Plan, Row, medians
 

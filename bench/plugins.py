@@ -4,8 +4,8 @@ import json
 import os
 from collections.abc import Iterable
 
-from anyplug.catalog import Catalog
-from anyplug.settings import Home
+from anyplug.catalog.catalog import Catalog
+from anyplug.home.settings import Home
 
 SCRIPT = '#!/bin/sh\ncat >/dev/null\nprintf \'%s\' \'{"result":"ok","is_error":false}\'\n'
 

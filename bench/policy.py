@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 from anyplug import __version__
-from anyplug.policy import shell
 from anyplug.policy.engine import Engine
-from anyplug.policy.inquiry import Inquiry
+from anyplug.policy.evaluate_rule import EVALUATE
+from anyplug.policy.evaluation import Inquiry
 from anyplug.policy.paths import resolved
-from anyplug.policy.rego import cache
-from anyplug.policy.rego.parser import parse_module
-from anyplug.policy.starter import EVALUATE
+from anyplug.policy.shell import syntax
+from anyplug.rego import cache
+from anyplug.rego.parse.modules import parse_module
 from bench.measure import Plan, Row, medians
 
 SIZES = (3, 30, 300)
@@ -124,12 +124,12 @@ def by_hand(closures: list[Callable[[dict[str, Any]], list[tuple[str, dict[str, 
 
 def prepared_by_hand(given: dict[str, Any]) -> dict[str, Any]:
     """Do to an event what every gate of this kind has to: names, blanks, paths."""
-    command = shell.normalised(given["args"]["command"])
+    command = syntax.normalised(given["args"]["command"])
     document = {**given, "tool_name": "Bash", "tool_input": {**given["args"], "command": command}}
-    document["affected_parent_directories"] = [resolved(word, given["cwd"]) for word in shell.path_words(command)]
+    document["affected_parent_directories"] = [resolved(word, given["cwd"]) for word in syntax.path_words(command)]
     document["commands"] = [
-        {"words": simple.words, "paths": [resolved(w, given["cwd"]) for w in simple.words[1:] if shell.is_path(w)]}
-        for simple in shell.simple_commands(command)
+        {"words": simple.words, "paths": [resolved(w, given["cwd"]) for w in simple.words[1:] if syntax.is_path(w)]}
+        for simple in syntax.simple_commands(command)
     ]
     return document
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from anyplug.policy import rego
-from anyplug.policy.rego.parser import parse_module
+from anyplug import rego
+from anyplug.rego.parse.modules import parse_module
 from bench.measure import Plan, Row, medians
 
 SIZES = (3, 30, 300)

@@ -12,7 +12,7 @@ from typing import Any
 
 import mcp
 
-from anyplug.frontends.resident.address import Address, hello
+from anyplug.frontends.daemon.locate import Address, hello
 from bench import plugins
 from bench.measure import Plan, Row, medians
 from bench.sessions import ARGUMENTS, BLOCK, ECHO, MCP_PAIR, in_turn, write

@@ -14,7 +14,7 @@ import msgspec
 
 from anyplug import Host
 from anyplug import ext as sdk
-from anyplug.gate import Attachment
+from anyplug.call.consent import Attachment
 from bench import memory, plugins
 from bench.measure import Act, Plan, Row, medians
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from anyplug import Host
-from anyplug.confinement import Confinement
+from anyplug.launch.sandbox_rooms import Confinement
 from bench import calls, plugins
 from bench.measure import Act, Plan, Row, medians
 

@@ -5,7 +5,7 @@ import statistics
 import time
 
 from anyplug import Host
-from anyplug.runtime.toolchain import find_node
+from anyplug.runtime.processes.toolchain import find_node
 from bench import memory
 from bench.measure import Act, Plan, Row, medians
 from bench.sessions import BLOCK, EACH, IN_FLIGHT, Bare, approved_host, at_once, call_of, in_turn

@@ -18,12 +18,13 @@ from pathlib import Path
 
 import msgspec
 
-from anyplug import protected_paths, settings
-from anyplug.errors import CODES, DONE
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.parsing import DESCRIPTION, command_parser, program_parser
-from anyplug.policy.rego.builtins import TABLE
-from anyplug.runtime.confine import profile
+from anyplug.home import settings
+from anyplug.model import protected_paths
+from anyplug.model.errors import CODES, DONE
+from anyplug.rego.builtins import TABLE
+from anyplug.runtime.sandbox import profile
 from claims import Held, held_claims
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -39,16 +39,16 @@ async def run(case: dict[str, Any]) -> dict[str, Any]:
     """Run one case in a scene of its own."""
     import msgspec  # after the path is set, by whoever starts this
 
-    from anyplug.runtime import process
-    from anyplug.runtime.confine import escapes
-    from anyplug.runtime.confine.enforcement import LAYERS
-    from anyplug.runtime.confine.spawn import ConfinedSpawn
-    from anyplug.runtime.guard import Guard
-    from anyplug.runtime.program import Program
+    from anyplug.runtime.processes import run_once
+    from anyplug.runtime.processes.guard import Guard
+    from anyplug.runtime.processes.program import Program
+    from anyplug.runtime.sandbox import escape_test
+    from anyplug.runtime.sandbox.enforcement import LAYERS
+    from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
     guard = Guard()
     try:
-        with escapes.scene() as scene:
+        with escape_test.scene() as scene:
             project = os.path.join(os.path.dirname(scene.place.home), "work")
             os.makedirs(os.path.join(project, ".git", "hooks"))
             for path, text in {".git/config": "[core]\n", "kept": "old\n", **case.get("files", {})}.items():
@@ -65,7 +65,7 @@ async def run(case: dict[str, Any]) -> dict[str, Any]:
             layers = tuple(layer for layer in LAYERS if layer not in case.get("without", ()))
             spawn = ConfinedSpawn(guard, profile, layers=layers)
             program = Program(
-                argv=(escapes.python(), "-I", "-S", "-", project, scene.place.data, scene.place.user),
+                argv=(escape_test.python(), "-I", "-S", "-", project, scene.place.data, scene.place.user),
                 cwd=project,
                 env={"PATH": os.defpath, "HOME": scene.place.data},
                 stdin=(PRELUDE + case["code"]).encode(),
@@ -77,8 +77,8 @@ async def run(case: dict[str, Any]) -> dict[str, Any]:
                 async with anyio.create_task_group() as tasks:
                     if case.get("kill"):
                         tasks.start_soon(kill_broker, spawn, os.path.join(project, "ready"))
-                    finished = await process.run(program, spawn)
-                again = await process.run(msgspec.structs.replace(program, stdin=b"open('again', 'w')"), spawn)
+                    finished = await run_once.run(program, spawn)
+                again = await run_once.run(msgspec.structs.replace(program, stdin=b"open('again', 'w')"), spawn)
             finally:
                 spawn.close()
             lines = finished.stdout.decode().splitlines()

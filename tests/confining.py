@@ -100,22 +100,22 @@ SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "src"))
 
 
 async def main() -> None:
-    from anyplug.runtime.confine import escapes  # after the path is set, by whoever starts this
-    from anyplug.runtime.confine.spawn import ConfinedSpawn
-    from anyplug.runtime.guard import Guard
-    from anyplug.runtime.spawn import DirectSpawn
+    from anyplug.runtime.processes.direct_spawn import DirectSpawn
+    from anyplug.runtime.processes.guard import Guard
+    from anyplug.runtime.sandbox import escape_test  # after the path is set, by whoever starts this
+    from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
     found = []
     guard = Guard()
     try:
         for layers, grants in json.loads(sys.argv[1]):
-            with escapes.scene() as scene:
+            with escape_test.scene() as scene:
                 granted = [grant.format(**scene.facts) for grant in grants]
                 if layers is None:
                     spawn = DirectSpawn(guard)
                 else:
                     spawn = ConfinedSpawn(guard, scene.profile(*granted), layers=tuple(layers))
-                attempts = await escapes.attempt_all(spawn, scene.facts, scene.place.data)
+                attempts = await escape_test.attempt_all(spawn, scene.facts, scene.place.data)
                 found.append({attempt.name: attempt.how for attempt in attempts})
                 if layers is not None:
                     spawn.close()

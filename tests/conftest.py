@@ -17,9 +17,9 @@ import pytest
 import extending
 import looking
 import making
-from anyplug.host import Host
-from anyplug.runtime import toolchain
-from anyplug.runtime.guard import TOKEN_VARIABLE
+from anyplug.host.host import Host
+from anyplug.runtime.processes import toolchain
+from anyplug.runtime.processes.guard import TOKEN_VARIABLE
 
 HABITS = os.path.join(os.path.dirname(__file__), "plugins")
 TOKEN = f"tests-{os.getpid()}-{secrets.token_hex(6)}"

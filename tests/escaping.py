@@ -156,14 +156,14 @@ def write(format: str, root: str, probe: str, tries: str = TRIES, index: str = I
 async def attempt(case: dict[str, Any]) -> dict[str, Any]:
     """Let one plugin try everything, in a scene of its own."""
     from anyplug import Host  # after the path is set, by whoever starts this
-    from anyplug.gate import Attachment
-    from anyplug.runtime.confine import escapes
+    from anyplug.call.consent import Attachment
+    from anyplug.runtime.sandbox import escape_test
 
-    with escapes.scene() as scene:
+    with escape_test.scene() as scene:
         home = scene.place.home
         os.unlink(scene.facts["store"])  # the host makes a real one
         other = making.write(os.path.join(home, "plugins", "other", "config.json"), '{"token": "secret"}')
-        tool, code = write(case["format"], os.path.join(home, "plugins"), escapes.PROBE)
+        tool, code = write(case["format"], os.path.join(home, "plugins"), escape_test.PROBE)
         making.write(os.path.join(home, "settings.toml"), case.get("settings", ""))
         work = os.path.join(os.path.dirname(home), "work")
         data = os.path.join(home, "data", NAME)

@@ -14,10 +14,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
-from anyplug.frontends.http.bearer import Token
+from anyplug.frontends.http.http_server import serve_http
 from anyplug.frontends.http.listener import Address, listen
-from anyplug.frontends.http.serving import serve_http
-from anyplug.settings import HttpSettings
+from anyplug.frontends.http.token import Token
+from anyplug.home.settings import HttpSettings
 
 ERAS = ("legacy", "2026-07-28")
 NEWER = "2026-07-28"

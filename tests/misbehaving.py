@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from anyplug import Host
-from anyplug.model import Result
+from anyplug.model.types import Result
 
 PATIENCE_S = 10.0  # for what comes by itself, a moment later
 

@@ -163,15 +163,15 @@ def make_certificate(path: str) -> str:
 async def reach(case: dict[str, Any]) -> dict[str, Any]:
     """Let one plugin go everywhere, in a scene of its own."""
     from anyplug import Host  # after the path is set, by whoever starts this
-    from anyplug.gate import Attachment
-    from anyplug.runtime.confine import escapes
+    from anyplug.call.consent import Attachment
+    from anyplug.runtime.sandbox import escape_test
 
     with ExitStack() as stack:
-        scene = stack.enter_context(escapes.scene())
+        scene = stack.enter_context(escape_test.scene())
         home = scene.place.home
         os.unlink(scene.facts["store"])  # the host makes a real one
         root = os.path.join(home, "plugins")
-        tool, _ = escaping.write(case["format"], root, escapes.PROBE, TRIES, IN_NODE)
+        tool, _ = escaping.write(case["format"], root, escape_test.PROBE, TRIES, IN_NODE)
         certificate = make_certificate(os.path.join(root, escaping.NAME, "site.pem"))
         facts = {
             **scene.facts,

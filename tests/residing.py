@@ -10,7 +10,7 @@ from typing import Any
 
 import looking
 import using
-from anyplug.frontends.resident.address import Address, hello
+from anyplug.frontends.daemon.locate import Address, hello
 
 clients: "list[Client]" = []  # whoever is still there when the test ends is sent home
 

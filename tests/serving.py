@@ -17,10 +17,10 @@ from mcp.client.session import ClientSession
 from mcp.shared.message import SessionMessage
 
 import making
-from anyplug.frontends.mcp.server import serve_stream
-from anyplug.host import Host
-from anyplug.settings import find_home
-from anyplug.views import View
+from anyplug.catalog.profiles import View
+from anyplug.frontends.mcp.mcp_server import serve_stream
+from anyplug.home.settings import find_home
+from anyplug.host.host import Host
 from conftest import HABITS
 
 PATIENCE_S = 20.0

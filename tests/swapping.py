@@ -114,7 +114,7 @@ def swap(way: str, helper: str, added: str, folder: str) -> None:
 async def attempt(case: dict[str, Any]) -> dict[str, int]:
     """Call a plugin whose code is swapped meanwhile; count what came of it."""
     from anyplug import Host  # after the path is set, by whoever starts this
-    from anyplug.gate import Attachment
+    from anyplug.call.consent import Attachment
 
     with tempfile.TemporaryDirectory(prefix="anyplug-swapping-", dir=case.get("below")) as place:
         work, root = os.path.join(place, "work"), os.path.join(place, "work", "plugins")

@@ -9,14 +9,14 @@ import time
 import pytest
 
 import making
-from anyplug.catalog import Catalog
-from anyplug.errors import NotApproved
-from anyplug.settings import find_home
+from anyplug.catalog.catalog import Catalog
+from anyplug.home.settings import find_home
+from anyplug.model.errors import NotApproved
 
 DECIDE = """
 import sys
 from anyplug.catalog import Catalog
-from anyplug.settings import find_home
+from anyplug.home.settings import find_home
 catalog = Catalog(find_home(), roots=[sys.argv[1]])
 plugin = catalog.load().plugin("hello").plugin
 match sys.argv[2]:

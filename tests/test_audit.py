@@ -14,15 +14,16 @@ import msgspec
 import pytest
 
 import looking
-from anyplug import audit, journal, liveness, store
-from anyplug.audit import Audit, Record
-from anyplug.errors import StoreError
-from anyplug.store import Store
+from anyplug.audit import audit_log
+from anyplug.audit.audit_log import Audit, Record
+from anyplug.home import database, journal, process_identity
+from anyplug.home.database import Store
+from anyplug.model.errors import StoreError
 
 WRITE = """
 import sys
 from anyplug.audit import Audit, Record
-from anyplug.store import Store
+from anyplug.home.database import Store
 store = Store(sys.argv[1])
 trail = Audit(store)
 for number in range(int(sys.argv[3])):
@@ -34,7 +35,7 @@ store.close()
 RECOVER = """
 import sys
 from anyplug.audit import Audit
-from anyplug.store import Store
+from anyplug.home.database import Store
 store = Store(sys.argv[1])
 trail = Audit(store)
 sys.stdin.read()  # until all are there
@@ -235,7 +236,7 @@ def rechain(path, number, change):
     ).fetchall():
         previous = before if previous is None else previous
         forged = change(bytes(record)) if at == number else bytes(record)
-        own = audit._link(previous, forged)
+        own = audit_log._link(previous, forged)
         connection.execute("UPDATE audit SET record=?, previous=?, hash=? WHERE number=?", (forged, previous, own, at))
         previous = own
     connection.close()
@@ -381,7 +382,7 @@ def test_a_changed_record_with_a_recomputed_hash_breaks_the_next_link(trail, pat
     connection = sqlite3.connect(path, isolation_level=None)
     ((record, previous),) = connection.execute("SELECT record, previous FROM audit WHERE number = 3").fetchall()
     forged = bytes(record).replace(b"t2", b"tX")
-    values = (forged, audit._link(previous, forged))
+    values = (forged, audit_log._link(previous, forged))
     connection.execute("UPDATE audit SET record = ?, hash = ? WHERE number = 3", values)
     connection.close()
     assert [place.number for place in trail.verify()[1]] == [4]
@@ -492,14 +493,14 @@ def test_what_waits_is_committed_together_and_before_anybody_reads(trail, path):
 
 def test_many_that_wait_are_committed_at_once(trail, path):
     trail.gather(never)
-    write(trail, audit.MOST_WAITING)
+    write(trail, audit_log.MOST_WAITING)
     connection = sqlite3.connect(path)
-    assert connection.execute("SELECT count(*) FROM audit").fetchone() == (audit.MOST_WAITING,)
+    assert connection.execute("SELECT count(*) FROM audit").fetchone() == (audit_log.MOST_WAITING,)
     connection.close()
 
 
 def test_much_that_is_written_is_moved_into_the_database_aside(trail, path, tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "TIDY_AFTER", 20)
+    monkeypatch.setattr(database, "TIDY_AFTER", 20)
     asked = []
     trail._store.tidy_aside(asked.append)
     trail.gather(never)
@@ -584,7 +585,7 @@ def test_a_database_of_version_1_keeps_its_records_and_what_was_pending(trail, p
     write(trail, 3)
     trail._store.close()
     spoil(path, *VERSION_1)
-    here = liveness.this_process()
+    here = process_identity.this_process()
     connection = sqlite3.connect(path, isolation_level=None)
     for call, host in (("a", GONE), ("b", GONE), ("c", here), ("c0", "999999998:1"), ("d", "nonsense/..")):
         connection.execute("INSERT INTO pending VALUES (?, ?, ?)", (call, host, lines(begun(call))[0]))
@@ -605,12 +606,12 @@ def test_a_database_of_version_1_keeps_its_records_and_what_was_pending(trail, p
 @pytest.mark.parametrize("value", [float("nan"), [float("inf")], {"a": (None, float("-inf"))}])
 def test_what_is_no_json_has_no_digest(value):
     with pytest.raises(ValueError, match="not JSON"):
-        audit.digest_of(value)
+        audit_log.digest_of(value)
 
 
 def test_a_digest_does_not_depend_on_the_order_of_keys():
-    assert audit.digest_of({"a": 1, "b": None}) == audit.digest_of({"b": None, "a": 1})
-    assert audit.digest_of({"a": 1}) != audit.digest_of({"a": 2})
+    assert audit_log.digest_of({"a": 1, "b": None}) == audit_log.digest_of({"b": None, "a": 1})
+    assert audit_log.digest_of({"a": 1}) != audit_log.digest_of({"a": 2})
 
 
 # With a host
@@ -632,8 +633,8 @@ async def test_a_record_says_everything_but_the_arguments_and_the_output(host, c
     assert (number, record.tool, record.plugin, record.format) == (1, "hello", "hello", "cyclop")
     assert (record.verdict, record.by, record.reason, record.outcome) == ("allowed", "person", "once", "done")
     assert record.digest == digest.value
-    assert record.arguments == audit.digest_of({"text": "private-argument"})
-    assert record.output == audit.digest_of_output(result)
+    assert record.arguments == audit_log.digest_of({"text": "private-argument"})
+    assert record.output == audit_log.digest_of_output(result)
     assert record.duration_ms == result.duration_ms
     assert record.attachment.startswith("library-")
     with open(path, "rb") as file:
@@ -683,7 +684,7 @@ async def test_a_call_that_cannot_be_recorded_is_refused_and_nothing_ran(is_firs
             assert not (await h.call("hello")).is_error
             os.unlink(home / "data" / "hello" / "ran")
             spoil(path, "DROP TABLE audit")
-            await anyio.sleep(audit.COMMIT_S * 2)
+            await anyio.sleep(audit_log.COMMIT_S * 2)
         result = await h.call("hello")
     assert (result.error.code, result.is_error) == ("denied", True)
     assert result.error.message.startswith("the call cannot be recorded, so it was not run: ")
@@ -706,7 +707,7 @@ async def test_a_journal_that_cannot_be_written_refuses_calls(host, cyclop, home
 
 @pytest.mark.anyio
 async def test_a_store_that_is_locked_refuses_calls_until_it_is_free(host, cyclop, path, home, monkeypatch):
-    monkeypatch.setattr("anyplug.store.BUSY_S", 0.1)
+    monkeypatch.setattr("anyplug.home.database.BUSY_S", 0.1)
     folder = cyclop(script=TOUCHES)
     async with host(folder) as h:
         await h.call("hello")

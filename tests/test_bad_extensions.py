@@ -7,7 +7,7 @@ import pytest
 
 import looking
 import misbehaving
-from anyplug.notices import Note, SnapshotChanged
+from anyplug.peers.notices import Note, SnapshotChanged
 from conftest import HABITS
 from waiting import until
 

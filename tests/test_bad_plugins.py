@@ -6,7 +6,7 @@ import re
 import pytest
 
 import looking
-from anyplug.model import Result
+from anyplug.model.types import Result
 from conftest import HABITS
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import making
-from anyplug.chains import (
+from anyplug.call.chains import (
     MAX_FILLED,
     MAX_STEPS,
     BadChain,
@@ -22,8 +22,8 @@ from anyplug.chains import (
     stringify,
     view,
 )
-from anyplug.gate import Attachment
-from anyplug.model import Failure, File, Image, Result, Text
+from anyplug.call.consent import Attachment
+from anyplug.model.types import Failure, File, Image, Result, Text
 
 ECHO = making.python("print(json.dumps({'result': given['input'].get('text', '')}))")  # of Cyclop One
 FAILS = making.python("print(json.dumps({'result': 'it broke', 'is_error': True}))")

@@ -8,7 +8,7 @@ import pytest
 
 import extending
 import making
-from anyplug.checkup import examine
+from anyplug.manage.plugin_check import examine
 
 NOTHING = {"type": "object", "properties": {}}
 

@@ -19,12 +19,13 @@ import looking
 import making
 import using
 import waiting
-from anyplug import confinement, untrusted_files
-from anyplug.gate import Attachment
-from anyplug.runtime.confine import system
-from anyplug.runtime.confine.enforcement import BROKER, LAYERS, NAMESPACES
-from anyplug.runtime.guard import TOKEN_VARIABLE
-from anyplug.runtime.toolchain import find_uv
+from anyplug.call.consent import Attachment
+from anyplug.home import untrusted_files
+from anyplug.launch import sandbox_rooms
+from anyplug.runtime.processes.guard import TOKEN_VARIABLE
+from anyplug.runtime.processes.toolchain import find_uv
+from anyplug.runtime.sandbox import system_paths
+from anyplug.runtime.sandbox.enforcement import BROKER, LAYERS, NAMESPACES
 from confining import (
     CHANGES,
     DOCUMENT,
@@ -959,16 +960,19 @@ async def test_who_may_write_to_a_project_changes_neither_policies_nor_who_asks_
 
 
 def test_what_is_kept_as_it_is_are_the_places_of_policies(usual):
-    from anyplug import settings
-    from anyplug.policy import sources
+    from anyplug.home import settings
+    from anyplug.policy import policy_files
     from anyplug.policy.opencode import installation
 
     places = settings.binding_places("/a/b")
-    assert {f"/a/b/{sources.FOLDER}", f"/a/{sources.FOLDER}", f"/{sources.FOLDER}", sources.global_folder()} <= {
-        *places
-    }
+    assert {
+        f"/a/b/{policy_files.FOLDER}",
+        f"/a/{policy_files.FOLDER}",
+        f"/{policy_files.FOLDER}",
+        policy_files.global_folder(),
+    } <= {*places}
     assert {installation._place("/a/b"), installation._place(None)} <= {*places}
-    assert {os.path.basename(place) for place in places} == {sources.FOLDER, "cupcake", installation.NAME}
+    assert {os.path.basename(place) for place in places} == {policy_files.FOLDER, "cupcake", installation.NAME}
 
 
 # Links in what was granted
@@ -1045,7 +1049,7 @@ async def test_an_update_of_the_plugin_makes_a_new_room_and_the_old_one_goes(hos
 
 @pytest.mark.anyio
 async def test_rooms_that_nobody_used_lately_are_closed(host, cyclop, monkeypatch):
-    monkeypatch.setattr(confinement, "MOST_IDLE", 2)
+    monkeypatch.setattr(sandbox_rooms, "MOST_IDLE", 2)
     names = ["one", "two", "three", "four"]
     async with host(*(cyclop(name) for name in names)) as h:
         for name in ["one", "two", "one", "three", "one", "four"]:
@@ -1223,8 +1227,8 @@ async def test_a_cache_that_was_granted_stays_where_the_user_has_it(usual, host,
 
 @pytest.mark.anyio
 async def test_programs_find_the_settings_that_everybody_may_read(host, cyclop, root):
-    usual = system.survey(os.environ["PATH"], "/nonexistent", "/nonexistent").readable
-    path = next(path for path in system.settings() if os.path.isfile(path) and path not in usual)
+    usual = system_paths.survey(os.environ["PATH"], "/nonexistent", "/nonexistent").readable
+    path = next(path for path in system_paths.settings() if os.path.isfile(path) and path not in usual)
     cyclop("reads", f'#!/bin/sh\nhead -c 1 {path} >/dev/null && echo \'{{"result": "read"}}\'\n')
     async with host(roots=(root,)) as h:
         plugin = h.snapshot.plugin("reads").plugin

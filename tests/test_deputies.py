@@ -8,11 +8,11 @@ import pytest
 
 import extending
 import making
-from anyplug import permissions
-from anyplug.approval import _hash_of
-from anyplug.catalog import Catalog
-from anyplug.gate import Attachment
-from anyplug.settings import find_home
+from anyplug.call.consent import Attachment
+from anyplug.catalog.approvals import _hash_of
+from anyplug.catalog.catalog import Catalog
+from anyplug.home.settings import find_home
+from anyplug.model import permissions
 from extending import heard
 from waiting import until
 

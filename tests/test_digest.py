@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import making
-from anyplug import digest
+from anyplug.home import digest
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ import sys
 import pytest
 
 import making
-from anyplug import discovery, names
-from anyplug.catalog import Catalog
-from anyplug.settings import find_home, standard_roots
+from anyplug.catalog import discovery
+from anyplug.catalog.catalog import Catalog
+from anyplug.home.settings import find_home, standard_roots
+from anyplug.model import tool_names
 
 
 @pytest.fixture
@@ -246,7 +247,7 @@ def test_model_names_fit_every_client_and_stay_the_same(load, root):
     for full, model_name in first.model_names.items():
         assert len(model_name) <= 48
         assert model_name.isascii()
-        assert names._NOT_ALLOWED.search(model_name) is None
+        assert tool_names._NOT_ALLOWED.search(model_name) is None
         assert first.tool(model_name)[0].name == full
     assert first.model_names["plain_name"] == "plain_name"
     assert first.model_names["my-bundle.act"] == "my-bundle_act"
@@ -256,7 +257,7 @@ def test_model_names_fit_every_client_and_stay_the_same(load, root):
 def test_a_model_name_that_somebody_has_already_is_not_given_again(load, root):
     taken = {"a_b"}
     for _ in range(3):  # whoever knows how names are made may take those that would come next
-        taken.add(names.model_name("a.b", taken))
+        taken.add(tool_names.model_name("a.b", taken))
     tools = [
         {"name": name, "description": "d", "input_schema": making.NO_PARAMETERS} for name in ("a.b", *sorted(taken))
     ]

@@ -29,12 +29,12 @@ from typing import NamedTuple
 
 import pytest
 
-from anyplug.errors import CODES
 from anyplug.formats.zot import frames
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.parsing import command_parser, program_parser
-from anyplug.permissions import KINDS
-from anyplug.settings import PluginSettings, PolicySettings, Settings
+from anyplug.home.settings import PluginSettings, PolicySettings, Settings
+from anyplug.model.errors import CODES
+from anyplug.model.permissions import KINDS
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])

@@ -8,7 +8,8 @@ from hypothesis import settings as bounds
 from hypothesis import strategies as st
 
 import environments
-from anyplug import environment, permissions
+from anyplug.model import permissions
+from anyplug.secrets import env_vars
 
 SECRET_NAMES = [
     "OPENAI_API_KEY",
@@ -60,45 +61,45 @@ PLAIN_VALUES = ["", "blue", "/usr/bin:/bin", "https://example.com/a:b@c", "en_US
 
 @pytest.mark.parametrize("name", SECRET_NAMES)
 def test_a_variable_named_like_a_secret_is_withheld(name):
-    assert environment.divide({name: "x"}, frozenset()).withheld == {name: environment.NAMED_SECRET}
+    assert env_vars.divide({name: "x"}, frozenset()).withheld == {name: env_vars.NAMED_SECRET}
 
 
 @pytest.mark.parametrize("name", PLAIN_NAMES)
 def test_other_names_are_given(name):
-    assert environment.divide({name: "x"}, frozenset()).given == {name: "x"}
+    assert env_vars.divide({name: "x"}, frozenset()).given == {name: "x"}
 
 
 @pytest.mark.parametrize("value", SECRET_VALUES)
 def test_a_value_shaped_like_a_secret_is_withheld_whatever_its_name(value):
-    assert environment.divide({"SETTING": value}, frozenset()).withheld == {"SETTING": environment.SHAPED_SECRET}
+    assert env_vars.divide({"SETTING": value}, frozenset()).withheld == {"SETTING": env_vars.SHAPED_SECRET}
 
 
 @pytest.mark.parametrize("value", PLAIN_VALUES)
 def test_other_values_are_given(value):
-    assert environment.divide({"SETTING": value}, frozenset()).given == {"SETTING": value}
+    assert env_vars.divide({"SETTING": value}, frozenset()).given == {"SETTING": value}
 
 
 def test_an_empty_secret_is_no_secret():
-    assert environment.divide({"API_KEY": ""}, frozenset()).withheld == {}
+    assert env_vars.divide({"API_KEY": ""}, frozenset()).withheld == {}
 
 
 def test_what_is_granted_by_name_is_given():
     granted = permissions.environment_names(("network", "env:API_KEY"))
-    divided = environment.divide({"API_KEY": "x", "OTHER_TOKEN": "y"}, granted)
+    divided = env_vars.divide({"API_KEY": "x", "OTHER_TOKEN": "y"}, granted)
     assert (divided.given, divided.withheld) == (
         {"API_KEY": "x"},
-        {"OTHER_TOKEN": environment.NAMED_SECRET},
+        {"OTHER_TOKEN": env_vars.NAMED_SECRET},
     )
 
 
 @pytest.mark.claim("environment-secrets")
 def test_no_secret_of_a_developers_environment_passes():
-    divided = environment.divide(environments.HARMLESS | environments.SECRETS, frozenset())
+    divided = env_vars.divide(environments.HARMLESS | environments.SECRETS, frozenset())
     assert divided.withheld.keys() >= environments.SECRETS.keys()
 
 
 def test_at_most_a_twentieth_of_what_is_harmless_is_withheld():
-    withheld = environment.divide(environments.HARMLESS, frozenset()).withheld
+    withheld = env_vars.divide(environments.HARMLESS, frozenset()).withheld
     assert len(withheld) <= len(environments.HARMLESS) / 20, withheld
 
 
@@ -107,7 +108,7 @@ def test_at_most_a_twentieth_of_what_is_harmless_is_withheld():
 @pytest.mark.parametrize("inherits", [False, True])
 def test_secrets_are_withheld_however_they_are_named_and_shaped(name, inherits):
     variables = {name: environments.MORE_SECRETS[name]}
-    assert environment.divide(variables, frozenset(), inherits=inherits).given == {}
+    assert env_vars.divide(variables, frozenset(), inherits=inherits).given == {}
 
 
 KEYS = {
@@ -121,7 +122,7 @@ KEYS = {
 
 @pytest.mark.parametrize("kind", KEYS)
 def test_generated_keys_are_told_from_words(kind):
-    withheld = [bool(environment.reason("SETTING", KEYS[kind]())) for _ in range(500)]
+    withheld = [bool(env_vars.reason("SETTING", KEYS[kind]())) for _ in range(500)]
     assert sum(withheld) >= 495
 
 
@@ -151,13 +152,13 @@ def test_generated_keys_are_told_from_words(kind):
     ],
 )
 def test_what_is_plainly_harmless_is_given(name, value):
-    assert environment.reason(name, value) == ""
+    assert env_vars.reason(name, value) == ""
 
 
 def test_inheriting_gives_what_is_not_plain_and_no_secret():
     variables = {"PROMPT_STYLE": "%F{blue}%~ $(git branch) »", "BLOB": environments.base62(40), "API_KEY": "abc"}
-    assert environment.divide(variables, frozenset()).given == {}
-    divided = environment.divide(variables, frozenset(), inherits=True)
+    assert env_vars.divide(variables, frozenset()).given == {}
+    divided = env_vars.divide(variables, frozenset(), inherits=True)
     assert divided.given.keys() == {"PROMPT_STYLE"}
 
 
@@ -179,25 +180,25 @@ def test_inheriting_gives_what_is_not_plain_and_no_secret():
     ],
 )
 def test_masking_judges_name_and_value_together(name, value, secret):
-    assert environment.looks_secret(name, value) == secret
+    assert env_vars.looks_secret(name, value) == secret
 
 
 @bounds(max_examples=200)
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_every_variable_is_either_given_or_withheld(variables):
-    divided = environment.divide(variables, frozenset())
+    divided = env_vars.divide(variables, frozenset())
     assert set(divided.given) | set(divided.withheld) == set(variables)
     assert set(divided.given).isdisjoint(divided.withheld)
 
 
 def test_certificates_are_the_users_or_the_machines():
-    assert environment.certificates({"SSL_CERT_FILE": "/mine"}) == {
+    assert env_vars.certificates({"SSL_CERT_FILE": "/mine"}) == {
         "SSL_CERT_FILE": "/mine",
         "REQUESTS_CA_BUNDLE": "/mine",
     }
-    assert environment.certificates({"NODE_EXTRA_CA_CERTS": "/ours"})["NODE_EXTRA_CA_CERTS"] == "/ours"
-    if os.path.exists(environment.CERTIFICATES):
-        assert environment.certificates({})["SSL_CERT_FILE"] == environment.CERTIFICATES
+    assert env_vars.certificates({"NODE_EXTRA_CA_CERTS": "/ours"})["NODE_EXTRA_CA_CERTS"] == "/ours"
+    if os.path.exists(env_vars.CERTIFICATES):
+        assert env_vars.certificates({})["SSL_CERT_FILE"] == env_vars.CERTIFICATES
 
 
 @pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyplug.mask import Mask, Stream
+from anyplug.secrets.mask import Mask, Stream
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCY&EXA+LEKEY=="
 ODD = "C:\\new\\users\\%41&amp;é😀 \"q'"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from anyplug import checkup
-from anyplug.host import Host
-from anyplug.model import File
+from anyplug.host.host import Host
+from anyplug.manage import plugin_check
+from anyplug.model.types import File
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = sorted(entry.name for entry in EXAMPLES.iterdir() if entry.is_dir())
@@ -25,7 +25,7 @@ def examples(tmp_path: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_has_no_problems(name: str) -> None:
-    plugin = checkup.examine(str(EXAMPLES / name))
+    plugin = plugin_check.examine(str(EXAMPLES / name))
     assert plugin.problems == ()
     assert plugin.tools or plugin.stays_up
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import making
 import using
-from anyplug.export import KINDS, bundle_name, bundle_version
+from anyplug.manage.bundle_export import KINDS, bundle_name, bundle_version
 
 AGENT_PLUGIN_FIELDS = {"$schema", "name", "version", "description", "author"}
 AGENT_PLUGIN_NAME = re.compile(r"(?!.*(--|\.\.))[a-z0-9]([a-z0-9.-]*[a-z0-9])?")

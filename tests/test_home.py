@@ -7,8 +7,8 @@ import pytest
 
 import making
 import using
-from anyplug.catalog import Catalog
-from anyplug.settings import find_home
+from anyplug.catalog.catalog import Catalog
+from anyplug.home.settings import find_home
 
 SAY_HOME = '#!/bin/sh\ncat >/dev/null\necho "$HOME"\n'
 KEEP = '#!/bin/sh\ncat >/dev/null\ncat "$HOME/kept" 2>/dev/null || echo none; echo mine >"$HOME/kept"\n'

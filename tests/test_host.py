@@ -17,10 +17,10 @@ import lacking
 import looking
 import making
 from anyplug import Host
-from anyplug.errors import CODES, ConfigError, StoreError
-from anyplug.gate import Attachment
-from anyplug.jobs import JobNotFound
-from anyplug.runtime.guard import TOKEN_VARIABLE
+from anyplug.call.consent import Attachment
+from anyplug.call.job_store import JobNotFound
+from anyplug.model.errors import CODES, ConfigError, StoreError
+from anyplug.runtime.processes.guard import TOKEN_VARIABLE
 
 pytestmark = pytest.mark.anyio
 

@@ -17,13 +17,13 @@ import looking
 import making
 import reaching
 import using
-from anyplug.gate import Attachment
-from anyplug.runtime import process
-from anyplug.runtime.confine import escapes
-from anyplug.runtime.confine.enforcement import LAYERS
-from anyplug.runtime.confine.spawn import ConfinedSpawn
-from anyplug.runtime.guard import Guard
-from anyplug.runtime.program import Program
+from anyplug.call.consent import Attachment
+from anyplug.runtime.processes import run_once
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.program import Program
+from anyplug.runtime.sandbox import escape_test
+from anyplug.runtime.sandbox.enforcement import LAYERS
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 from confining import USERS
 
 FORMATS = ("cyclop", "stavrobot", "zot", "workbench", "mcp")
@@ -112,19 +112,19 @@ async def test_the_empty_network_alone_holds_where_landlock_knows_no_ports():
         "    try: socket.create_connection(where, 20); print('connected')\n"
         "    except OSError as error: print(error.strerror)\n"
     )
-    with reaching.site() as port, escapes.scene() as scene:
+    with reaching.site() as port, escape_test.scene() as scene:
         without = tuple(layer for layer in LAYERS if layer not in {"landlock", "seccomp"})
         spawn = ConfinedSpawn(guard, scene.profile(f"network:127.0.0.1:{port}"), layers=without, tolerant=True)
         try:
             program = Program(
-                argv=(escapes.python(), "-I", "-S", "-c", script % port),
+                argv=(escape_test.python(), "-I", "-S", "-c", script % port),
                 cwd=scene.place.data,
                 env={},
                 timeout_s=60,
                 max_stdout=1 << 16,
                 max_stderr=1 << 16,
             )
-            finished = await process.run(program, spawn)
+            finished = await run_once.run(program, spawn)
         finally:
             spawn.close()
             guard.close()
@@ -134,10 +134,10 @@ async def test_the_empty_network_alone_holds_where_landlock_knows_no_ports():
 @pytest.mark.anyio
 async def test_beside_sockets_of_this_machine_those_with_a_path_are_reached_and_no_others():
     guard = Guard()
-    with escapes.scene() as scene:
+    with escape_test.scene() as scene:
         spawn = ConfinedSpawn(guard, scene.profile("network:localhost", "network:unix"))
         try:
-            attempts = await escapes.attempt_all(spawn, scene.facts, scene.place.data)
+            attempts = await escape_test.attempt_all(spawn, scene.facts, scene.place.data)
         finally:
             spawn.close()
             guard.close()

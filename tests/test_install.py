@@ -15,13 +15,14 @@ import pytest
 import extending
 import making
 import using
-from anyplug import inheritance, untrusted_files
-from anyplug.audit import Audit, Record
-from anyplug.catalog import Catalog
-from anyplug.errors import InstallError, StoreError
-from anyplug.install import Installer
-from anyplug.settings import find_home
-from anyplug.sources import Source
+from anyplug.audit.audit_log import Audit, Record
+from anyplug.catalog.catalog import Catalog
+from anyplug.home import untrusted_files
+from anyplug.home.settings import find_home
+from anyplug.manage import carry_over
+from anyplug.manage.installer import Installer
+from anyplug.manage.plugin_sources import Source
+from anyplug.model.errors import InstallError, StoreError
 
 NAMELESS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
@@ -690,11 +691,11 @@ def test_an_update_waits_for_calls_under_way(catalog, installer, repository, mon
     record = Record(call="c1", at=0, attachment="x", tool="kit.act", plugin="kit")
     trail = Audit(catalog.store)
     trail.begin(record)
-    monkeypatch.setattr("anyplug.install.CALLS_END_S", 0.2)
+    monkeypatch.setattr("anyplug.manage.installer.CALLS_END_S", 0.2)
     with nothing_changes("calls of 'kit' are still under way"):
         update(installer, plugin)
     ended = threading.Timer(0.1, lambda: trail.end(msgspec.structs.replace(record, outcome="done")))
-    monkeypatch.setattr("anyplug.install.CALLS_END_S", using.PATIENCE_S)
+    monkeypatch.setattr("anyplug.manage.installer.CALLS_END_S", using.PATIENCE_S)
     ended.start()
     update(installer, plugin)
     ended.join()
@@ -907,7 +908,7 @@ def test_a_plugin_that_wrote_too_much_beside_itself_is_removed_with_all_of_it(in
     plugin = installer.install(Source(location=url(repository))).plugin
     for number in range(60):
         making.write(f"{plugin.path}/many/{number}", "")
-    monkeypatch.setattr(inheritance, "Budget", functools.partial(untrusted_files.Budget, entries=50))
+    monkeypatch.setattr(carry_over, "Budget", functools.partial(untrusted_files.Budget, entries=50))
     with pytest.raises(InstallError, match="more than 50 files and folders") as refused:
         installer.remove(plugin, purge=False)
     assert refused.value.hint == f"`anyplug remove {plugin.name} --purge` removes all of it"

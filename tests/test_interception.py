@@ -11,12 +11,12 @@ import pytest
 import extending
 import lacking
 import making
-from anyplug import upkeep
-from anyplug.audit import digest_of
-from anyplug.catalog import Catalog
-from anyplug.errors import StoreError
-from anyplug.formats.contract import Greeting
-from anyplug.gate import Attachment
+from anyplug.audit.audit_log import digest_of
+from anyplug.call.consent import Attachment
+from anyplug.catalog.catalog import Catalog
+from anyplug.formats.shared.contract import Greeting
+from anyplug.model.errors import StoreError
+from anyplug.peers import lifecycle
 from conftest import HABITS
 from extending import heard
 from waiting import until
@@ -177,7 +177,7 @@ async def test_an_answer_that_is_none_passes_or_refuses_as_the_person_set_it(
 
 @pytest.mark.parametrize("on_silence", ["open", "closed"])
 async def test_a_silent_guard_is_waited_for_five_seconds(on_silence, zot, host, target, settings, monkeypatch):
-    from anyplug.formats.zot import extension  # only here
+    from anyplug.formats.zot import peer as extension  # only here
 
     if on_silence == "closed":
         monkeypatch.setattr(extension, "INTERCEPT_S", 0.3)  # the real one is waited for once
@@ -233,7 +233,7 @@ REQUIRED = '[plugins.guard]\nguard = "required"\n'
 
 
 async def test_while_a_required_guard_is_down_what_it_guards_is_refused(zot, host, target, settings, monkeypatch):
-    monkeypatch.setattr(upkeep, "PAUSES_S", (0.5, 60.0))
+    monkeypatch.setattr(lifecycle, "PAUSES_S", (0.5, 60.0))
     settings(REQUIRED)
     guard = zot("guard", guarding("{}"))
     async with host(guard, target) as h:
@@ -249,7 +249,7 @@ async def test_while_a_required_guard_is_down_what_it_guards_is_refused(zot, hos
 
 
 async def test_a_required_guard_that_comes_back_only_half_way_still_guards(zot, host, target, settings, monkeypatch):
-    monkeypatch.setattr(upkeep, "PAUSES_S", (0.01, 0.01))
+    monkeypatch.setattr(lifecycle, "PAUSES_S", (0.01, 0.01))
     settings(REQUIRED)
     half = "if os.path.exists('half'):\n    hello()\n    sys.exit('no subscription')\nopen('half', 'w')\n"
     async with host(zot("guard", guarding("{}", before=half)), target) as h:
@@ -443,7 +443,7 @@ async def test_a_guard_that_takes_its_time_to_say_so_guards_the_first_call_too(s
 async def test_a_required_guard_that_comes_back_and_has_not_subscribed_yet_still_guards(
     zot, host, target, settings, monkeypatch
 ):
-    monkeypatch.setattr(upkeep, "PAUSES_S", (0.01, 60.0))
+    monkeypatch.setattr(lifecycle, "PAUSES_S", (0.01, 60.0))
     settings(REQUIRED)
     silent = "if os.path.exists('half'):\n    hello(); command('g'); time.sleep(600)\nopen('half', 'w')\n"
     async with host(zot("guard", guarding("{}", before=silent)), target) as h:
@@ -457,7 +457,7 @@ async def test_a_required_guard_that_comes_back_and_has_not_subscribed_yet_still
 async def test_a_guard_that_is_closed_when_silent_refuses_also_while_it_is_down(
     zot, host, target, settings, monkeypatch
 ):
-    monkeypatch.setattr(upkeep, "PAUSES_S", (60.0,))
+    monkeypatch.setattr(lifecycle, "PAUSES_S", (60.0,))
     settings('[plugins.guard]\non_silence = "closed"\n')
     async with host(zot("guard", guarding("os._exit(9)")), target) as h:
         results = [await h.call("run") for _ in range(3)]
@@ -466,7 +466,7 @@ async def test_a_guard_that_is_closed_when_silent_refuses_also_while_it_is_down(
 
 
 async def test_that_a_guard_is_down_and_was_passed_over_is_on_record(zot, host, target, monkeypatch):
-    monkeypatch.setattr(upkeep, "PAUSES_S", (60.0,))
+    monkeypatch.setattr(lifecycle, "PAUSES_S", (60.0,))
     async with host(zot("guard", guarding("os._exit(9)")), target) as h:
         for _ in range(2):
             assert not (await h.call("run")).is_error

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from anyplug import journal
-from anyplug.errors import StoreError
-from anyplug.journal import Journal
+from anyplug.home import journal
+from anyplug.home.journal import Journal
+from anyplug.model.errors import StoreError
 
 # The page on which a line ends is not there, which ends the process in the middle of the copy: as a kill would that
 # comes while the kernel brings a page.

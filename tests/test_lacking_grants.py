@@ -7,11 +7,12 @@ import pytest
 
 import making
 import using
-from anyplug import protected_paths, refusals
-from anyplug.gate import Attachment
-from anyplug.model import Plugin
-from anyplug.refusals import Lack, Scene
-from anyplug.runtime.confine.profile import Profile
+from anyplug.call.consent import Attachment
+from anyplug.launch import missing_grants
+from anyplug.launch.missing_grants import Lack, Scene
+from anyplug.model import protected_paths
+from anyplug.model.types import Plugin
+from anyplug.runtime.sandbox.profile import Profile
 
 YES = Attachment(yes=True)
 
@@ -57,7 +58,7 @@ def test_a_protected_path_in_a_granted_folder_is_named(scene, said):
     profile = msgspec.structs.replace(
         scene.profile, brokered=mine, protected=protected_paths.places(scene.user, scene.project).read_only, named=mine
     )
-    found = refusals.read(said.format(scene.user), msgspec.structs.replace(scene, profile=profile))
+    found = missing_grants.read(said.format(scene.user), msgspec.structs.replace(scene, profile=profile))
     assert found == [Lack(PROTECTED[said])]
 
 
@@ -105,9 +106,9 @@ SAID = {
 
 @pytest.mark.parametrize(("said", "wanted"), SAID.items())
 def test_what_programs_say_names_the_grant_that_they_lacked(said, wanted, scene):
-    found = refusals.read(said.format(scene.user), scene)
+    found = missing_grants.read(said.format(scene.user), scene)
     assert [lack.permission for lack in found] == [wanted]
-    assert refusals.speaks_of_one(said.format(scene.user))
+    assert missing_grants.speaks_of_one(said.format(scene.user))
 
 
 NOT_OURS = {
@@ -130,43 +131,45 @@ def test_what_no_grant_would_have_helped_is_left_alone(said, scene, monkeypatch)
     making.write(f"{scene.user}/closed", "x")
     usual = os.access  # root may read everything, and the test should say the same for root
     monkeypatch.setattr(os, "access", lambda path, mode: "closed" not in str(path) and usual(path, mode))
-    assert [lack for lack in refusals.read(said.format(scene.user), scene) if "write" not in lack.permission] == []
+    assert [
+        lack for lack in missing_grants.read(said.format(scene.user), scene) if "write" not in lack.permission
+    ] == []
 
 
 def test_a_new_folder_of_the_users_is_proposed_and_not_all_that_they_have(scene):
     said = f"OSError: [Errno 30] Read-only file system: '{scene.user}/.config/app/settings'"
-    (lack,) = refusals.read(said, scene)
+    (lack,) = missing_grants.read(said, scene)
     assert lack == Lack("filesystem:write:~/.config", f"{scene.user}/.config")
     plugin = Plugin(name="keeps", format="zot", path="/p")
-    assert refusals.cure(plugin, [lack]) == (
+    assert missing_grants.cure(plugin, [lack]) == (
         f"it was not granted filesystem:write:~/.config: `mkdir -p {scene.user}/.config`, "
         "then `anyplug grant keeps filesystem:write:~/.config`"
     )
 
 
 def test_a_new_file_in_the_users_own_folder_is_made_as_a_file(scene):
-    (lack,) = refusals.read(f"OSError: [Errno 30] Read-only file system: '{scene.user}/notes.txt'", scene)
+    (lack,) = missing_grants.read(f"OSError: [Errno 30] Read-only file system: '{scene.user}/notes.txt'", scene)
     plugin = Plugin(name="p", format="zot", path="/p")
-    assert f"`touch {scene.user}/notes.txt`, then " in refusals.cure(plugin, [lack])
-    (lack,) = refusals.read(f"OSError: [Errno 30] Read-only file system: '{scene.user}/my.notes/a.txt'", scene)
-    assert f"`mkdir -p {scene.user}/my.notes`, then " in refusals.cure(plugin, [lack])
+    assert f"`touch {scene.user}/notes.txt`, then " in missing_grants.cure(plugin, [lack])
+    (lack,) = missing_grants.read(f"OSError: [Errno 30] Read-only file system: '{scene.user}/my.notes/a.txt'", scene)
+    assert f"`mkdir -p {scene.user}/my.notes`, then " in missing_grants.cure(plugin, [lack])
 
 
 def test_its_own_code_stays_as_it_is_whatever_is_granted(scene):
-    found = refusals.read(f"EROFS: read-only file system, open '{scene.user}/plugin/state.json'", scene)
-    assert found == [refusals.OWN_FOLDER]
-    assert "whatever is granted" in refusals.cure(Plugin(name="p", format="workbench", path="/p"), found)
+    found = missing_grants.read(f"EROFS: read-only file system, open '{scene.user}/plugin/state.json'", scene)
+    assert found == [missing_grants.OWN_FOLDER]
+    assert "whatever is granted" in missing_grants.cure(Plugin(name="p", format="workbench", path="/p"), found)
 
 
 def test_a_folder_named_for_one_run_has_to_be_installed_to_be_granted_more():
     plugin = Plugin(name="p", format="cyclop", path="/some folder/p", permissions=("network",), explicit=True)
-    cure = refusals.cure(plugin, [Lack("shell:exec:git")])
+    cure = missing_grants.cure(plugin, [Lack("shell:exec:git")])
     assert cure.endswith("`anyplug install '/some folder/p' --grant network --grant shell:exec:git`")
 
 
 def test_a_long_tale_is_read_in_no_time(scene):
     for tale in ("EACCES" * 9_000, "a" * 60_000, "'" * 60_000, "/x" * 30_000, "ENOENT " * 9_000, ": (" * 20_000):
-        assert refusals.read(tale + "\nsh: 1: git: Permission denied", scene) == [Lack("shell:exec:git")]
+        assert missing_grants.read(tale + "\nsh: 1: git: Permission denied", scene) == [Lack("shell:exec:git")]
 
 
 # Through a host, under the default confinement

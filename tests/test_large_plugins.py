@@ -7,11 +7,11 @@ import anyio.lowlevel
 import pytest
 
 import making
-from anyplug import digest
-from anyplug.catalog import Catalog
-from anyplug.errors import NotApproved
-from anyplug.settings import find_home
-from anyplug.untrusted_files import TooMuch
+from anyplug.catalog.catalog import Catalog
+from anyplug.home import digest
+from anyplug.home.settings import find_home
+from anyplug.home.untrusted_files import TooMuch
+from anyplug.model.errors import NotApproved
 
 pytestmark = pytest.mark.anyio
 

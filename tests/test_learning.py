@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from anyplug.learning import Around, Lesson, commands, conclude
-from anyplug.runtime.confine.profile import Place, System, draw
-from anyplug.runtime.confine.record import Event
+from anyplug.launch.learning import Around, Lesson, commands, conclude
+from anyplug.runtime.sandbox.linux.syscall_recorder import Event
+from anyplug.runtime.sandbox.profile import Place, System, draw
 
 SYSTEM = System(readable=("/lib",), executable=("/usr/bin/python3", "/usr/bin/cat"))
 PROGRAMS = {"git": ("/usr/bin/git", "/usr/lib/git-core"), "/opt/odd": ("/opt/odd",)}

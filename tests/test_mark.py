@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-from anyplug.catalog import Catalog
-from anyplug.errors import StoreError
-from anyplug.mark import Mark
-from anyplug.settings import find_home
+from anyplug.catalog.catalog import Catalog
+from anyplug.home.change_counter import Mark
+from anyplug.home.settings import find_home
+from anyplug.model.errors import StoreError
 
 DENY = """
 import os, signal, sys
 from anyplug.catalog import Catalog
-from anyplug.settings import find_home
+from anyplug.home.settings import find_home
 catalog = Catalog(find_home(), roots=[sys.argv[1]])
 approvals, plugin = catalog.approvals, catalog.load().plugin("hello").plugin
 with approvals._deciding() as transaction:

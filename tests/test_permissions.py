@@ -2,7 +2,7 @@
 
 import pytest
 
-from anyplug import permissions
+from anyplug.model import permissions
 
 
 @pytest.mark.parametrize(

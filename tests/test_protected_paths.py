@@ -2,8 +2,8 @@
 
 import pytest
 
-from anyplug import protected_paths
-from anyplug.runtime.confine.protected import CLOSED, FREE, INNER, Protected
+from anyplug.model import protected_paths
+from anyplug.runtime.sandbox.linux.protected_names import CLOSED, FREE, INNER, Protected
 
 USER, PROJECT = "/home/ada", "/home/ada/work"
 PLACES = protected_paths.places(USER, PROJECT, ("/home/ada/tools/bin",))

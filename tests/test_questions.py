@@ -2,9 +2,9 @@
 
 import pytest
 
-from anyplug.errors import Denied
-from anyplug.frontends.mcp import questions
-from anyplug.gate import Attachment, Question
+from anyplug.call.consent import Attachment, Question
+from anyplug.frontends.mcp import consent_elicitation
+from anyplug.model.errors import Denied
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ def test_short_arguments_are_shown_as_they_are():
 
 @pytest.mark.parametrize("said", [["once"], {"once": 1}, None, 1, True, "always", "ONCE", [["once"]]])
 def test_an_answer_of_another_shape_is_a_no(said):
-    assert questions.read("accept", {questions.FIELD: said}, for_all=True) == "no"
+    assert consent_elicitation.read("accept", {consent_elicitation.FIELD: said}, for_all=True) == "no"
 
 
 @pytest.mark.claim("no-internal-errors")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from anyplug import schema
+from anyplug.model import schema
 
 
 def chain(kind, length=40):

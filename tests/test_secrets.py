@@ -21,17 +21,18 @@ from hypothesis import strategies as st
 import extending
 import making
 import using
-from anyplug import discovery, mask, vault
-from anyplug.config import SHOWN_SECRET
-from anyplug.errors import Unavailable, UsageError
-from anyplug.formats.contract import Folder
-from anyplug.formats.cyclop import RAW_SHOWN
-from anyplug.mask import Mask, Stream
-from anyplug.model import Audio, Failure, File, Image, Plugin, Resource, Result, Text
-from anyplug.runtime import toolchain
-from anyplug.secrecy import MOST, Secrecies
-from anyplug.settings import Home
-from anyplug.vault import Secrets, SecretsUnusable
+from anyplug.catalog import discovery
+from anyplug.formats.cyclop.format import RAW_SHOWN
+from anyplug.formats.shared.contract import Folder
+from anyplug.home.plugin_config import SHOWN_SECRET
+from anyplug.home.settings import Home
+from anyplug.model.errors import Unavailable, UsageError
+from anyplug.model.types import Audio, Failure, File, Image, Plugin, Resource, Result, Text
+from anyplug.runtime.processes import toolchain
+from anyplug.secrets import mask, vault
+from anyplug.secrets.mask import Mask, Stream
+from anyplug.secrets.redaction import MOST, Secrecies
+from anyplug.secrets.vault import Secrets, SecretsUnusable
 
 SECRET = "s3cr3t/Pass+word é"
 TOKEN = "tok-4f9c1e77b2"
@@ -622,7 +623,7 @@ async def test_what_a_process_said_before_it_was_too_slow_is_hidden(approved, fo
 
 @pytest.mark.anyio
 async def test_the_digest_in_the_record_is_that_of_what_the_caller_sees(approved, cyclop, home):
-    from anyplug.audit import digest_of_output
+    from anyplug.audit.audit_log import digest_of_output
 
     async with approved(cyclop("leaky", LEAKS)) as h:
         result = await leak(h, "leaky", text="plain")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from anyplug import slips
-from anyplug.errors import ConfigError
-from anyplug.settings import find_home
+from anyplug.home import settings_mistakes
+from anyplug.home.settings import find_home
+from anyplug.model.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -18,20 +18,28 @@ from anyplug.settings import find_home
         (
             '[plugins."my tea"]\narguments = 3',
             '[plugins."my tea"] arguments is 3, and has to be "strict" or "warn" or "off"',
-            slips.CURE,
+            settings_mistakes.CURE,
         ),
-        ('[plugins.tea]\ntimeout_s = "a"', '[plugins.tea] timeout_s is "a", and has to be a number', slips.CURE),
+        (
+            '[plugins.tea]\ntimeout_s = "a"',
+            '[plugins.tea] timeout_s is "a", and has to be a number',
+            settings_mistakes.CURE,
+        ),
         ("[plugins.tea]\ntimout_s = 1", "[plugins.tea] there is no setting timout_s", "did you mean timeout_s?"),
         (
             "[plugins.tea.limits]\nmemory = 1.5",
             "[plugins.tea.limits] memory is 1.5, and has to be a whole number",
-            slips.CURE,
+            settings_mistakes.CURE,
         ),
-        ("[plugins]\ntea = 1", "[plugins] tea is 1, and has to be a table", slips.CURE),
-        ("[http]\ncalls = 0", "[http] calls is 0, and has to be a whole number above 0", slips.CURE),
-        ("[profiles.a]\ntools = [1]", "[profiles.a] tools is [1], and has to be a list, each of it a text", slips.CURE),
+        ("[plugins]\ntea = 1", "[plugins] tea is 1, and has to be a table", settings_mistakes.CURE),
+        ("[http]\ncalls = 0", "[http] calls is 0, and has to be a whole number above 0", settings_mistakes.CURE),
+        (
+            "[profiles.a]\ntools = [1]",
+            "[profiles.a] tools is [1], and has to be a list, each of it a text",
+            settings_mistakes.CURE,
+        ),
         ("zzz = 1", "there is no setting zzz", "there are: namespaces, confinement, mcp, http"),
-        ("namespaces = 'no'", 'namespaces is "no", and has to be true or false', slips.CURE),
+        ("namespaces = 'no'", 'namespaces is "no", and has to be true or false', settings_mistakes.CURE),
         ("[http\\n", "(at line 1, column 6)", "mend it there"),
     ],
 )

@@ -11,10 +11,10 @@ import pytest
 import confining
 import making
 import swapping
-from anyplug import digest, snapshots
-from anyplug.errors import CallError
-from anyplug.gate import Attachment
-from anyplug.snapshots import Changed, Snapshots
+from anyplug.call.consent import Attachment
+from anyplug.home import code_snapshots, digest
+from anyplug.home.code_snapshots import Changed, Snapshots
+from anyplug.model.errors import CallError
 from confining import USERS
 
 YES = Attachment(yes=True)
@@ -152,7 +152,7 @@ def test_what_no_approval_names_goes_when_nobody_has_used_it_lately(store, folde
     held = store.hold(str(folder), read(folder))
     store.collect(frozenset())
     assert os.path.exists(held.files)  # it was used just now
-    monkeypatch.setattr(snapshots, "UNUSED_S", -1)
+    monkeypatch.setattr(code_snapshots, "UNUSED_S", -1)
     store.collect(frozenset())
     assert os.path.exists(held.files)  # it is in use
     held.release()
@@ -321,7 +321,7 @@ async def test_a_full_disk_is_said_as_what_it_is(host, root, cyclop, monkeypatch
         raise OSError(28, os.strerror(28))
 
     async with host(roots=(root,)) as h:
-        monkeypatch.setattr(snapshots, "_copy", full)
+        monkeypatch.setattr(code_snapshots, "_copy", full)
         with pytest.raises(CallError, match="No space left"):
             await h.approve(h.snapshot.plugin("hello").plugin, granted=())
         assert h.snapshot.plugin("hello").state == "new"

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from anyplug.errors import StoreError
-from anyplug.store import Store
+from anyplug.home.database import Store
+from anyplug.model.errors import StoreError
 
 WRITE = "INSERT INTO disabled VALUES (?)"
 READ = "SELECT path FROM disabled ORDER BY path"
 ELSEWHERE = """
 import sys
-from anyplug.store import Store
+from anyplug.home.database import Store
 store = Store(sys.argv[1])
 store.run("INSERT INTO disabled VALUES (?)", sys.argv[2])
 store.close()

@@ -12,9 +12,10 @@ import anyio.to_thread
 import pytest
 
 import making
-from anyplug import checkup, config, inheritance
-from anyplug.errors import AnyplugError
-from anyplug.runtime.confine import watch
+from anyplug.home import plugin_config
+from anyplug.manage import carry_over, plugin_check
+from anyplug.model.errors import AnyplugError
+from anyplug.runtime.sandbox.linux import memory_and_disk
 
 pytestmark = pytest.mark.anyio
 
@@ -134,11 +135,11 @@ async def look_at_everything(h, plugin, folder):
     def look():
         for work in (
             lambda: h.catalog.digest(plugin),
-            lambda: config.read(plugin),
-            lambda: config.change(plugin, {}, []),
-            lambda: checkup.examine(folder),
-            lambda: inheritance.written(folder, {}, 0.0),
-            lambda: watch.measure(h.catalog.home.data(plugin), 1 << 40),
+            lambda: plugin_config.read(plugin),
+            lambda: plugin_config.change(plugin, {}, []),
+            lambda: plugin_check.examine(folder),
+            lambda: carry_over.written(folder, {}, 0.0),
+            lambda: memory_and_disk.measure(h.catalog.home.data(plugin), 1 << 40),
             h.catalog.find,
         ):
             with suppress(OSError, AnyplugError):

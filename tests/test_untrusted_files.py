@@ -6,7 +6,7 @@ import os
 import pytest
 
 import making
-from anyplug import untrusted_files
+from anyplug.home import untrusted_files
 
 DEPTH = 3_000  # more than the standard library can go down, and with these names more than a path can say
 NAME = "folder"

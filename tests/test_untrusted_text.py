@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyplug.model import Offer, Plugin, Tool
-from anyplug.untrusted_text import (
+from anyplug.model.types import Offer, Plugin, Tool
+from anyplug.model.untrusted_text import (
     HIDDEN,
     LONGEST_LINE,
     clean_offer,

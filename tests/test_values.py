@@ -2,7 +2,7 @@
 
 import pytest
 
-from anyplug.values import DEEPEST, are_same, is_too_deep
+from anyplug.model.json_values import DEEPEST, are_same, is_too_deep
 
 
 def nested(levels, kind):

@@ -7,13 +7,13 @@ import pytest
 import extending
 import making
 import serving
-from anyplug import surface
-from anyplug.errors import ConfigError, ToolNotFound
-from anyplug.frontends.mcp import answers, finding
-from anyplug.gate import Attachment
-from anyplug.search import Index, words
-from anyplug.settings import find_home
-from anyplug.views import View
+from anyplug.call.consent import Attachment
+from anyplug.catalog import tool_schemas
+from anyplug.catalog.profiles import View
+from anyplug.catalog.tool_search import Index, words
+from anyplug.frontends.mcp import result_content, search_tools
+from anyplug.home.settings import find_home
+from anyplug.model.errors import ConfigError, ToolNotFound
 from serving import client, last
 from using import fails, home, ok
 
@@ -39,7 +39,7 @@ async def pair(zot, host):
 
 
 def code(result):
-    return result.meta[answers.ERROR]["code"]
+    return result.meta[result_content.ERROR]["code"]
 
 
 def text(result):
@@ -177,9 +177,9 @@ for frame in heard(): pass
 
 def tools(*described):
     """An index of tools by name and description."""
-    from anyplug.approval import Standing
-    from anyplug.model import Plugin, Tool
-    from anyplug.registry import build
+    from anyplug.catalog.approvals import Standing
+    from anyplug.catalog.snapshot import build
+    from anyplug.model.types import Plugin, Tool
 
     made = [
         Tool(
@@ -271,12 +271,12 @@ def test_names_are_divided_into_words():
 )
 def test_every_schema_becomes_one_that_clients_take(given, expected):
     before = json.dumps(given)
-    assert surface.object_schema(given) == expected
+    assert tool_schemas.object_schema(given) == expected
     assert json.dumps(given) == before  # the plugin's own is left alone
 
 
 def test_the_three_tools_fit_their_own_budget():
-    assert sum(map(surface.tokens, finding.TOOLS)) < 600
+    assert sum(map(tool_schemas.tokens, search_tools.TOOLS)) < 600
 
 
 def test_cost_shows_what_each_plugin_takes_of_an_agents_context():

@@ -14,11 +14,11 @@ import extending
 import lacking
 import looking
 import making
-from anyplug import digest
-from anyplug.catalog import Catalog
-from anyplug.errors import StoreError
-from anyplug.loading import RETRY_S
-from anyplug.settings import find_home
+from anyplug.catalog.catalog import Catalog
+from anyplug.home import digest
+from anyplug.home.settings import find_home
+from anyplug.host.loading import RETRY_S
+from anyplug.model.errors import StoreError
 from waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ SOON_S = 5.0  # is what happens within a second, on a machine that has much else
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch):
-    monkeypatch.setattr("anyplug.watch.LOOK_AGAIN_MS", 300)
+    monkeypatch.setattr("anyplug.catalog.watch.LOOK_AGAIN_MS", 300)
 
 
 async def settled(host):
@@ -391,7 +391,7 @@ async def test_what_changes_before_a_new_watch_is_set_is_seen(host, root, cyclop
 
 
 async def test_a_host_that_leaves_does_not_wait_for_its_watching_thread(host, root, cyclop, monkeypatch):
-    monkeypatch.setattr("anyplug.watch.LOOK_AGAIN_MS", 60_000)
+    monkeypatch.setattr("anyplug.catalog.watch.LOOK_AGAIN_MS", 60_000)
     async with host(cyclop(), roots=(root,), watch=True) as h:
         await settled(h)
         began = anyio.current_time()

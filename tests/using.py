@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import looking
-from anyplug.runtime.guard import TOKEN_VARIABLE
+from anyplug.runtime.processes.guard import TOKEN_VARIABLE
 
 PROGRAM = (sys.executable, "-m", "anyplug")
 PATIENCE_S = 30.0  # for what happens in a moment, on a machine that has much else to do

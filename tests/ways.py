@@ -24,18 +24,18 @@ from mcp.shared.exceptions import MCPError
 import looking
 import residing
 import using
-from anyplug.audit import Audit, Record
-from anyplug.catalog import Catalog
-from anyplug.commands import CommandOutcome
-from anyplug.errors import CODES
-from anyplug.formats.contract import Greeting
-from anyplug.frontends.mcp.answers import ERROR
-from anyplug.frontends.resident.address import SWITCH
-from anyplug.gate import Attachment, Question
-from anyplug.host import Host
-from anyplug.model import Plugin
-from anyplug.settings import find_home
-from anyplug.shapes import chain_shape, result_shape
+from anyplug.audit.audit_log import Audit, Record
+from anyplug.call.consent import Attachment, Question
+from anyplug.call.slash_commands import CommandOutcome
+from anyplug.catalog.catalog import Catalog
+from anyplug.formats.shared.contract import Greeting
+from anyplug.frontends.daemon.locate import SWITCH
+from anyplug.frontends.json_output import chain_shape, result_shape
+from anyplug.frontends.mcp.result_content import ERROR
+from anyplug.home.settings import find_home
+from anyplug.host.host import Host
+from anyplug.model.errors import CODES
+from anyplug.model.types import Plugin
 from serving import ERAS
 
 PATIENCE_S = 30.0

@@ -10,74 +10,74 @@ TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 7 ms of
 if TYPE_CHECKING:
     from typing import Any
 
-    from anyplug.chains import ChainOutcome as ChainOutcome
-    from anyplug.chains import Step as Step
-    from anyplug.commands import CommandOutcome as CommandOutcome
-    from anyplug.errors import AnyplugError as AnyplugError
-    from anyplug.formats.contract import Greeting as Greeting
-    from anyplug.gate import Answer as Answer
-    from anyplug.gate import Ask as Ask
-    from anyplug.gate import Attachment as Attachment
-    from anyplug.gate import Question as Question
-    from anyplug.host import Host as Host
-    from anyplug.interception import Ruling as Ruling
-    from anyplug.model import Audio as Audio
-    from anyplug.model import Block as Block
-    from anyplug.model import Command as Command
-    from anyplug.model import Failure as Failure
-    from anyplug.model import File as File
-    from anyplug.model import Image as Image
-    from anyplug.model import Plugin as Plugin
-    from anyplug.model import Problem as Problem
-    from anyplug.model import Resource as Resource
-    from anyplug.model import Result as Result
-    from anyplug.model import Text as Text
-    from anyplug.model import Tool as Tool
-    from anyplug.notices import Note as Note
-    from anyplug.notices import NotesCleared as NotesCleared
-    from anyplug.notices import Notice as Notice
-    from anyplug.notices import PanelChanged as PanelChanged
-    from anyplug.notices import SlashSubmitted as SlashSubmitted
-    from anyplug.notices import SnapshotChanged as SnapshotChanged
-    from anyplug.notices import Submitted as Submitted
-    from anyplug.panels import Panel as Panel
-    from anyplug.registry import Entry as Entry
+    from anyplug.call.chains import ChainOutcome as ChainOutcome
+    from anyplug.call.chains import Step as Step
+    from anyplug.call.consent import Answer as Answer
+    from anyplug.call.consent import Ask as Ask
+    from anyplug.call.consent import Attachment as Attachment
+    from anyplug.call.consent import Question as Question
+    from anyplug.call.slash_commands import CommandOutcome as CommandOutcome
+    from anyplug.catalog.snapshot import Entry as Entry
+    from anyplug.formats.shared.contract import Greeting as Greeting
+    from anyplug.host.host import Host as Host
+    from anyplug.model.errors import AnyplugError as AnyplugError
+    from anyplug.model.types import Audio as Audio
+    from anyplug.model.types import Block as Block
+    from anyplug.model.types import Command as Command
+    from anyplug.model.types import Failure as Failure
+    from anyplug.model.types import File as File
+    from anyplug.model.types import Image as Image
+    from anyplug.model.types import Plugin as Plugin
+    from anyplug.model.types import Problem as Problem
+    from anyplug.model.types import Resource as Resource
+    from anyplug.model.types import Result as Result
+    from anyplug.model.types import Text as Text
+    from anyplug.model.types import Tool as Tool
+    from anyplug.peers.guards import Ruling as Ruling
+    from anyplug.peers.notices import Note as Note
+    from anyplug.peers.notices import NotesCleared as NotesCleared
+    from anyplug.peers.notices import Notice as Notice
+    from anyplug.peers.notices import PanelChanged as PanelChanged
+    from anyplug.peers.notices import SlashSubmitted as SlashSubmitted
+    from anyplug.peers.notices import SnapshotChanged as SnapshotChanged
+    from anyplug.peers.notices import Submitted as Submitted
+    from anyplug.peers.panels import Panel as Panel
 
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "ChainOutcome": "anyplug.chains",
-    "Step": "anyplug.chains",
-    "CommandOutcome": "anyplug.commands",
-    "AnyplugError": "anyplug.errors",
-    "Greeting": "anyplug.formats.contract",
-    "Answer": "anyplug.gate",
-    "Ask": "anyplug.gate",
-    "Attachment": "anyplug.gate",
-    "Question": "anyplug.gate",
-    "Host": "anyplug.host",
-    "Ruling": "anyplug.interception",
-    "Audio": "anyplug.model",
-    "Block": "anyplug.model",
-    "Command": "anyplug.model",
-    "Failure": "anyplug.model",
-    "File": "anyplug.model",
-    "Image": "anyplug.model",
-    "Plugin": "anyplug.model",
-    "Problem": "anyplug.model",
-    "Resource": "anyplug.model",
-    "Result": "anyplug.model",
-    "Text": "anyplug.model",
-    "Tool": "anyplug.model",
-    "Note": "anyplug.notices",
-    "NotesCleared": "anyplug.notices",
-    "Notice": "anyplug.notices",
-    "PanelChanged": "anyplug.notices",
-    "SlashSubmitted": "anyplug.notices",
-    "SnapshotChanged": "anyplug.notices",
-    "Submitted": "anyplug.notices",
-    "Panel": "anyplug.panels",
-    "Entry": "anyplug.registry",
+    "ChainOutcome": "anyplug.call.chains",
+    "Step": "anyplug.call.chains",
+    "CommandOutcome": "anyplug.call.slash_commands",
+    "AnyplugError": "anyplug.model.errors",
+    "Greeting": "anyplug.formats.shared.contract",
+    "Answer": "anyplug.call.consent",
+    "Ask": "anyplug.call.consent",
+    "Attachment": "anyplug.call.consent",
+    "Question": "anyplug.call.consent",
+    "Host": "anyplug.host.host",
+    "Ruling": "anyplug.peers.guards",
+    "Audio": "anyplug.model.types",
+    "Block": "anyplug.model.types",
+    "Command": "anyplug.model.types",
+    "Failure": "anyplug.model.types",
+    "File": "anyplug.model.types",
+    "Image": "anyplug.model.types",
+    "Plugin": "anyplug.model.types",
+    "Problem": "anyplug.model.types",
+    "Resource": "anyplug.model.types",
+    "Result": "anyplug.model.types",
+    "Text": "anyplug.model.types",
+    "Tool": "anyplug.model.types",
+    "Note": "anyplug.peers.notices",
+    "NotesCleared": "anyplug.peers.notices",
+    "Notice": "anyplug.peers.notices",
+    "PanelChanged": "anyplug.peers.notices",
+    "SlashSubmitted": "anyplug.peers.notices",
+    "SnapshotChanged": "anyplug.peers.notices",
+    "Submitted": "anyplug.peers.notices",
+    "Panel": "anyplug.peers.panels",
+    "Entry": "anyplug.catalog.snapshot",
 }
 
 __all__ = ["__version__", *_EXPORTS]  # noqa: PLE0604 - the keys are strings

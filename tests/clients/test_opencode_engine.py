@@ -12,10 +12,10 @@ from model_server import ModelServer
 import looking
 import making
 import using
-from anyplug.frontends.resident.address import Address
-from anyplug.policy import accepted
+from anyplug.frontends.daemon.locate import Address
+from anyplug.policy import accepted_copies
+from anyplug.policy.authoring.starter import EVALUATE
 from anyplug.policy.opencode import installation
-from anyplug.policy.starter import EVALUATE
 
 pytestmark = [
     pytest.mark.skipif(
@@ -69,7 +69,7 @@ def project(tmp_path: Path, server: opencode.Server) -> Path:
     making.write(str(folder / ".cupcake" / "system" / "evaluate.rego"), EVALUATE)
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     installation.install(str(folder), home=str(server.home), program=[sys.executable, "-m", "anyplug"])
-    accepted.accept(str(server.home), str(folder / ".cupcake"), trusted=True)
+    accepted_copies.accept(str(server.home), str(folder / ".cupcake"), trusted=True)
     return folder
 
 

@@ -10,8 +10,8 @@ from hypothesis import settings as bounds
 from hypothesis import strategies as st
 
 import configuring
-from anyplug.connect import jsonc, toml
-from anyplug.connect.texts import Malformed, Unfit
+from anyplug.manage.connect import jsonc, toml
+from anyplug.manage.connect.edits import Malformed, Unfit
 
 WAY = ("mcpServers", "anyplug")
 ENTRY = {"command": "anyplug", "args": ["mcp", "--resident"]}

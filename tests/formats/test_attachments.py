@@ -6,8 +6,8 @@ import sys
 import pytest
 
 import making
-from anyplug.formats import attachments
-from anyplug.settings import find_home
+from anyplug.formats.shared import attachments
+from anyplug.home.settings import find_home
 
 pytestmark = pytest.mark.anyio
 

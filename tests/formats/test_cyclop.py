@@ -9,9 +9,9 @@ from hypothesis import settings as bounds
 from hypothesis import strategies as st
 
 import making
-from anyplug.formats import cyclop as format  # noqa: A004 - the product's own word
-from anyplug.formats.contract import Folder
-from anyplug.permissions import tier, warning
+from anyplug.formats.cyclop import format  # noqa: A004 - the product's own word
+from anyplug.formats.shared.contract import Folder
+from anyplug.model.permissions import tier, warning
 
 TOOL = {"name": "hello", "description": "Does it.", "input_schema": making.NO_PARAMETERS}
 

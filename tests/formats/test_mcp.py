@@ -16,15 +16,16 @@ import pytest
 import killing
 import looking
 import making
-from anyplug import checkup, upkeep
-from anyplug.catalog import Catalog
-from anyplug.formats.contract import Folder, Greeting
-from anyplug.formats.mcp import fetching, references
+from anyplug.call.consent import Attachment
+from anyplug.catalog.catalog import Catalog
+from anyplug.formats.mcp import config_variables, unpinned_commands
 from anyplug.formats.mcp import format as mcp_format
-from anyplug.gate import Attachment
-from anyplug.host import Host
-from anyplug.model import Audio, Endpoint, Image, Resource, Text
-from anyplug.settings import find_home
+from anyplug.formats.shared.contract import Folder, Greeting
+from anyplug.home.settings import find_home
+from anyplug.host.host import Host
+from anyplug.manage import plugin_check
+from anyplug.model.types import Audio, Endpoint, Image, Resource, Text
+from anyplug.peers import lifecycle
 from conftest import HABITS
 from waiting import until
 
@@ -272,18 +273,18 @@ def test_what_another_programs_servers_name_lies_in_the_callers_project(server, 
 def test_a_folder_is_an_mcp_plugin_after_all_older_formats(tmp_path, cyclop):
     folder = cyclop("hello")
     making.write(os.path.join(folder, "mcp.json"), '{"mcpServers": {"a": {"command": "x"}}}')
-    assert checkup.examine(folder).format == "cyclop"
+    assert plugin_check.examine(folder).format == "cyclop"
 
 
 def test_check_says_what_can_be_seen_from_outside(mcp):
-    assert checkup.examine(mcp()).problems == ()
-    (gone,) = checkup.examine(mcp("gone", command="no-such-program")).problems
+    assert plugin_check.examine(mcp()).problems == ()
+    (gone,) = plugin_check.examine(mcp("gone", command="no-such-program")).problems
     assert (gone.message, gone.hint) == (
         "there is no program 'no-such-program' on the PATH",
         "install no-such-program, or give its path in the configuration",
     )
     folder = mcp("closed", command="./server.py", args=[])
-    assert [problem.hint for problem in checkup.examine(folder).problems if "chmod" in problem.hint]
+    assert [problem.hint for problem in plugin_check.examine(folder).problems if "chmod" in problem.hint]
 
 
 # Code that is fetched
@@ -323,15 +324,17 @@ def test_check_says_what_can_be_seen_from_outside(mcp):
     ],
 )
 def test_code_that_is_fetched_without_an_exact_version_is_found(command, package):
-    found = fetching.unpinned(command.split())
+    found = unpinned_commands.unpinned(command.split())
     assert [one.package for one in found] == ([package] if package else [])
     assert all(one.hint for one in found)
 
 
 def test_commands_inside_a_shells_script_are_looked_at():
-    assert [one.package for one in fetching.unpinned(["bash", "-lc", "cd x && exec npx -y name; true"])] == ["name"]
-    assert fetching.unpinned(["sh", "-c", "it's broken"]) == []
-    assert fetching.unpinned(["sh", "script.sh"]) == []
+    assert [one.package for one in unpinned_commands.unpinned(["bash", "-lc", "cd x && exec npx -y name; true"])] == [
+        "name"
+    ]
+    assert unpinned_commands.unpinned(["sh", "-c", "it's broken"]) == []
+    assert unpinned_commands.unpinned(["sh", "script.sh"]) == []
 
 
 @pytest.mark.parametrize(
@@ -360,7 +363,7 @@ def test_commands_inside_a_shells_script_are_looked_at():
     ],
 )
 def test_what_is_pinned_or_fetches_nothing_is_left_in_peace(command):
-    assert fetching.unpinned(command.split()) == []
+    assert unpinned_commands.unpinned(command.split()) == []
 
 
 def test_a_plugin_that_fetches_what_it_likes_carries_a_warning_with_the_cure(tmp_path):
@@ -409,11 +412,11 @@ def test_references_are_replaced_by_what_the_plugin_was_given():
         url="https://${ONE}",
         headers={"X": "${TWO:-}"},
     )
-    found = references.resolve(endpoint, {"HOME": "/h", "ONE": "1"}, "/project")
+    found = config_variables.resolve(endpoint, {"HOME": "/h", "ONE": "1"}, "/project")
     assert found.command == "/h/run"
     assert found.arguments == ("--in", "/project", "1-2", "$PLAIN ${not a name}")
     assert (found.environment, found.url, found.headers) == ({"A": "1"}, "https://1", {"X": ""})
-    assert sorted(set(references.variables(endpoint))) == ["HOME", "ONE", "TWO"]
+    assert sorted(set(config_variables.variables(endpoint))) == ["HOME", "ONE", "TWO"]
 
 
 @pytest.mark.parametrize(
@@ -802,7 +805,7 @@ async def test_an_answer_from_an_address_has_a_bound_too(kind, mcp, host, listen
 
 
 async def test_a_lost_connection_is_like_the_end_of_a_process(mcp, host, listening, monkeypatch):
-    monkeypatch.setattr(upkeep, "PAUSES_S", (0.2,) * 50)
+    monkeypatch.setattr(lifecycle, "PAUSES_S", (0.2,) * 50)
     server = listening("http")
     async with host(mcp(servers={"sdk": {"url": f"http://127.0.0.1:{server.port}/mcp"}})) as h:
         assert (await h.call("sdk.add", {"a": 1, "b": 1})).text == "2"
@@ -857,8 +860,8 @@ async def test_hosts_come_and_go_without_leaving_files_or_tasks(mcp, host, liste
 def test_looking_at_plugins_does_not_import_the_sdk(mcp, root):
     mcp()
     code = (
-        "import sys\nimport anyplug.host\nfrom anyplug.catalog import Catalog\n"
-        "from anyplug.settings import find_home\n"
+        "import sys\nimport anyplug.host.host\nfrom anyplug.catalog.catalog import Catalog\n"
+        "from anyplug.home.settings import find_home\n"
         f"assert Catalog(find_home(), [], [{root!r}]).load().entries\n"
         "heavy = {'mcp', 'mcp_types', 'pydantic', 'httpx2'}\n"
         "assert not [name for name in sys.modules if name.split('.')[0] in heavy]\n"

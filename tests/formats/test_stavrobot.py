@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import looking
 import making
-from anyplug import config
-from anyplug.errors import CallError, ConfigError
-from anyplug.formats import stavrobot as format  # noqa: A004 - the product's own word
-from anyplug.formats.contract import Folder
-from anyplug.model import File
+from anyplug.formats.shared.contract import Folder
+from anyplug.formats.stavrobot import format  # noqa: A004 - the product's own word
+from anyplug.home import plugin_config
+from anyplug.model.errors import CallError, ConfigError
+from anyplug.model.types import File
 
 SAY_NOTHING = "#!/bin/sh\n"
 KEY = {"api": {"description": "The key.", "required": True}}
@@ -384,7 +384,7 @@ async def test_a_configuration_that_cannot_be_parsed_is_never_overwritten(text, 
         assert "config.json" in result.error.message
         plugin = h.plugins[0].plugin
         with pytest.raises(ConfigError):
-            config.change(plugin, {"rate": "2"}, [])
+            plugin_config.change(plugin, {"rate": "2"}, [])
     with open(f"{folder}/config.json", "rb") as file:
         assert file.read() == text
 
@@ -394,13 +394,13 @@ def test_values_are_merged_typed_by_their_default_and_can_be_unset(root):
     folder = making.stavrobot(root, config=keys)
     making.write(f"{folder}/config.json", '{"mine": 1, "permissions": ["act"]}')
     plugin = load(folder)
-    assert config.change(plugin, {"rate": "2.5", "api": "7"}, []) == {
+    assert plugin_config.change(plugin, {"rate": "2.5", "api": "7"}, []) == {
         "mine": 1,
         "permissions": ["act"],
         "rate": 2.5,
         "api": "7",
     }
-    assert config.change(plugin, {}, ["api"]) == {"mine": 1, "permissions": ["act"], "rate": 2.5}
+    assert plugin_config.change(plugin, {}, ["api"]) == {"mine": 1, "permissions": ["act"], "rate": 2.5}
 
 
 def test_keys_that_look_secret_are_secret_unless_the_manifest_says_otherwise(root):

@@ -12,10 +12,10 @@ import pytest
 
 import looking
 import making
-from anyplug import offers
+from anyplug.call.consent import Attachment
+from anyplug.catalog import offers
 from anyplug.formats.workbench import peer as workbench_peer
-from anyplug.gate import Attachment
-from anyplug.model import Audio, Image, Resource, Text
+from anyplug.model.types import Audio, Image, Resource, Text
 from conftest import HABITS
 from extending import extension
 from waiting import until
@@ -188,7 +188,7 @@ async def test_the_file_that_is_to_be_mended_is_named(text, workbench, host, nod
 
 
 async def test_without_node_a_plugin_says_what_to_install(workbench, host, monkeypatch):
-    monkeypatch.setattr("anyplug.runtime.toolchain.find_node", lambda: None)
+    monkeypatch.setattr("anyplug.runtime.processes.toolchain.find_node", lambda: None)
     async with host(workbench("bench")) as h:
         assert "it needs Node of at least 20.19" in problems(h)[0]
         assert "pip install 'anyplug[node]'" in problems(h)[0]
@@ -996,7 +996,7 @@ async def test_the_built_in_reload_refuses_what_it_does_not_know(host, workbench
 
 
 async def test_the_built_in_reload_tries_those_again_that_were_given_up(host, root, monkeypatch):
-    monkeypatch.setattr("anyplug.upkeep.PAUSES_S", (0.01,))
+    monkeypatch.setattr("anyplug.peers.lifecycle.PAUSES_S", (0.01,))
     folder = extension(
         root,
         "doomed",

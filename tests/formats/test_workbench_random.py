@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
 
-from anyplug.host import Host
-from anyplug.model import Text
+from anyplug.host.host import Host
+from anyplug.model.types import Text
 from conftest import HABITS
 
 EXACT = 2**53 - 1  # larger integers are not JavaScript's

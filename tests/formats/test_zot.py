@@ -13,11 +13,11 @@ import pytest
 
 import extending
 import making
-from anyplug import panels
-from anyplug.formats.zot import extension
-from anyplug.gate import Attachment
-from anyplug.model import Failure, Image, Text
-from anyplug.notices import Note, NotesCleared, PanelChanged, SlashSubmitted, Submitted
+from anyplug.call.consent import Attachment
+from anyplug.formats.zot import peer as extension
+from anyplug.model.types import Failure, Image, Text
+from anyplug.peers import panels
+from anyplug.peers.notices import Note, NotesCleared, PanelChanged, SlashSubmitted, Submitted
 from extending import heard
 from waiting import until
 

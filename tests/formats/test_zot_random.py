@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import extending
 import looking
 from anyplug.formats.zot import frames
-from anyplug.host import Host
+from anyplug.host.host import Host
 
 # Says whatever it is told to, with the call's own id in place of ID, then answers if it is told to.
 PARROT = """

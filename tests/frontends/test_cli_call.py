@@ -10,10 +10,10 @@ import pytest
 
 import making
 import using
-from anyplug import discovery
-from anyplug.errors import UsageError
-from anyplug.formats.contract import Folder
+from anyplug.catalog import discovery
+from anyplug.formats.shared.contract import Folder
 from anyplug.frontends.cli.call import arguments
+from anyplug.model.errors import UsageError
 
 ECHO = "#!/bin/sh\ncat"
 CALL = {"tool", "plugin", "format", "is_error", "content", "text", "structured", "metadata", "error", "duration_ms"}

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import configuring
 import making
 import using
-from anyplug.connect import connection, jsonc
-from anyplug.connect.clients import CLIENTS
-from anyplug.errors import ConfigError
-from anyplug.settings import Home
+from anyplug.home.settings import Home
+from anyplug.manage.connect import client_entry, jsonc
+from anyplug.manage.connect.clients import CLIENTS
+from anyplug.model.errors import ConfigError
 
 USER_FILES = {
     "claude": ".claude.json",
@@ -243,10 +243,10 @@ def test_what_is_no_file_is_refused(user: Path):
 
 def test_a_file_that_another_program_changes_meanwhile_is_not_overwritten(user: Path, home: Path):
     path = Path(making.write(str(user / ".cursor" / "mcp.json"), OTHERS))
-    change = connection.joining(Home(str(home)), CLIENTS["cursor"], "anyplug", ["anyplug", "mcp"], "user", "")
+    change = client_entry.joining(Home(str(home)), CLIENTS["cursor"], "anyplug", ["anyplug", "mcp"], "user", "")
     path.write_text("{}")
     with pytest.raises(ConfigError, match="changed by another program"):
-        connection.make(Home(str(home)), change)
+        client_entry.make(Home(str(home)), change)
     assert path.read_text() == "{}"
 
 
@@ -346,10 +346,10 @@ def there_and_back(client: str, text: str, user: Path, home: Path) -> None:
     path, ours = Path(making.write(str(user / USER_FILES[client]), text)), Home(str(home))
     before = path.read_bytes()
     try:
-        connection.make(ours, connection.joining(ours, CLIENTS[client], "anyplug", ["anyplug", "mcp"], "user", ""))
+        client_entry.make(ours, client_entry.joining(ours, CLIENTS[client], "anyplug", ["anyplug", "mcp"], "user", ""))
     except ConfigError:
         assert path.read_bytes() == before
         return
     assert "anyplug" in said(path)[CLIENTS[client].key]
-    connection.make(ours, connection.leaving(ours, CLIENTS[client], "anyplug", "user", ""))
+    client_entry.make(ours, client_entry.leaving(ours, CLIENTS[client], "anyplug", "user", ""))
     assert path.read_bytes() == before

@@ -8,7 +8,7 @@ import pytest
 import extending
 import making
 import using
-from anyplug.runtime.toolchain import find_node
+from anyplug.runtime.processes.toolchain import find_node
 
 KEYS = {
     "tool", "plugin", "open", "needs", "add", "remove", "keep", "optional", "never", "commands", "result",

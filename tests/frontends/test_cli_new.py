@@ -11,8 +11,10 @@ import pytest
 
 import making
 import using
-from anyplug import ext, names, scaffold
-from anyplug.runtime.toolchain import find_node
+from anyplug import ext
+from anyplug.manage.scaffold import scaffold
+from anyplug.model import tool_names
+from anyplug.runtime.processes.toolchain import find_node
 
 COMBINATIONS = [(format, language) for format, kind in scaffold.KINDS.items() for language in kind.languages]
 TOOLS = {"zot": "my_kit_count", "cyclop-one": "my_kit_count", "stavrobot": "my-kit.count", "workbench": "myKit.count"}
@@ -160,7 +162,7 @@ def test_a_name_that_cannot_be_is_an_error_with_the_cure(words, cure):
         ("a--b-", "cyclop-one", "a_b_count"),
         ("a--b", "stavrobot", "a--b.count"),
         ("Odd_.name", "workbench", "oddName.count"),
-        ("x" * (names.MODEL_NAME_LENGTH - len("_count")), "zot", "x" * 42 + "_count"),
+        ("x" * (tool_names.MODEL_NAME_LENGTH - len("_count")), "zot", "x" * 42 + "_count"),
     ],
 )
 def test_a_name_that_the_format_takes_works(name, format, tool):

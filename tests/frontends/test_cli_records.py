@@ -13,9 +13,9 @@ import pytest
 import looking
 import making
 import using
-from anyplug import logs
-from anyplug.audit import Audit, Record
-from anyplug.store import Store
+from anyplug.audit.audit_log import Audit, Record
+from anyplug.home import plugin_logs
+from anyplug.home.database import Store
 
 JOB = {"id", "tool", "state", "started", "result"}
 WAITS = "#!/bin/sh\nexec sleep 60\n"
@@ -186,10 +186,10 @@ def test_a_log_that_is_rotated_several_times_between_two_looks_is_followed_whole
     making.write(path, "old\n")
     process = using.start("-e", noisy(), "logs", "noisy", "-f")
     assert process.stdout.readline() == b"old\n"
-    lines = [f"{number} {'z' * 1000}\n".encode() for number in range(3 * logs.LARGEST // 1000)]
+    lines = [f"{number} {'z' * 1000}\n".encode() for number in range(3 * plugin_logs.LARGEST // 1000)]
     for begin in range(0, len(lines), 100):  # in no time, while a look takes 0.2 s
-        logs.append_raw(path, b"".join(lines[begin : begin + 100]))
-    logs.append_raw(path, b"the end\n")
+        plugin_logs.append_raw(path, b"".join(lines[begin : begin + 100]))
+    plugin_logs.append_raw(path, b"the end\n")
     assert list(iter(process.stdout.readline, b"the end\n")) == lines
     process.terminate()
     using.finish(process)

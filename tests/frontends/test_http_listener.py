@@ -15,11 +15,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from anyplug.errors import ConfigError, UsageError
-from anyplug.frontends.http.admission import REMEMBERED, Admission, Kind
-from anyplug.frontends.http.bearer import read_token, renew_token
 from anyplug.frontends.http.listener import Address, listen, parse_address
-from anyplug.settings import Home, HttpSettings
+from anyplug.frontends.http.rate_limits import REMEMBERED, Admission, Kind
+from anyplug.frontends.http.token import read_token, renew_token
+from anyplug.home.settings import Home, HttpSettings
+from anyplug.model.errors import ConfigError, UsageError
 from http_serving import PATIENCE_S, Inner, read, serving
 
 
@@ -305,7 +305,7 @@ def test_nothing_of_it_is_imported_unless_it_is_used():
         "import sys\n"
         "from anyplug.frontends.cli.parsing import command_parser\n"
         "from anyplug.frontends.cli.commands import COMMANDS\n"
-        "import anyplug.host\n"
+        "import anyplug.host.host\n"
         "for name in COMMANDS: command_parser(name)\n"
         "heavy = {'uvicorn', 'starlette', 'h11', 'mcp', 'sse_starlette'}\n"
         "found = {name for name in sys.modules if name.split('.')[0] in heavy}\n"

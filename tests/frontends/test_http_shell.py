@@ -9,8 +9,8 @@ import anyio.lowlevel
 import pytest
 
 from anyplug.frontends.http.listener import Address, listen
-from anyplug.frontends.http.reply import Reply
-from anyplug.frontends.http.shell import Route
+from anyplug.frontends.http.middleware import Route
+from anyplug.frontends.http.response import Reply
 from http_serving import NEWER, PATIENCE_S, TOKEN, Inner, read, serving
 
 pytestmark = pytest.mark.anyio
@@ -298,7 +298,7 @@ async def test_a_call_may_take_longer_than_a_request_may_take_to_arrive():
 
 
 async def test_an_answer_that_nobody_reads_ends_its_connection(monkeypatch):
-    monkeypatch.setattr("anyplug.frontends.http.connection.STALL_S", 0.2)
+    monkeypatch.setattr("anyplug.frontends.http.uvicorn_timeouts.STALL_S", 0.2)
     ended = anyio.Event()
 
     async def flood(scope, receive, send):
@@ -324,7 +324,7 @@ async def test_an_answer_that_nobody_reads_ends_its_connection(monkeypatch):
 
 
 async def test_connections_are_bounded(monkeypatch):
-    monkeypatch.setattr("anyplug.frontends.http.connection.SPARE_CONNECTIONS", 1)
+    monkeypatch.setattr("anyplug.frontends.http.uvicorn_timeouts.SPARE_CONNECTIONS", 1)
     async with serving(Inner(), calls=1, streams=1) as up:
         kept = [await anyio.connect_tcp("127.0.0.1", up.port) for _ in range(3)]
         for stream in kept:
@@ -484,7 +484,7 @@ async def test_a_session_that_nobody_uses_expires():
 
 
 async def test_large_bodies_are_bounded_together(monkeypatch):
-    monkeypatch.setattr("anyplug.frontends.http.bodies.IN_STEP", 1)
+    monkeypatch.setattr("anyplug.frontends.http.request_bodies.IN_STEP", 1)
     async with serving(Inner(), max_request_bytes=1000) as up:
         async with await anyio.connect_tcp("127.0.0.1", up.port) as stream:
             await stream.send(up.request("POST", "/mcp", content_length="1000") + b" " * 900)

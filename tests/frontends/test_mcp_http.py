@@ -12,7 +12,7 @@ from mcp import Client
 
 import extending
 import serving
-from anyplug.frontends.mcp.server import make_server
+from anyplug.frontends.mcp.mcp_server import make_server
 from serving import ERAS, View, answering, approve, find_home, last
 from waiting import until
 

@@ -7,8 +7,8 @@ import pytest
 
 import extending
 import serving
-from anyplug.frontends.mcp import streams
-from anyplug.frontends.mcp.lane import Lane
+from anyplug.frontends.mcp import json_lines
+from anyplug.frontends.mcp.fast_path import Lane
 from serving import HELLO, last, lines, modern, request
 from waiting import until
 
@@ -217,7 +217,7 @@ async def test_what_is_no_message_is_answered_and_the_connection_goes_on(host, l
 
 
 async def test_a_line_that_is_too_long_is_skipped_and_nothing_else(host, monkeypatch):
-    monkeypatch.setattr(streams, "LONGEST_LINE", 100_000)
+    monkeypatch.setattr(json_lines, "LONGEST_LINE", 100_000)
     async with host() as up, lines(up) as agent:
         await agent.greet()
         long = json.dumps(request(1, "ping", {"x": "y" * 300_000})).encode()
@@ -248,7 +248,7 @@ async def test_answers_to_questions_that_nobody_asked_are_dropped(host):
 
 
 async def test_a_client_that_does_not_read_holds_up_nobody_else_and_is_given_up(zot, host, monkeypatch):
-    monkeypatch.setattr(streams, "STALL_S", 2.0)
+    monkeypatch.setattr(json_lines, "STALL_S", 2.0)
     async with host(zot("kit", SCRIPT)) as up, lines(up) as deaf, lines(up) as agent:
         await deaf.greet()
         deaf.stop_reading()

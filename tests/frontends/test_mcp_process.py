@@ -14,7 +14,7 @@ import looking
 import making
 import residing
 import serving
-from anyplug.runtime.guard import TOKEN_VARIABLE
+from anyplug.runtime.processes.guard import TOKEN_VARIABLE
 from serving import HELLO, PATIENCE_S, request
 from using import PROGRAM, fails, home, ok
 from waiting import until

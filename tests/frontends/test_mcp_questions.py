@@ -12,14 +12,14 @@ from mcp.shared.exceptions import MCPError
 import extending
 import making
 import serving
-from anyplug.frontends.mcp import answers, questions
-from anyplug.frontends.mcp.server import make_server
-from anyplug.gate import Question
+from anyplug.call.consent import Question
+from anyplug.frontends.mcp import consent_elicitation, result_content
+from anyplug.frontends.mcp.mcp_server import make_server
 from serving import View, answering, approve, client, find_home, last, raw_call
 
 pytestmark = pytest.mark.anyio
 
-YES = {questions.KEY: types.ElicitResult(action="accept", content={"answer": "once"})}
+YES = {consent_elicitation.KEY: types.ElicitResult(action="accept", content={"answer": "once"})}
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def asks(root, host):
 
 
 def code(result):
-    return result.meta[answers.ERROR]["code"]
+    return result.meta[result_content.ERROR]["code"]
 
 
 def ran(folder):
@@ -90,7 +90,7 @@ async def test_a_client_that_cannot_ask_hears_what_its_user_can_do(era, is_fast,
 
 @pytest.mark.parametrize("is_fast", [True, False])
 async def test_a_question_that_nobody_answers_ends_before_the_client_gives_up(asks, monkeypatch, is_fast):
-    monkeypatch.setattr(questions, "ANSWER_S", 0.2)
+    monkeypatch.setattr(consent_elicitation, "ANSWER_S", 0.2)
     up, folder = asks
     person, asked = answering("never")
     async with client(up, is_fast=is_fast, elicitation_callback=person) as agent:
@@ -149,9 +149,9 @@ async def test_the_call_ends_as_input_required_before_anything_ran(asks, is_fast
         ended = await raw_call(agent.session, "echo", {"n": 1})
         assert isinstance(ended, types.InputRequiredResult)
         assert code(ended) == "needs_answer"
-        assert ended.meta[answers.QUESTION] == ended.request_state
+        assert ended.meta[result_content.QUESTION] == ended.request_state
         assert (ran(folder), last(up, 1)[0].outcome) == (0, "needs_answer")
-        asked = ended.input_requests[questions.KEY]
+        asked = ended.input_requests[consent_elicitation.KEY]
         assert (asked.method, asked.params.mode) == ("elicitation/create", "form")
         done = await raw_call(agent.session, "echo", {"n": 1}, input_responses=YES, request_state=ended.request_state)
         assert json.loads(done.content[0].text) == {"n": 1}
@@ -200,7 +200,7 @@ async def test_an_answer_is_for_the_same_call_of_the_same_client(asks, zot, chan
 
 async def test_an_answer_comes_too_late(asks, monkeypatch):
     up, folder = asks
-    monkeypatch.setattr(questions, "KEPT_S", -1.0)
+    monkeypatch.setattr(consent_elicitation, "KEPT_S", -1.0)
     person, _ = answering("once")
     async with client(up, "newer", elicitation_callback=person) as agent:
         ended = await raw_call(agent.session, "echo", {})
@@ -231,16 +231,16 @@ async def test_an_answer_about_a_plugin_that_changed_since_is_asked_for_anew():
     before = Question(
         id="1", plugin="p", tool="t", arguments={"n": 1}, permissions=(), warning="", digest="then", chain=()
     )
-    kept = questions.Questions()
+    kept = consent_elicitation.Questions()
     kept.keep(before, "me", "t", {"n": 1})
     known = kept.take("1", "me", "t", {"n": 1})
-    ask = questions.by_ending(asked.append, known, "once", can_ask=True)
+    ask = consent_elicitation.by_ending(asked.append, known, "once", can_ask=True)
     assert await ask(before) == "once"
-    with pytest.raises(questions.NeedsAnswer):
+    with pytest.raises(consent_elicitation.NeedsAnswer):
         await ask(Question(id="2", plugin="p", tool="t", arguments={"n": 1}, permissions=(), warning="", digest="now"))
-    with pytest.raises(questions.NeedsAnswer):  # a guard rewrote the arguments to others than the person saw
+    with pytest.raises(consent_elicitation.NeedsAnswer):  # a guard rewrote the arguments to others than the person saw
         await ask(Question(id="3", plugin="p", tool="t", arguments={"n": 2}, permissions=(), warning="", digest="then"))
-    with pytest.raises(questions.Denied):
+    with pytest.raises(consent_elicitation.Denied):
         await ask(
             Question(id="4", plugin="p", tool="t", arguments={}, permissions=(), warning="", digest="", chain=("a",))
         )
@@ -248,8 +248,8 @@ async def test_an_answer_about_a_plugin_that_changed_since_is_asked_for_anew():
 
 
 async def test_questions_that_nobody_answers_are_forgotten_in_the_end(monkeypatch):
-    monkeypatch.setattr(questions, "MOST_KEPT", 2)
-    kept = questions.Questions()
+    monkeypatch.setattr(consent_elicitation, "MOST_KEPT", 2)
+    kept = consent_elicitation.Questions()
     for name in "123":
         question = Question(id=name, plugin="p", tool="t", arguments={}, permissions=(), warning="")
         kept.keep(question, "me", "t", {})
@@ -269,10 +269,10 @@ async def test_requests_without_a_session_are_asked_about_one_call_only(asks):
 
 def test_whoever_cannot_ask_is_told_how_the_user_can_answer():
     question = Question(id="1", plugin="p", tool="t", arguments={}, permissions=(), warning="")
-    assert "anyplug approve p --always" in questions.unable(question).hint
+    assert "anyplug approve p --always" in consent_elicitation.unable(question).hint
     of_policy = msgspec.structs.replace(question, asker="policy:R a.rego:1")
-    assert "policy:R a.rego:1" in questions.unable(of_policy).message
-    assert "anyplug call t" in questions.unable(of_policy).hint
+    assert "policy:R a.rego:1" in consent_elicitation.unable(of_policy).message
+    assert "anyplug call t" in consent_elicitation.unable(of_policy).hint
 
 
 ASK_ABOUT_INNER = """# METADATA

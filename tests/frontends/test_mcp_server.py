@@ -12,9 +12,9 @@ from mcp.shared.exceptions import MCPError
 import extending
 import making
 import serving
-from anyplug import errors
-from anyplug.frontends.mcp import answers, offering
-from anyplug.model import Failure, File, Resource, Result, Text
+from anyplug.frontends.mcp import listing, result_content
+from anyplug.model import errors
+from anyplug.model.types import Failure, File, Resource, Result, Text
 from serving import approve, client, last
 from waiting import until
 
@@ -79,7 +79,7 @@ def text(result):
 
 
 def code(result):
-    return result.meta[answers.ERROR]["code"]
+    return result.meta[result_content.ERROR]["code"]
 
 
 async def test_tools_have_their_names_descriptions_schemas_and_hints(era, root, host):
@@ -137,19 +137,19 @@ async def test_every_block_and_structured_content_arrives(era, is_fast, root, ho
     assert (blob.resource.uri, blob.resource.blob) == ("note://2", PIXEL)
     assert (link.type, link.uri, link.name) == ("resource_link", "note://3", "third")
     assert result.structured_content == {"a": 1, "nothing": None}
-    assert result.meta[answers.METADATA]["_meta"] == {"of": "theirs"}
+    assert result.meta[result_content.METADATA]["_meta"] == {"of": "theirs"}
 
 
 async def test_files_come_along_if_they_are_small_and_as_links_if_not(tmp_path):
     texts = making.write(str(tmp_path / "a b.txt"), "tiny")
     data = making.write(str(tmp_path / "b.bin"), bytes([255, 0]))
-    large = making.write(str(tmp_path / "c.txt"), "x" * (answers.INLINE_BYTES + 1))
+    large = making.write(str(tmp_path / "c.txt"), "x" * (result_content.INLINE_BYTES + 1))
     files = [File(os.path.basename(path), "text/plain", path) for path in (texts, data, large, str(tmp_path / "gone"))]
-    small, blob, link, gone = answers.tool_result(Result(content=tuple(files)), None, is_modern=False)["content"]
+    small, blob, link, gone = result_content.tool_result(Result(content=tuple(files)), None, is_modern=False)["content"]
     assert small["resource"]["text"] == "tiny"
     assert small["resource"]["uri"] == f"file://{tmp_path}/a%20b.txt"
     assert base64.b64decode(blob["resource"]["blob"]) == bytes([255, 0])
-    assert (link["type"], link["name"], link["size"]) == ("resource_link", "c.txt", answers.INLINE_BYTES + 1)
+    assert (link["type"], link["name"], link["size"]) == ("resource_link", "c.txt", result_content.INLINE_BYTES + 1)
     assert "cannot be read" in gone["text"]
 
 
@@ -167,9 +167,9 @@ print(json.dumps({"result": "wrote"}))
 @pytest.mark.parametrize("name", sorted(errors.CODES))
 def test_every_code_reaches_the_agent_with_its_hint(name):
     failed = Result(content=(Text("it went wrong"),), is_error=True, error=Failure(name, "it went wrong", "do this"))
-    wire = answers.tool_result(failed, None, is_modern=False)
+    wire = result_content.tool_result(failed, None, is_modern=False)
     assert wire["isError"]
-    assert wire["_meta"][answers.ERROR] == {"code": name, "message": "it went wrong", "hint": "do this"}
+    assert wire["_meta"][result_content.ERROR] == {"code": name, "message": "it went wrong", "hint": "do this"}
     said = "\n".join(block["text"] for block in wire["content"])
     assert said.count("it went wrong") == 1
     assert "do this" in said
@@ -353,7 +353,7 @@ async def test_a_long_list_comes_in_pages(era, is_fast, zot, host):
         with pytest.raises(MCPError) as failed:
             await agent.list_tools(cursor="bm90aGluZw==")
     assert seen == [*(f"tool_{number:03}" for number in range(250)), "builtin_reload_plugins"]
-    assert pages == -(-251 // offering.PAGE)
+    assert pages == -(-251 // listing.PAGE)
     assert failed.value.error.code == types.INVALID_PARAMS
 
 
@@ -369,7 +369,7 @@ async def test_a_client_is_one_attachment_that_the_audit_names(era, zot, host):
 
 
 async def test_more_calls_than_anybody_needs_are_refused_for_now(era, zot, host, monkeypatch):
-    monkeypatch.setattr("anyplug.frontends.mcp.desk.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("anyplug.frontends.mcp.handlers.MOST_AT_ONCE", 1)
     folder = zot("wait", SLOW)
     async with host(folder) as up, client(up, era) as agent, anyio.create_task_group() as tasks:
         tasks.start_soon(agent.call_tool, "wait", {})
@@ -380,16 +380,16 @@ async def test_more_calls_than_anybody_needs_are_refused_for_now(era, zot, host,
 
 def test_a_resource_without_text_is_a_link():
     linked = Result(content=(Resource(uri="note://1", description="about"),))
-    (block,) = answers.tool_result(linked, None, is_modern=False)["content"]
+    (block,) = result_content.tool_result(linked, None, is_modern=False)["content"]
     assert block == {"type": "resource_link", "uri": "note://1", "name": "note://1", "description": "about"}
 
 
 def test_structured_results_that_are_no_objects_go_only_where_they_may():
     result = Result(content=(Text("[1]"),), structured=[1])
-    assert "structuredContent" not in answers.tool_result(result, None, is_modern=False)
-    assert answers.tool_result(result, None, is_modern=True)["structuredContent"] == [1]
+    assert "structuredContent" not in result_content.tool_result(result, None, is_modern=False)
+    assert result_content.tool_result(result, None, is_modern=True)["structuredContent"] == [1]
 
 
 def test_an_answer_that_is_no_json_becomes_an_error():
-    line = json.loads(answers.encoded({"jsonrpc": "2.0", "id": 7, "result": {"text": "\ud800"}}))
+    line = json.loads(result_content.encoded({"jsonrpc": "2.0", "id": 7, "result": {"text": "\ud800"}}))
     assert (line["id"], line["error"]["code"]) == (7, types.INTERNAL_ERROR)

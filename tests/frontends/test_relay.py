@@ -14,8 +14,8 @@ import extending
 import looking
 import making
 import residing
-from anyplug.frontends.resident.relay import LOST
-from anyplug.runtime.guard import TOKEN_VARIABLE
+from anyplug.frontends.daemon.relay import LOST
+from anyplug.runtime.processes.guard import TOKEN_VARIABLE
 from making import python
 from residing import resident
 from serving import HELLO, modern, request
@@ -32,7 +32,7 @@ for frame in heard():
         say(frame, "here")
 time.sleep(1.5)
 """
-HEAVY = {"mcp", "mcp_types", "anyio", "asyncio", "pydantic", "anyplug.host", "anyplug.catalog"}
+HEAVY = {"mcp", "mcp_types", "anyio", "asyncio", "pydantic", "anyplug.host.host", "anyplug.catalog.catalog"}
 ASKING = {"older": request, "newer": modern}
 
 
@@ -147,7 +147,7 @@ def test_the_first_answer_needs_neither_the_sdk_nor_an_event_loop(plugins, era):
         said = agent.leaves().decode()
         assert agent.process.returncode == 0
     imported = {line.rpartition("|")[2].strip() for line in said.splitlines() if line.startswith("import time:")}
-    assert "anyplug.frontends.resident.relay" in imported
+    assert "anyplug.frontends.daemon.relay" in imported
     assert imported & HEAVY == set()
 
 

@@ -20,8 +20,8 @@ import looking
 import making
 import residing
 from anyplug.frontends.cli.main import SIGNALLED
-from anyplug.frontends.resident.address import PLACES, Address, hello
-from anyplug.frontends.resident.connection import MOST_AT_ONCE
+from anyplug.frontends.daemon.connection import MOST_AT_ONCE
+from anyplug.frontends.daemon.locate import PLACES, Address, hello
 from extending import ECHO, extension, heard
 from making import python
 from residing import Client, resident
@@ -595,8 +595,8 @@ def test_whoever_looks_at_what_is_switched_off_by_now_is_told_so(two):
 
 FAULTY = """
 from anyplug.frontends.cli.main import main
-from anyplug.frontends.resident.answers import Answers
-from anyplug.frontends.resident.projects import Projects
+from anyplug.frontends.daemon.request_handlers import Answers
+from anyplug.frontends.daemon.hosts import Projects
 
 async def fails(self, request):
     max([])
@@ -1078,7 +1078,7 @@ echo "{{\\"result\\": \\"$(echo $said | tr -d '\\"')\\"}}"
 @pytest.mark.claim("other-homes-hidden")
 def test_a_process_in_a_sandbox_of_any_home_may_not_attach():
     knocks = (
-        "import ctypes, socket, sys; from anyplug.frontends.resident.address import hello; "
+        "import ctypes, socket, sys; from anyplug.frontends.daemon.locate import hello; "
         "assert sys.argv[2] == 'free' or ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0; "
         "knocking = socket.socket(socket.AF_UNIX); knocking.connect(sys.argv[1]); "
         "knocking.sendall(hello('control')); print(knocking.makefile().readline())"

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from anyplug.policy import rego
-from anyplug.policy.rego import yaml
+from anyplug import rego
+from anyplug.rego import yaml
 
 PLACE = os.environ.get("REGO_CONFORMANCE") or os.path.join(
     os.path.dirname(__file__), "..", "..", "..", "shared", "rego-conformance"

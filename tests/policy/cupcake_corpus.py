@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anyplug.policy import builtins
-from anyplug.policy.events import read
+from anyplug.policy.agent_events import read
 
 VERDICTS = Path(__file__).parent / "cupcake_verdicts.json"
 PROJECT = "/nowhere/project"

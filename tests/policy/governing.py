@@ -6,11 +6,11 @@ from typing import Any
 import anyio.to_thread
 
 import making
-from anyplug.policy import accepted
+from anyplug.home.settings import Home
+from anyplug.launch.signal_runner import SignalRuns
+from anyplug.policy import accepted_copies
 from anyplug.policy.engine import Engine
-from anyplug.policy.requests import Desk
-from anyplug.settings import Home
-from anyplug.signal_runs import SignalRuns
+from anyplug.policy.eval_requests import Desk
 
 EVALUATE = """
 package cupcake.system
@@ -68,7 +68,7 @@ def project(
     for name, text in files.items():
         making.write(os.path.join(root, name), text, 0o755)
     if trust and "ANYPLUG_HOME" in os.environ:
-        accepted.accept(os.environ["ANYPLUG_HOME"], root, trusted=True)
+        accepted_copies.accept(os.environ["ANYPLUG_HOME"], root, trusted=True)
     return os.path.dirname(root)
 
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import making
-from anyplug.policy import accepted
+from anyplug.policy import accepted_copies
 from anyplug.policy.engine import Engine
-from anyplug.policy.requests import Desk
+from anyplug.policy.eval_requests import Desk
 
 pytestmark = pytest.mark.anyio
 
@@ -96,7 +96,7 @@ def globally(policies, rulebook="", monkeypatch=None, evaluate=governing.GLOBAL_
     making.write(os.path.join(root, "policies", "opencode", "system", "evaluate.rego"), evaluate)
     if rulebook:
         making.write(os.path.join(root, "rulebook.yml"), rulebook)
-    accepted.keep(os.environ["ANYPLUG_HOME"], accepted.read(root, is_own=True), trusted=True)
+    accepted_copies.keep(os.environ["ANYPLUG_HOME"], accepted_copies.read(root, is_own=True), trusted=True)
     return root
 
 

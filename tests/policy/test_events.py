@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyplug.policy import patches
-from anyplug.policy.events import TOOL_NAMES, BadEvent, parse, read
+from anyplug.policy import patch_targets
+from anyplug.policy.agent_events import TOOL_NAMES, BadEvent, parse, read
 
 
 def document(given_event, harness="opencode"):
@@ -187,7 +187,7 @@ def test_a_patch_is_also_the_edits_that_it_consists_of():
 
 
 def test_a_unified_diff_is_read_too():
-    found = patches.touches("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/new.py\n+c\n")
+    found = patch_targets.touches("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/new.py\n+c\n")
     assert [(touch.path, touch.action) for touch in found] == [("x.py", "update"), ("new.py", "add")]
 
 
@@ -195,13 +195,13 @@ def test_a_unified_diff_is_read_too():
     "written", ["a\u2028/../.env", "a\x0c/../.env", "a\r/../.env", "\ufeff.env", ".env \ufeff", ".env:", ".env:x"]
 )
 def test_a_path_in_a_patch_is_the_one_that_the_tool_finds(written):
-    found = patches.touches(f"*** Begin Patch\n*** Update File: {written}\n+x\n*** End Patch")
+    found = patch_targets.touches(f"*** Begin Patch\n*** Update File: {written}\n+x\n*** End Patch")
     assert ".env" in {os.path.normpath(touch.path) for touch in found}
     assert {touch.after for touch in found} == {"x"}
 
 
 def test_a_header_of_another_kind_hides_nothing_of_a_patch():
-    found = patches.touches("*** Add File: .env\n+a\n--- a/decoy\n+b\n*** Add File: decoy\n")
+    found = patch_targets.touches("*** Add File: .env\n+a\n--- a/decoy\n+b\n*** Add File: decoy\n")
     assert next(touch.after for touch in found if touch.path == ".env") == "a\nb"
 
 

@@ -10,9 +10,9 @@ from governing import decision, policy, project
 import extending
 import making
 import using
-from anyplug.gate import Attachment
-from anyplug.policy import accepted
-from anyplug.policy.recording import Recordings
+from anyplug.call.consent import Attachment
+from anyplug.policy import accepted_copies
+from anyplug.policy.event_log import Recordings
 
 pytestmark = pytest.mark.anyio
 
@@ -361,7 +361,7 @@ async def test_a_projects_commands_run_only_where_the_person_trusts_it(host, cyc
     assert "the signals 's', 't' gave no answer" in result.error.message
     assert f"`anyplug policy trust {os.getcwd()}`" in result.error.hint
     assert not os.path.exists(marks)
-    accepted.accept(str(home), ".cupcake", trusted=True)
+    accepted_copies.accept(str(home), ".cupcake", trusted=True)
     async with host(plugin) as h:
         assert (await h.call("hello")).error.message == "asked"
 

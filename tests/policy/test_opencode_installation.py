@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from driving import ALLOW, Project, before, needs_node
 
-from anyplug.errors import ConfigError
+from anyplug.model.errors import ConfigError
 from anyplug.policy.opencode import installation
 
 

@@ -14,9 +14,9 @@ import anyplug
 import making
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.policy import ACTIONS
-from anyplug.policy import own_files
+from anyplug.policy import self_protection
+from anyplug.policy.agent_events import read
 from anyplug.policy.engine import Engine
-from anyplug.policy.events import read
 
 pytestmark = pytest.mark.anyio
 
@@ -530,8 +530,8 @@ async def test_another_tool_that_runs_commands_is_read_as_a_shell(key):
 
 
 def test_every_command_of_ours_is_known_as_one_that_reads_or_changes():
-    assert set(COMMANDS) == own_files.READING_OURS | own_files.CHANGING_OURS
-    assert set(ACTIONS) - own_files.READING_POLICY == {"init", "trust"}
+    assert set(COMMANDS) == self_protection.READING_OURS | self_protection.CHANGING_OURS
+    assert set(ACTIONS) - self_protection.READING_POLICY == {"init", "trust"}
 
 
 async def test_the_users_own_rule_reason_and_verb_are_kept():
@@ -592,4 +592,4 @@ def test_no_quoting_hides_the_folder(quotes, before):
         f"\\{char}" if quote == "\\" else f"{quote}{char}{quote}" for quote, char in zip(quotes, name, strict=True)
     )
     made = read("opencode", bash(f"{before}{hidden}/x", cwd="/w"))
-    assert own_files.finding(made, ["/w/.cupcake"]) is not None
+    assert self_protection.finding(made, ["/w/.cupcake"]) is not None

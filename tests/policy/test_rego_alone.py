@@ -3,7 +3,7 @@
 import ast
 import os
 
-from anyplug.policy import rego
+from anyplug import rego
 
 HOME = os.path.dirname(rego.__file__)
 

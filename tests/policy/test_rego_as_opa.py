@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from anyplug.policy import rego
-from anyplug.policy.rego.builtins import TABLE
+from anyplug import rego
+from anyplug.rego.builtins import TABLE
 
 CAPABILITIES = os.path.join(os.path.dirname(__file__), "differential", "capabilities.json")
 

@@ -5,7 +5,7 @@ import hmac
 
 import pytest
 
-from anyplug.policy import rego
+from anyplug import rego
 
 
 def value(term: str, **options):

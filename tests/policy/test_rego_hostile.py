@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anyplug.policy import rego
-from anyplug.policy.rego import yaml
-from anyplug.policy.rego.builtins import TABLE
-from anyplug.policy.rego.documents import from_json, to_json
-from anyplug.policy.rego.values import compare, ordered
+from anyplug import rego
+from anyplug.rego import yaml
+from anyplug.rego.builtins import TABLE
+from anyplug.rego.values.json import from_json, to_json
+from anyplug.rego.values.values import compare, ordered
 
 RELAXED = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 WORDS = [

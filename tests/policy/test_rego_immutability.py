@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from anyplug.policy import rego
-from anyplug.policy.rego.builtins import TABLE
-from anyplug.policy.rego.values import Object, Set
+from anyplug import rego
+from anyplug.rego.builtins import TABLE
+from anyplug.rego.values.values import Object, Set
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "differential"))
 from arguments import ARGUMENTS

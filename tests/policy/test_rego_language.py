@@ -2,7 +2,7 @@
 
 import pytest
 
-from anyplug.policy import rego
+from anyplug import rego
 
 INPUT = {"tool": "bash", "args": {"command": "git commit --no-verify"}, "list": [1, 2, 3], "none": None, "yes": True}
 

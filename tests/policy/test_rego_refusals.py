@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from anyplug.policy import rego
+from anyplug import rego
 
 
 def faults(*texts: str) -> list[tuple[str, int, int, str]]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import making
 from anyplug.policy.policy_set import PolicySet
-from anyplug.policy.rego import RegoErrors
+from anyplug.rego import RegoErrors
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyplug.policy import shell
+from anyplug.policy.shell import syntax
 
 
 @pytest.mark.parametrize(
@@ -24,16 +24,16 @@ from anyplug.policy import shell
     ],
 )
 def test_blanks_are_one_blank_outside_of_quotes(command, made):
-    assert shell.normalised(command) == made
+    assert syntax.normalised(command) == made
 
 
 @given(st.text(alphabet="ab '\"\\\t\n;|>&$`(){}", max_size=40))
 def test_reading_never_fails_and_normalising_twice_changes_nothing_more(command):
-    once = shell.normalised(command)
+    once = syntax.normalised(command)
     if "'" not in command and '"' not in command and "\\" not in command:
-        assert shell.normalised(once) == once
-    shell.simple_commands(command)
-    shell.path_words(command)
+        assert syntax.normalised(once) == once
+    syntax.simple_commands(command)
+    syntax.path_words(command)
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_reading_never_fails_and_normalising_twice_changes_nothing_more(command)
     ],
 )
 def test_a_line_is_cut_into_its_simple_commands(command, words):
-    assert [simple.words for simple in shell.simple_commands(command)] == words
+    assert [simple.words for simple in syntax.simple_commands(command)] == words
 
 
 @pytest.mark.parametrize(
     "command", ["a 'b", 'a "b', "a $'b", "a `b", "a $(b", 'a "${b\'}"', "a ${b # }", "((a<<2))\nb"]
 )
 def test_what_another_shell_may_read_otherwise_is_not_sure(command):
-    assert not shell.read(command).is_sure
+    assert not syntax.read(command).is_sure
 
 
 @pytest.mark.parametrize(
@@ -91,28 +91,28 @@ def test_what_another_shell_may_read_otherwise_is_not_sure(command):
     ],
 )
 def test_what_every_shell_reads_alike_is_sure(command):
-    assert shell.read(command).is_sure
+    assert syntax.read(command).is_sure
 
 
 def test_a_text_that_would_be_read_over_and_over_ends_the_reading():
-    assert not shell.read("cat <<E\n" * 12_000).is_sure
-    assert len(shell.simple_commands("true;" * 20_000)) == 20_000
+    assert not syntax.read("cat <<E\n" * 12_000).is_sure
+    assert len(syntax.simple_commands("true;" * 20_000)) == 20_000
 
 
 def test_files_that_are_written_are_told_apart_from_words():
-    (simple,) = shell.simple_commands("a >b 2>>c <d x")
+    (simple,) = syntax.simple_commands("a >b 2>>c <d x")
     assert simple.words == ("a", "d", "x")
     assert simple.writes == ("b", "c")
 
 
 def test_a_command_as_long_as_a_system_takes_is_read_in_a_moment():
     for part in ("'", '"', "a\\", "$(", '"$(', "`", "(", "1>", "\\", "a "):
-        shell.simple_commands(part * 40_000)
-        shell.normalised(part * 40_000)
-        shell.path_words(part * 40_000)
+        syntax.simple_commands(part * 40_000)
+        syntax.normalised(part * 40_000)
+        syntax.path_words(part * 40_000)
 
 
 def test_paths_are_found_among_the_words_and_cut_at_a_glob():
-    assert shell.path_words("rm -rf /a/b ./c src/*.py ~/x plain $HOME/y *.txt") == [
+    assert syntax.path_words("rm -rf /a/b ./c src/*.py ~/x plain $HOME/y *.txt") == [
         "/a/b", "./c", "src", "~/x", "$HOME/y", "."
     ]  # fmt: skip

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import making
-from anyplug.policy import accepted, own_files, shell
+from anyplug.policy import accepted_copies, self_protection
+from anyplug.policy.agent_events import read
 from anyplug.policy.engine import Engine
-from anyplug.policy.events import read
-from anyplug.policy.requests import Desk
+from anyplug.policy.eval_requests import Desk
+from anyplug.policy.shell import syntax
 
 pytestmark = pytest.mark.anyio
 
@@ -124,7 +125,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=40))
 def test_no_command_makes_the_reader_fail(pieces):
     made = read("opencode", bash("".join(pieces), cwd="/w"))
-    own_files.finding(made, ["/w/.cupcake", "/h/.local/share/anyplug"])
+    self_protection.finding(made, ["/w/.cupcake", "/h/.local/share/anyplug"])
 
 
 @pytest.mark.parametrize(
@@ -158,10 +159,10 @@ def test_the_work_grows_with_the_length_of_a_command(part):
             nonlocal seen
             seen += 1
 
-        shell.read.cache_clear()
+        syntax.read.cache_clear()
         sys.setprofile(count)
         try:
-            own_files.finding(made, ["/w/.cupcake", "/h/.local/share/anyplug"])
+            self_protection.finding(made, ["/w/.cupcake", "/h/.local/share/anyplug"])
         finally:
             sys.setprofile(None)
         counts.append(seen)
@@ -178,7 +179,7 @@ NO_PUBLISH = decision("deny", "no", when='contains(input.tool_input.command, "np
 @pytest.mark.parametrize("harness", ["opencode", "claude", "anyplug"])
 async def test_an_error_of_our_own_is_a_refusal_with_its_reason(own, harness, monkeypatch):
     project({"p": policy(f"{harness}.p", NO_PUBLISH)}, harness=harness, trust=False)
-    monkeypatch.setattr(own_files, "finding", lambda *_: os.stat("a\0b"))  # stands for any fault of ours
+    monkeypatch.setattr(self_protection, "finding", lambda *_: os.stat("a\0b"))  # stands for any fault of ours
     asked = bash("npm publish") | {"tool_name": "Bash", "tool_input": {"command": "npm publish"}}
     made = await Desk(Engine(own)).answer({"harness": harness, "event": asked}, cwd=os.getcwd())
     assert made["exit"] == 0
@@ -195,7 +196,7 @@ async def test_a_deleted_home_is_missed_and_what_is_there_is_not_taken_as_new(ow
     made = await ask(bash("npm publish"), engine=Engine(own))
     assert made["decision"]["decision"] == "deny"
     assert "anyplug policy trust" in made["decision"]["reason"]
-    accepted.accept(own, os.path.abspath(".cupcake"), trusted=True)
+    accepted_copies.accept(own, os.path.abspath(".cupcake"), trusted=True)
     assert await verdict(bash("npm publish"), engine=Engine(own)) == "allow"
 
 
@@ -219,7 +220,7 @@ modify contains {"rule_id": "M", "reason": "r", "updated_input": {"command": "%s
 async def test_a_call_that_a_policy_changed_is_decided_about_as_it_is_then(own, changed, expected):
     rules = {"p": policy("opencode.p", NO_PUBLISH), "q": policy("opencode.q", PUBLISHING % changed)}
     project(rules)
-    accepted.accept(own, os.path.abspath(".cupcake"), trusted=True)
+    accepted_copies.accept(own, os.path.abspath(".cupcake"), trusted=True)
     made = (await ask(bash("ls"), engine=Engine(own)))["decision"]
     assert made["decision"] == expected
     assert made.get("updated_input") == ({"command": "ls -l"} if expected == "allow" else None)

@@ -16,14 +16,15 @@ import pytest
 
 import confining
 import looking
-from anyplug.runtime import process
-from anyplug.runtime.confine import escapes, room, watch
-from anyplug.runtime.confine.enforcement import LAYERS, NAMESPACES, NotEnforceable
-from anyplug.runtime.confine.profile import Limits, Place, Profile
-from anyplug.runtime.confine.spawn import ConfinedSpawn, probe
-from anyplug.runtime.guard import Guard
-from anyplug.runtime.program import Program
-from anyplug.runtime.session import Session
+from anyplug.runtime.processes import run_once
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.program import Program
+from anyplug.runtime.sandbox import escape_test
+from anyplug.runtime.sandbox.enforcement import LAYERS, NAMESPACES, NotEnforceable
+from anyplug.runtime.sandbox.linux import memory_and_disk, mounts
+from anyplug.runtime.sandbox.profile import Limits, Place, Profile
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn, probe
+from anyplug.runtime.session.session import Session
 from waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -57,13 +58,13 @@ class Confined:
         return Program(**(fields | changes))
 
     async def __call__(self, *argv, **changes):
-        return await process.run(self.program(*argv, **changes), self.spawn)
+        return await run_once.run(self.program(*argv, **changes), self.spawn)
 
     async def sh(self, script, **changes):
         return await self("/bin/sh", "-c", script, **changes)
 
     async def python(self, script, **changes):
-        return await self(escapes.python(), "-c", script, **changes)
+        return await self(escape_test.python(), "-c", script, **changes)
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def confined():
         made = []
 
         def make(*grants, **changes):
-            one = Confined(stack.enter_context(escapes.scene()), guard, *grants, **changes)
+            one = Confined(stack.enter_context(escape_test.scene()), guard, *grants, **changes)
             made.append(one)
             return one
 
@@ -144,7 +145,7 @@ async def test_with_a_network_python_and_node_reach_a_server_by_name(confined, n
     port = one.scene.facts["port"]
     python = f"import socket; socket.create_connection(('{name}', {port})).close(); print('there')"
     node = f"require('net').connect({port}, '{name}', () => {{ console.log('there'); process.exit() }})"
-    for command in ((escapes.python(), "-c", python), ("/usr/bin/env", "node", "-e", node)):
+    for command in ((escape_test.python(), "-c", python), ("/usr/bin/env", "node", "-e", node)):
         finished = await one(*command)
         assert finished.stdout == b"there\n", finished.stderr
 
@@ -282,7 +283,7 @@ async def test_many_calls_with_folders_of_their_own_are_not_let_down(confined, t
 
 
 async def test_a_plugin_in_tmp_is_seen_and_its_neighbours_are_not(confined):
-    with escapes.scene("/tmp") as scene:
+    with escape_test.scene("/tmp") as scene:
         guard = Guard()
         one = Confined(scene, guard)
         try:
@@ -296,7 +297,7 @@ async def test_a_plugin_in_tmp_is_seen_and_its_neighbours_are_not(confined):
 
 
 async def test_a_run_can_be_given_a_folder_of_its_own(confined, tmp_path):
-    with escapes.scene() as other:
+    with escape_test.scene() as other:
         folder = os.path.join(other.place.user, "for-this-run")
         os.mkdir(folder)
         one = confined(layers=WITHOUT_NAMESPACES)
@@ -309,14 +310,14 @@ async def test_a_run_can_be_given_a_folder_of_its_own(confined, tmp_path):
 )
 async def test_a_plugin_that_writes_beside_itself_cannot_change_its_code(confined, attack):
     guard = Guard()
-    with escapes.scene() as scene:
+    with escape_test.scene() as scene:
         plugin = scene.place.plugin
         os.mkdir(f"{plugin}/lib")
         code = f"{plugin}/lib/a.py"
         with open(code, "w") as file:
             file.write("approved")
         fields = {name: getattr(scene.place, name) for name in Place.__struct_fields__}
-        writing = escapes.Scene(Place(**(fields | {"writes_beside_itself": True, "code": (code,)})), scene.facts)
+        writing = escape_test.Scene(Place(**(fields | {"writes_beside_itself": True, "code": (code,)})), scene.facts)
         one = Confined(writing, guard)
         try:
             finished = await one.sh(f"echo 1 > state.json && echo 2 > lib/state.json && echo fine; {attack}")
@@ -353,7 +354,7 @@ async def test_a_confined_session_answers(confined):
     script = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
     ended, answers = [], []
     session = Session(
-        one.program(escapes.python(), "-c", script, timeout_s=0.0),
+        one.program(escape_test.python(), "-c", script, timeout_s=0.0),
         one.spawn,
         receive=answers.append,
         ended=ended.append,
@@ -478,10 +479,10 @@ async def test_the_end_of_a_call_ends_nothing_of_another_plugins(confined):
 HOST = """
 import os, sys, anyio, contextlib
 from anyplug.runtime import process
-from anyplug.runtime.confine import escapes
-from anyplug.runtime.confine.spawn import ConfinedSpawn
-from anyplug.runtime.guard import Guard
-from anyplug.runtime.program import Program
+from anyplug.runtime.sandbox import escape_test as escapes
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.program import Program
 
 async def main():
     guard = Guard()
@@ -539,11 +540,11 @@ except OSError as error:
 AS_USER = """
 import json, os, sys, anyio
 from anyplug.runtime import process
-from anyplug.runtime.confine import escapes
-from anyplug.runtime.confine.profile import Limits
-from anyplug.runtime.confine.spawn import ConfinedSpawn
-from anyplug.runtime.guard import Guard
-from anyplug.runtime.program import Program
+from anyplug.runtime.sandbox import escape_test as escapes
+from anyplug.runtime.sandbox.profile import Limits
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.program import Program
 import msgspec
 
 async def main():
@@ -587,9 +588,9 @@ async def test_the_machines_own_limit_of_processes_stays_as_it_is(confined):
 def test_a_kernel_with_one_limit_for_the_whole_machine_is_left_alone(release, tmp_path, monkeypatch):
     pid_max = tmp_path / "pid_max"
     pid_max.write_text("4194304")
-    monkeypatch.setattr(room, "PID_MAX", str(pid_max))
+    monkeypatch.setattr(mounts, "PID_MAX", str(pid_max))
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "host", release, "1", "x86_64")))
-    room.limit_processes(512)
+    mounts.limit_processes(512)
     assert pid_max.read_text() == "4194304"
 
 
@@ -634,15 +635,15 @@ def test_a_folder_is_measured_with_all_that_takes_room_and_each_file_once(tmp_pa
     top = tmp_path / "top"
     for name in ("a", "b", "c"):
         (top / name).mkdir(parents=True)
-    folders = watch.measure(str(top), 1 << 40)
+    folders = memory_and_disk.measure(str(top), 1 << 40)
     assert folders == sum(os.stat(top / name).st_blocks * 512 for name in ("a", "b", "c"))
     (top / "a" / "file").write_bytes(bytes(1 << 20))
-    one = watch.measure(str(top), 1 << 40)
+    one = memory_and_disk.measure(str(top), 1 << 40)
     os.link(top / "a" / "file", top / "b" / "again")
     os.symlink("/", top / "c" / "everything")
     assert one - folders >= 1 << 20
-    assert watch.measure(str(top), 1 << 40) == one
-    assert watch.measure(str(top), 1 << 19) > 1 << 19
+    assert memory_and_disk.measure(str(top), 1 << 40) == one
+    assert memory_and_disk.measure(str(top), 1 << 19) > 1 << 19
 
 
 async def test_a_tmp_of_its_own_has_a_size_too(confined, tmp_path):
@@ -659,10 +660,10 @@ LEFT_BEHIND = """
 import os, resource, sys, anyio
 resource.setrlimit(resource.RLIMIT_RSS, (8 << 30, 8 << 30))
 from anyplug.runtime import process
-from anyplug.runtime.confine import escapes
-from anyplug.runtime.confine.spawn import ConfinedSpawn
-from anyplug.runtime.guard import Guard
-from anyplug.runtime.program import Program
+from anyplug.runtime.sandbox import escape_test as escapes
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.program import Program
 
 def seen():
     found = []
@@ -699,8 +700,8 @@ async def test_a_machine_without_memory_ends_a_plugin_first(confined):
 
 MANY_ORPHANS = """
 import os, socket
-from anyplug.runtime.confine.confinement import Confinement, Order
-from anyplug.runtime.confine.spawner import REAPED_AT_ONCE, Spawner, has_children
+from anyplug.runtime.sandbox.linux.apply import Confinement, Order
+from anyplug.runtime.sandbox.spawner import REAPED_AT_ONCE, Spawner, has_children
 
 spawner = Spawner(socket.socketpair()[0], Confinement(Order(layers=())))
 for _ in range(REAPED_AT_ONCE + 10):
@@ -727,10 +728,10 @@ def test_who_makes_orphans_faster_than_they_are_taken_keeps_nobody_waiting():
 
 NO_PROCESS_LEFT = """
 import resource
-from anyplug.runtime.confine.enforcement import NotEnforceable
-from anyplug.runtime.confine.profile import Profile
-from anyplug.runtime.confine.spawn import ConfinedSpawn
-from anyplug.runtime.guard import Guard
+from anyplug.runtime.sandbox.enforcement import NotEnforceable
+from anyplug.runtime.sandbox.profile import Profile
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
+from anyplug.runtime.processes.guard import Guard
 
 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 try:
@@ -795,7 +796,7 @@ def test_a_profile_that_cannot_be_held_is_refused_with_a_cure(missing):
 def test_without_a_network_namespace_a_grant_for_one_host_is_not_held_and_says_what_would_be():
     guard = Guard()
     without = tuple(layer for layer in LAYERS if layer != "network")
-    with escapes.scene() as scene:
+    with escape_test.scene() as scene:
         wanted = scene.profile("network:api.example.com:443")
         try:
             with pytest.raises(NotEnforceable, match="the proxy that would needs a network namespace") as raised:
@@ -812,9 +813,9 @@ def test_without_a_network_namespace_a_grant_for_one_host_is_not_held_and_says_w
 
 SHORT_OF_FILES = """
 import gc, os, resource
-from anyplug.runtime.confine.profile import Profile
-from anyplug.runtime.confine.spawn import ConfinedSpawn, NotEnforceable
-from anyplug.runtime.guard import Guard
+from anyplug.runtime.sandbox.profile import Profile
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn, NotEnforceable
+from anyplug.runtime.processes.guard import Guard
 guard, profile = Guard(), Profile(network="hosts", hosts=("network:example.org:443",))
 ConfinedSpawn(guard, profile).close()
 for room in range(20):
@@ -903,7 +904,7 @@ async def test_a_start_that_is_too_large_to_be_asked_for_takes_no_other_along(co
 
 
 async def test_of_starts_that_wait_there_are_only_so_many_and_the_next_is_told_so(confined, monkeypatch):
-    monkeypatch.setattr("anyplug.runtime.confine.outbox.MOST", 3)
+    monkeypatch.setattr("anyplug.runtime.sandbox.outbox.MOST", 3)
     plugin = confined()
     async with burst(plugin) as ended:
         await until(lambda: ended)

@@ -8,11 +8,12 @@ import anyio
 import pytest
 
 import confining
-from anyplug.runtime import process
-from anyplug.runtime.confine import cpu_share, escapes
-from anyplug.runtime.confine.spawn import ConfinedSpawn
-from anyplug.runtime.guard import Guard
-from anyplug.runtime.program import Program
+from anyplug.runtime.processes import run_once
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.program import Program
+from anyplug.runtime.sandbox import escape_test
+from anyplug.runtime.sandbox.linux import cpu_share
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 from waiting import until
 
 PLENTY = 1 << 20
@@ -51,7 +52,7 @@ IN_A_CGROUP = """
 import json, os, sys, anyio
 with open(sys.argv[1] + "/cgroup.procs", "w") as file:
     file.write(str(os.getpid()))
-from anyplug.runtime.confine import cpu_share
+from anyplug.runtime.sandbox.linux import cpu_share
 import test_cpu_share
 print(json.dumps([cpu_share.means(), anyio.run(test_cpu_share.look)]))
 """
@@ -59,7 +60,7 @@ print(json.dumps([cpu_share.means(), anyio.run(test_cpu_share.look)]))
 
 @contextlib.contextmanager
 def plugin(guard):
-    with escapes.scene() as scene:
+    with escape_test.scene() as scene:
         spawn = ConfinedSpawn(guard, scene.profile())
         try:
             yield spawn, scene
@@ -76,7 +77,7 @@ def guard():
 
 def program(scene, code, **changes):
     fields = {"env": {"PATH": os.defpath}, "timeout_s": 60.0, "max_stdout": PLENTY, "max_stderr": PLENTY}
-    return Program(argv=(escapes.python(), "-c", code), cwd=scene.place.data, **(fields | changes))
+    return Program(argv=(escape_test.python(), "-c", code), cwd=scene.place.data, **(fields | changes))
 
 
 async def look():
@@ -85,7 +86,7 @@ async def look():
     try:
         with plugin(guard) as (spawn, scene):
             assert "cpu" in spawn.enforcement.held
-            finished = await process.run(program(scene, LOOK), spawn)
+            finished = await run_once.run(program(scene, LOOK), spawn)
             assert finished.exit_code == 0, finished.stderr
             return json.loads(finished.stdout)
     finally:
@@ -128,7 +129,7 @@ async def test_a_session_that_a_program_opens_has_hardly_any_weight(guard):
         pytest.skip("the kernel does not group by session here")
     with plugin(guard) as (spawn, scene):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(process.run, program(scene, SESSION), spawn)
+            tasks.start_soon(run_once.run, program(scene, SESSION), spawn)
             wanted = {("nice", "0"), ("nice", str(cpu_share.LAST_NICE))}
             await until(lambda: {group[1:] for group in groups(below(spawn._process.pid))} == wanted)
             tasks.cancel_scope.cancel()
@@ -139,10 +140,10 @@ async def test_a_session_that_a_program_opens_has_hardly_any_weight(guard):
 async def test_a_plugin_that_spins_lets_others_go_on(guard):
     with plugin(guard) as (greedy, scene), plugin(guard) as (other, its_scene):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(process.run, program(scene, SPIN, timeout_s=600.0), greedy)
+            tasks.start_soon(run_once.run, program(scene, SPIN, timeout_s=600.0), greedy)
             await until(lambda: len(below(greedy._process.pid)) > 12)
             for _ in range(5):
-                finished = await process.run(program(its_scene, "print('done')"), other)
+                finished = await run_once.run(program(its_scene, "print('done')"), other)
                 assert finished.stdout == b"done\n", finished.stderr
             assert len(below(greedy._process.pid)) > 12  # it spins all the while
             tasks.cancel_scope.cancel()

@@ -6,10 +6,10 @@ import os
 import pytest
 
 import confining
-from anyplug import permissions
-from anyplug.runtime.confine import escapes
-from anyplug.runtime.confine.enforcement import LAYERS, MANY_PROCESSES, NAMESPACES
-from anyplug.runtime.guard import Guard
+from anyplug.model import permissions
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.sandbox import escape_test
+from anyplug.runtime.sandbox.enforcement import LAYERS, MANY_PROCESSES, NAMESPACES
 from confining import GIT, NEEDS_ROOT, NOT_EVERYWHERE, OPENED, USERS, WITHOUT_MOUNTS
 
 WITHOUT_NAMESPACES = tuple(layer for layer in LAYERS if layer not in NAMESPACES)
@@ -66,7 +66,7 @@ def test_the_attempts_succeed_where_nothing_holds_so_that_they_prove_something(u
 async def test_the_report_for_people_is_the_same_attempt():
     guard = Guard()
     try:
-        enforcement, attempts = await escapes.report(guard)
+        enforcement, attempts = await escape_test.report(guard)
     finally:
         guard.close()
     assert enforcement.held

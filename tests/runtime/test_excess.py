@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from anyplug.runtime.confine.watch import Watch
+from anyplug.runtime.sandbox.linux.memory_and_disk import Watch
 
 MIB = 1 << 20
 

@@ -10,7 +10,7 @@ import tempfile
 import pytest
 
 import looking
-from anyplug.runtime.guard import Guard, signal_name
+from anyplug.runtime.processes.guard import Guard, signal_name
 
 # What a host runs: a plain sleeper, a child of its own, and a daemon with its own session and an empty environment.
 BUSY = """#!/bin/sh

@@ -10,17 +10,17 @@ import pytest
 
 import confining
 import looking
-from anyplug.runtime.confine import nursery
+from anyplug.runtime.sandbox import zygote_client
 
 if sys.platform != "linux":
     pytest.skip("confinement is for Linux", allow_module_level=True)
 
-from anyplug.runtime import process
-from anyplug.runtime.confine import escapes
-from anyplug.runtime.confine.profile import Profile
-from anyplug.runtime.confine.spawn import ConfinedSpawn
-from anyplug.runtime.guard import Guard
-from anyplug.runtime.program import Program
+from anyplug.runtime.processes import run_once
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.program import Program
+from anyplug.runtime.sandbox import escape_test
+from anyplug.runtime.sandbox.profile import Profile
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
 SLEEPER = Program(argv=("/bin/sleep", "811"), cwd="/", env={}, timeout_s=60, max_stdout=99, max_stderr=99)
 
@@ -37,7 +37,7 @@ def guard():
 def spawn(guard):
     """Makes spawners, all for one plugin."""
     made = []
-    with escapes.scene() as scene:
+    with escape_test.scene() as scene:
 
         def make():
             made.append(ConfinedSpawn(guard, scene.profile("shell:exec")))
@@ -58,7 +58,7 @@ def sockets(pid):
 
 
 def nurse_of(guard):
-    return guard.nursery._nurse
+    return guard.zygote._zygote
 
 
 def test_all_spawners_of_a_host_are_forks_of_one_process_and_have_no_socket_but_their_own(guard, spawn):
@@ -86,7 +86,7 @@ async def test_a_nurse_that_somebody_killed_is_replaced_and_its_spawners_go_on(g
     assert nurse_of(guard).pid != killed.pid
     for one in (before, after):
         said = Program(argv=("/bin/echo", "said"), cwd="/", env={}, timeout_s=60, max_stdout=99, max_stderr=99)
-        finished = await process.run(said, one)
+        finished = await run_once.run(said, one)
         assert (finished.exit_code, finished.stdout) == (0, b"said\n"), finished
 
 
@@ -119,14 +119,14 @@ def test_threads_that_ask_at_once_get_one_nurse_and_a_spawner_each(guard):
 
 
 def test_a_nurse_that_does_not_answer_is_dismissed_and_the_next_does(guard, spawn, monkeypatch):
-    monkeypatch.setattr(nursery, "START_S", 0.5)
+    monkeypatch.setattr(zygote_client, "START_S", 0.5)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        guard.nursery.make_spawner(theirs)
+        zygote_client.zygote_of(guard).make_spawner(theirs)
         first = nurse_of(guard)
         first.send_signal(signal.SIGSTOP)
-        with pytest.raises(nursery.NurseGone, match="timed out"):
-            guard.nursery.make_spawner(theirs)
+        with pytest.raises(zygote_client.ZygoteGone, match="timed out"):
+            zygote_client.zygote_of(guard).make_spawner(theirs)
     assert first.poll() == -signal.SIGKILL
     second = spawn()
     nurse_of(guard).send_signal(signal.SIGSTOP)
@@ -139,20 +139,20 @@ def test_after_its_host_nothing_is_made_any_more():
     guard.close()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs, pytest.raises(OSError, match="the host has ended"):
-        guard.nursery.make_spawner(theirs)
-    assert guard.nursery._nurse is None
+        zygote_client.zygote_of(guard).make_spawner(theirs)
+    assert zygote_client.zygote_of(guard)._zygote is None
 
 
 NO_PROCESS = """
 import resource
-from anyplug.runtime.confine.enforcement import NotEnforceable
-from anyplug.runtime.confine.profile import Profile
-from anyplug.runtime.confine.spawn import ConfinedSpawn
-from anyplug.runtime.guard import Guard
+from anyplug.runtime.sandbox.enforcement import NotEnforceable
+from anyplug.runtime.sandbox.profile import Profile
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
+from anyplug.runtime.processes.guard import Guard
 
 guard = Guard()
 ConfinedSpawn(guard, Profile(), tolerant=True).close()
-resource.prlimit(guard.nursery._nurse.pid, resource.RLIMIT_NPROC, (0, 0))
+resource.prlimit(guard.zygote._zygote.pid, resource.RLIMIT_NPROC, (0, 0))
 try:
     ConfinedSpawn(guard, Profile())
 except NotEnforceable as refusal:

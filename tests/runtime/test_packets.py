@@ -6,11 +6,11 @@ import socket
 
 import pytest
 
-from anyplug.runtime.confine import packets, spawn
-from anyplug.runtime.confine.confinement import Order
-from anyplug.runtime.confine.enforcement import LAYERS
-from anyplug.runtime.confine.profile import Profile
-from anyplug.runtime.confine.room import _version
+from anyplug.runtime.sandbox import packets, spawner_client
+from anyplug.runtime.sandbox.enforcement import LAYERS
+from anyplug.runtime.sandbox.linux.apply import Order
+from anyplug.runtime.sandbox.linux.mounts import _version
+from anyplug.runtime.sandbox.profile import Profile
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_an_order_that_says_what_nobody_knows_is_refused():
 
 
 def test_all_of_a_profile_is_an_order():
-    order = Order(**spawn._order(LAYERS, Profile(hidden=("/a",))))
+    order = Order(**spawner_client._order(LAYERS, Profile(hidden=("/a",))))
     assert order.hidden == ("/a",)
     assert order.limits["memory"] > 0
 

@@ -7,7 +7,7 @@ import pytest
 
 SHORT = """
 import os, resource, sys
-from anyplug.runtime.pipes import open_pipes
+from anyplug.runtime.processes.pipes import open_pipes
 resource.setrlimit(resource.RLIMIT_NOFILE, (3 + int(sys.argv[1]), 99))
 before = len(os.listdir("/proc/self/fd"))
 try:

@@ -11,8 +11,8 @@ import pytest
 
 import looking
 import making
-from anyplug.runtime import process
-from anyplug.runtime.program import Program
+from anyplug.runtime.processes import run_once
+from anyplug.runtime.processes.program import Program
 from anyplug.runtime.runner import Runner
 
 pytestmark = pytest.mark.anyio
@@ -103,13 +103,13 @@ async def test_a_timeout_keeps_what_was_said_also_after_sigterm(run):
 
 
 async def test_one_that_ignores_sigterm_is_killed(run, monkeypatch):
-    monkeypatch.setattr(process, "TERM_GRACE_S", 0.1)
+    monkeypatch.setattr(run_once, "TERM_GRACE_S", 0.1)
     finished = await run("trap '' TERM; while :; do sleep 0.05; done", timeout_s=0.2)
     assert (finished.ending, finished.exit_code) == ("timed_out", -9)
 
 
 async def test_the_whole_group_is_ended(run, monkeypatch):
-    monkeypatch.setattr(process, "TERM_GRACE_S", 0.1)
+    monkeypatch.setattr(run_once, "TERM_GRACE_S", 0.1)
     path = run.folder / "pids"
     await run(f"sleep 603 & echo $! >> {path}; (trap '' TERM; sleep 603) & echo $! >> {path}; wait", timeout_s=0.3)
     pids = [int(word) for word in path.read_text().split()]
@@ -238,10 +238,10 @@ async def test_a_spawner_that_somebody_killed_fails_its_calls_at_once_and_is_rep
 def test_the_programs_beside_the_host_need_nothing_but_the_standard_library():
     code = (
         "import sys; sys.path.append(sys.argv[1])\n"
-        "import anyplug.runtime.guardian, anyplug.runtime.confine.nurse\n"
+        "import anyplug.runtime.processes.guardian, anyplug.runtime.sandbox.zygote\n"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
-    packages = os.path.join(os.path.dirname(process.__file__), "..", "..")
+    packages = os.path.join(os.path.dirname(run_once.__file__), "..", "..")
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, packages], capture_output=True, text=True, check=True
     )

@@ -6,10 +6,10 @@ import re
 import pytest
 
 import making
-from anyplug import protected_paths
-from anyplug.runtime.confine import macos, system
-from anyplug.runtime.confine.enforcement import LAYERS, Enforcement
-from anyplug.runtime.confine.profile import Limits, Place, System, draw
+from anyplug.model import protected_paths
+from anyplug.runtime.sandbox import macos, system_paths
+from anyplug.runtime.sandbox.enforcement import LAYERS, Enforcement
+from anyplug.runtime.sandbox.profile import Limits, Place, System, draw
 
 PLACE = Place(
     plugin="/u/.anyplug/plugins/p",
@@ -176,7 +176,7 @@ def test_older_kernels_are_judged_by_what_else_holds(version, held, is_enough):
 
 
 def test_the_survey_never_opens_whole_folders_of_programs():
-    found = system.survey(os.environ["PATH"], "/nonexistent", "/nonexistent")
+    found = system_paths.survey(os.environ["PATH"], "/nonexistent", "/nonexistent")
     closed = {"/", "/usr", "/usr/bin", "/bin", "/usr/sbin", "/usr/lib", "/lib", "/usr/libexec", "/etc", "/usr/share"}
     assert not closed & {*found.readable, *found.executable}
     names = {os.path.basename(path) for path in found.executable}
@@ -192,9 +192,9 @@ def test_of_settings_all_is_open_that_everybody_may_read_and_nothing_else(tmp_pa
     os.chmod(etc / "shut", 0o700)
     making.write(str(etc / "key"), "x", 0o640)
     os.symlink("key", etc / "link")
-    assert system.settings(str(etc)) == tuple(str(etc / path) for path in ("d", "mixed/c", "open"))
-    assert system.settings(str(etc / "open")) == (str(etc / "open"),)
-    assert system.settings(str(etc / "nowhere")) == ()
+    assert system_paths.settings(str(etc)) == tuple(str(etc / path) for path in ("d", "mixed/c", "open"))
+    assert system_paths.settings(str(etc / "open")) == (str(etc / "open"),)
+    assert system_paths.settings(str(etc / "nowhere")) == ()
 
 
 def test_who_may_run_every_program_may_follow_links_on_the_path_and_read_settings(tmp_path):
@@ -205,11 +205,11 @@ def test_who_may_run_every_program_may_follow_links_on_the_path_and_read_setting
     toolchains = tmp_path / ".rustup" / "toolchains"
     toolchains.mkdir(parents=True)
     (tmp_path / ".cargo" / "bin").mkdir(parents=True)
-    found = system.survey(f"{prefix}/bin:{tmp_path}/.cargo/bin:/usr/bin", "/nonexistent", "/nonexistent")
+    found = system_paths.survey(f"{prefix}/bin:{tmp_path}/.cargo/bin:/usr/bin", "/nonexistent", "/nonexistent")
     assert (found.settings, found.linked) == ((), ())
-    wide = system.for_every_program(found)
+    wide = system_paths.for_every_program(found)
     assert {program, str(toolchains)} <= set(wide.linked)
-    assert set(system.settings()) == set(wide.settings)
+    assert set(system_paths.settings()) == set(wide.settings)
     assert "/etc/shadow" not in wide.settings
     for granted, is_open in (("shell:exec", True), ("shell:exec:git", False), ("filesystem:read", False)):
         drawn = draw((granted,), PLACE, wide, lambda _name: ())
@@ -222,34 +222,34 @@ def test_modules_that_a_person_installed_are_libraries_too_and_no_folder_with_mu
     for folder in (".local/lib/python3.11/site-packages", "perl5", ".ssh", "src"):
         (user / folder).mkdir(parents=True)
     named = f"{user}/src:relative::/usr/lib:{user}:{tmp_path}:/"
-    found = system.libraries({"HOME": str(user), "PYTHONPATH": named, "NODE_PATH": "/opt/modules"})
+    found = system_paths.libraries({"HOME": str(user), "PYTHONPATH": named, "NODE_PATH": "/opt/modules"})
     assert set(found) == {
         f"{user}/src",
         "/opt/modules",
         f"{user}/.local/lib/python3.11/site-packages",
         f"{user}/perl5",
     }
-    assert system.libraries({"PYTHONPATH": "/"}) == ()
+    assert system_paths.libraries({"PYTHONPATH": "/"}) == ()
 
 
 def test_a_program_comes_with_its_place_if_it_has_one_to_itself(monkeypatch, tmp_path):
-    monkeypatch.setattr(system, "OWN_PLACES", (f"{tmp_path}/lib/",))
+    monkeypatch.setattr(system_paths, "OWN_PLACES", (f"{tmp_path}/lib/",))
     program = making.write(str(tmp_path / "lib" / "jvm" / "bin" / "runs"), "x", 0o755)
     making.write(str(tmp_path / "lib" / "jvm" / "conf" / "security"), "x")
     (tmp_path / "bin").mkdir()
     os.symlink(program, tmp_path / "bin" / "runs")
-    found = system.program_files("runs", f"{tmp_path}/bin")
+    found = system_paths.program_files("runs", f"{tmp_path}/bin")
     assert found[0] == program
     assert str(tmp_path / "lib" / "jvm") in found
-    assert system.program_files("sh", "/bin:/usr/bin")[0] == os.path.realpath("/bin/sh")
-    assert not {"/usr", "/bin", "/usr/bin", "/"} & set(system.program_files("sh", "/bin:/usr/bin"))
-    assert system.program_files("no-such-program", "/bin") == ()
+    assert system_paths.program_files("sh", "/bin:/usr/bin")[0] == os.path.realpath("/bin/sh")
+    assert not {"/usr", "/bin", "/usr/bin", "/"} & set(system_paths.program_files("sh", "/bin:/usr/bin"))
+    assert system_paths.program_files("no-such-program", "/bin") == ()
 
 
 @pytest.mark.parametrize("folder", ["shims", ".volta/bin"])
 def test_of_what_only_chooses_an_interpreter_the_whole_place_is_needed(folder, tmp_path):
     making.write(str(tmp_path / "manager" / folder / "node"), "x", 0o755)
-    found = system.survey(str(tmp_path / "manager" / folder), "/nonexistent", "/nonexistent")
+    found = system_paths.survey(str(tmp_path / "manager" / folder), "/nonexistent", "/nonexistent")
     place = tmp_path / "manager" / os.path.dirname(folder)
     assert str(place) in found.executable
 

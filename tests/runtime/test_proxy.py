@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import looking
 from anyplug.runtime.proxy import requests
-from anyplug.runtime.proxy.server import Bounds, Proxy, is_own, resolve
+from anyplug.runtime.proxy.proxy_server import Bounds, Proxy, is_own, resolve
 
 PATIENCE_S = 20.0
 END = b"\r\n\r\n"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyplug import permissions
-from anyplug.permissions import Destination
-from anyplug.runtime.proxy import addresses, requests
+from anyplug.model import permissions
+from anyplug.model.permissions import Destination
+from anyplug.runtime.proxy import allowed_addresses, requests
 from anyplug.runtime.proxy.requests import Refusal, Request
 
 
@@ -165,10 +165,10 @@ def test_a_program_is_told_of_the_proxy_and_not_of_the_users_own():
 
 def test_a_grant_is_for_one_port_or_for_all():
     granted = frozenset({Destination("a.org", 443), Destination("b.org", 0)})
-    assert addresses.is_granted(granted, "a.org", 443)
-    assert not addresses.is_granted(granted, "a.org", 80)
-    assert addresses.is_granted(granted, "b.org", 1)
-    assert not addresses.is_granted(granted, "c.a.org", 443)
+    assert allowed_addresses.is_granted(granted, "a.org", 443)
+    assert not allowed_addresses.is_granted(granted, "a.org", 80)
+    assert allowed_addresses.is_granted(granted, "b.org", 1)
+    assert not allowed_addresses.is_granted(granted, "c.a.org", 443)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_grant_is_for_one_port_or_for_all():
     ["93.184.215.14", "8.8.8.8", "2606:2800:21f:cb07::1", "64:ff9b::808:808", "::ffff:8.8.8.8", "2002:808:808::1"],
 )
 def test_public(address):
-    assert addresses.is_public(address)
+    assert allowed_addresses.is_public(address)
 
 
 @pytest.mark.parametrize(
@@ -187,12 +187,12 @@ def test_public(address):
      "2001:db8::1", "2001::1"],
 )  # fmt: skip
 def test_not_public(address):
-    assert not addresses.is_public(address)
+    assert not allowed_addresses.is_public(address)
 
 
 def usable(granted, host, found, own=()):
     where = frozenset(permissions.destination(name) for name in granted)
-    return addresses.usable(where, host, 80, found, lambda address: address in own)
+    return allowed_addresses.usable(where, host, 80, found, lambda address: address in own)
 
 
 def test_a_name_is_followed_to_the_internet_only():

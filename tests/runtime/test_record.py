@@ -9,7 +9,7 @@ import struct
 import pytest
 
 import confining
-from anyplug.runtime.confine import seccomp
+from anyplug.runtime.sandbox.linux import seccomp
 
 USERS = ("root", "ordinary")
 HEADERS = {
@@ -20,11 +20,12 @@ RUN = """
 import json, os, sys, tempfile
 import anyio, msgspec
 from anyplug.runtime import process
-from anyplug.runtime.confine import escapes, record
-from anyplug.runtime.confine.enforcement import LAYERS
-from anyplug.runtime.confine.spawn import ConfinedSpawn
-from anyplug.runtime.guard import Guard
-from anyplug.runtime.program import Program
+from anyplug.runtime.sandbox import escape_test as escapes
+from anyplug.runtime.sandbox.linux import syscall_recorder as record
+from anyplug.runtime.sandbox.enforcement import LAYERS
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.program import Program
 
 async def main(granted, script, layers, has_tmp):
     guard, recorder = Guard(), record.Recorder()

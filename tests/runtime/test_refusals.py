@@ -6,16 +6,16 @@ import subprocess
 import pytest
 
 import confining
-from anyplug.runtime.confine.enforcement import MANY_PROCESSES
+from anyplug.runtime.sandbox.enforcement import MANY_PROCESSES
 
 # What a machine without user namespaces answers, and a container that hides parts of /proc: for real, in a namespace.
 NO_NAMESPACES = "for k in user mnt pid net ipc; do echo 0 > /proc/sys/user/max_${k}_namespaces; done"
 HIDDEN_PROC = "mount -t tmpfs none /proc/sys/dev"
 DRIVER = """
 import json, sys, anyio
-from anyplug.runtime.confine import escapes
-from anyplug.runtime.confine.spawn import ConfinedSpawn, NamespacesRefused
-from anyplug.runtime.guard import Guard
+from anyplug.runtime.sandbox import escape_test as escapes
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn, NamespacesRefused
+from anyplug.runtime.processes.guard import Guard
 
 guard = Guard()
 enforcement, attempts = anyio.run(escapes.report, guard)

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from anyplug.runtime.confine import seccomp, socket_table, syscall_table
+from anyplug.runtime.sandbox.linux import seccomp, socket_table, syscall_table
 
 MACHINES = seccomp.ARCHITECTURES
 ALLOWED = 0

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import looking
-from anyplug import logs
-from anyplug.runtime import incoming, last_words, outgoing
-from anyplug.runtime import session as sessions
-from anyplug.runtime.program import Program
+from anyplug.home import plugin_logs
+from anyplug.runtime.processes.program import Program
 from anyplug.runtime.runner import Runner
-from anyplug.runtime.session import Crowded, PeerGone, Session
+from anyplug.runtime.session import reader, stderr, writer
+from anyplug.runtime.session import session as sessions
+from anyplug.runtime.session.session import Crowded, PeerGone, Session
 
 pytestmark = pytest.mark.anyio
 
@@ -163,7 +163,7 @@ async def test_of_very_many_bad_lines_only_some_are_logged(start):
     peer = start("out('\\n' * 50_000); emit(good=1)")
     assert await peer.frames_to(1) == [{"good": 1}]
     assert peer.session.counts.malformed == 50_000
-    assert peer.logged.count(b"\n") == incoming.LOGGED_FAULTS
+    assert peer.logged.count(b"\n") == reader.LOGGED_FAULTS
     assert b"only counted" in peer.logged
 
 
@@ -185,7 +185,7 @@ async def test_a_line_of_64_mb_is_skipped_without_being_kept(start):
         most = max(most, len(peer.session._incoming._line))
         await anyio.lowlevel.checkpoint()
     assert peer.frames == [{"good": 1}]
-    assert most <= sessions.LONGEST_LINE + incoming.CHUNK
+    assert most <= sessions.LONGEST_LINE + reader.CHUNK
     assert peer.session.counts.too_long == 1
 
 
@@ -252,7 +252,7 @@ async def test_a_peer_that_stops_reading_is_given_up_and_never_blocks_another(st
     while not stuck.ends:
         await good.ask(f"q{count}")
         count += 1
-    assert time.monotonic() - began >= outgoing.STALL_S - 0.5
+    assert time.monotonic() - began >= writer.STALL_S - 0.5
     assert count > 100
     with pytest.raises(PeerGone, match=r"it has read nothing for 5s"):
         await waiting
@@ -520,25 +520,27 @@ async def test_a_flood_on_stderr_goes_to_a_log_that_rotates_and_its_end_is_kept(
     path = str(tmp_path / "logs" / "noisy.log")
     peer = start(
         "os.read(0, 1)\nfor n in range(60): os.write(2, b'x' * 99_999 + b'\\n')\nos.write(2, b'the end'); os._exit(1)",
-        lambda chunk: logs.append_raw(path, chunk),
+        lambda chunk: plugin_logs.append_raw(path, chunk),
     )
     peer.session.send({})
     gone = await peer.end()
     assert gone.stderr.endswith("the end")
-    assert len(gone.stderr) <= last_words.KEPT
+    assert len(gone.stderr) <= stderr.KEPT
     files = sorted(os.listdir(tmp_path / "logs"))
-    assert files[0] == "noisy.log" or files == [f"noisy.log.{n}" for n in range(1, logs.KEPT + 1)]
-    assert len(files) <= logs.KEPT + 1
+    assert files[0] == "noisy.log" or files == [f"noisy.log.{n}" for n in range(1, plugin_logs.KEPT + 1)]
+    assert len(files) <= plugin_logs.KEPT + 1
     for name in files:
         found = os.stat(tmp_path / "logs" / name)
-        assert found.st_size <= logs.LARGEST + incoming.CHUNK
+        assert found.st_size <= plugin_logs.LARGEST + reader.CHUNK
         assert found.st_mode & 0o777 == 0o600
 
 
 async def test_a_log_that_cannot_be_written_keeps_nobody_from_working(start, tmp_path):
     os.symlink("/dev/full", tmp_path / "full.log")
     path = str(tmp_path / "full.log")
-    peer = start("os.write(2, b'noise'); emit(ok=1); sys.stdin.read()", lambda chunk: logs.append_raw(path, chunk))
+    peer = start(
+        "os.write(2, b'noise'); emit(ok=1); sys.stdin.read()", lambda chunk: plugin_logs.append_raw(path, chunk)
+    )
     assert await peer.frames_to(1) == [{"ok": 1}]
 
 
@@ -559,11 +561,11 @@ async def test_frames_that_take_long_hold_up_others_for_a_few_at_a_time():
     loop, heard = asyncio.get_running_loop(), []
 
     def slow(frame):
-        time.sleep(incoming.TURN_S / 20)
+        time.sleep(reader.TURN_S / 20)
         heard.append(frame)
 
     os.write(writing, b'{"some": "frame"}\n' * 3_000)  # all of it fits into the pipe
-    lines = incoming.Incoming(
+    lines = reader.Incoming(
         reading, loop, receive=slow, closed=lambda: None, log=print, longest_line=4_096, missed=print
     )
     others = 0
@@ -571,7 +573,7 @@ async def test_frames_that_take_long_hold_up_others_for_a_few_at_a_time():
         while len(heard) < 3_000:
             await anyio.lowlevel.checkpoint()
             others += 1
-    assert others >= 54_000 // incoming.LEAST
+    assert others >= 54_000 // reader.LEAST
     lines.close()
     os.close(writing)
 

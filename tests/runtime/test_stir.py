@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from anyplug.runtime import stir as module
-from anyplug.runtime.stir import Stir
+from anyplug.runtime import inotify as module
+from anyplug.runtime.inotify import Stir
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says it")
 

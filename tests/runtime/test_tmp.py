@@ -15,9 +15,9 @@ import pytest
 
 import confining
 import making
-from anyplug import untrusted_files
-from anyplug.runtime import tmp
-from anyplug.runtime.program import TmpTaken
+from anyplug.home import untrusted_files
+from anyplug.runtime.processes import private_tmp
+from anyplug.runtime.processes.program import TmpTaken
 from anyplug.runtime.runner import Runner
 
 NOBODY = 65534
@@ -71,7 +71,7 @@ def test_an_ordinary_user_gets_a_tmp_of_their_own_for_each_call(namespaces, name
             for path, _, files in os.walk(folder):
                 for entry in (path, *(os.path.join(path, file) for file in files)):
                     os.chown(entry, NOBODY, NOBODY)
-        packages = [sysconfig.get_paths()["purelib"], os.path.join(os.path.dirname(tmp.__file__), "..", "..")]
+        packages = [sysconfig.get_paths()["purelib"], os.path.join(os.path.dirname(private_tmp.__file__), "..", "..")]
         environment = {
             "PATH": os.defpath,
             "HOME": folder,
@@ -214,7 +214,7 @@ async def test_what_is_not_a_folder_is_taken(kind, name, locks, tmp_path):
         os.symlink(tmp_path if kind == "link" else "/no/such/place", path)
     try:
         with pytest.raises(TmpTaken, match="is not a folder"):
-            async with tmp.shared_tmp(locks, name):
+            async with private_tmp.shared_tmp(locks, name):
                 pass
         assert os.path.lexists(path)
     finally:
@@ -227,27 +227,27 @@ async def test_another_users_folder_is_taken(name, locks):
     os.mkdir(f"/tmp/{name}")
     os.chown(f"/tmp/{name}", NOBODY, NOBODY)
     with pytest.raises(TmpTaken, match="belongs to another user"):
-        async with tmp.shared_tmp(locks, name):
+        async with private_tmp.shared_tmp(locks, name):
             pass
 
 
 @pytest.mark.anyio
 async def test_what_a_killed_host_left_is_cleared(name, locks):
-    async with tmp.shared_tmp(locks, name) as given:
+    async with private_tmp.shared_tmp(locks, name) as given:
         making.write(f"{given.folder}/left", "")
         shutil.copytree(locks, locks + "-copy")
         os.rename(given.folder, given.folder + "-kept")
     os.rename(f"/tmp/{name}-kept", f"/tmp/{name}")
-    async with tmp.shared_tmp(locks, name) as given:
+    async with private_tmp.shared_tmp(locks, name) as given:
         assert os.listdir(given.folder) == []
         assert stat.S_IMODE(os.stat(given.folder).st_mode) == 0o700
 
 
 @pytest.mark.anyio
 async def test_a_turn_that_is_waited_for_can_be_given_up(name, locks):
-    async with tmp.shared_tmp(locks, name):
+    async with private_tmp.shared_tmp(locks, name):
         with anyio.move_on_after(0.2) as scope:
-            async with tmp.shared_tmp(locks, name):
+            async with private_tmp.shared_tmp(locks, name):
                 pass
         assert scope.cancelled_caught
     with open(os.path.join(locks, f"{name}.lock"), encoding="ascii") as lock:

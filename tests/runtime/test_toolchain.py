@@ -5,7 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import making
-from anyplug.runtime import toolchain
+from anyplug.runtime.processes import toolchain
 
 
 def test_many_plugins_that_start_at_once_make_it_together(tmp_path):

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from anyplug.errors import StoreError
-from anyplug.home_folder import state_path
-from anyplug.policy import accepted, places, sources
-from anyplug.policy.accepted import Acceptance
-from anyplug.policy.events import HARNESSES, OURS, BadEvent, with_input
-from anyplug.policy.events import read as read_event
-from anyplug.policy.inquiry import Inquiry, Kept, Loaded, Options, Outcome
+from anyplug.home.location import state_path
+from anyplug.home.settings import binding_places
+from anyplug.model.errors import StoreError
+from anyplug.policy import accepted_copies, policy_files, policy_folders
+from anyplug.policy.accepted_copies import Acceptance
+from anyplug.policy.agent_events import HARNESSES, OURS, BadEvent, with_input
+from anyplug.policy.agent_events import read as read_event
+from anyplug.policy.evaluation import Inquiry, Kept, Loaded, Options, Outcome
 from anyplug.policy.paths import FOLDER, HOME_FOLDER, is_within, may_be_there
-from anyplug.policy.places import Place
+from anyplug.policy.policy_files import Source
+from anyplug.policy.policy_folders import Place
 from anyplug.policy.policy_set import PolicySet
-from anyplug.policy.rego.errors import Fault, Location, RegoErrors
-from anyplug.policy.sources import Source
-from anyplug.settings import binding_places
+from anyplug.rego.values.rego_errors import Fault, Location, RegoErrors
 
 if TYPE_CHECKING:
     from anyplug.policy.signals import RunSignal
@@ -100,8 +100,8 @@ class Engine:
     def places_of(self, cwd: str, harness: str, options: Options = USUAL) -> list[Place]:
         """Find whose policies hold for an event, the nearest first. Raises NoPolicies if there are none."""
         if options.policy_dir:
-            root = sources.of_policy_dir(os.path.join(options.cwd or os.getcwd(), options.policy_dir))
-            return places.of(root, self._home)
+            root = policy_files.of_policy_dir(os.path.join(options.cwd or os.getcwd(), options.policy_dir))
+            return policy_folders.of(root, self._home)
         found = self._found(cwd) if os.path.isabs(cwd) else []
         here = options.cwd or os.getcwd()
         found = found or self._found(here)
@@ -110,13 +110,13 @@ class Engine:
             if harness != OURS and (may_be_there(root) or not self._may_have_own(harness, options)):
                 said = f"there is no {FOLDER} in {cwd or '.'} nor above it"
                 raise NoPolicies([said], f"`anyplug policy init --harness {harness}` makes one")
-            found = places.of(root, self._home)
+            found = policy_folders.of(root, self._home)
         return found
 
     def _may_have_own(self, harness: str, options: Options) -> bool:
         """Whether the person has policies for all projects, as far as a look at the folder says."""
         own = self.global_root(options, harness)
-        names = (os.path.join("policies", harness), *sources.RULEBOOKS)
+        names = (os.path.join("policies", harness), *policy_files.RULEBOOKS)
         return any(may_be_there(os.path.join(own, name)) for name in names)
 
     def _found(self, cwd: str) -> list[Place]:
@@ -126,7 +126,7 @@ class Engine:
         if known is None or now - known[1] >= self._look_s:
             if len(self._places) >= MOST_FOLDERS:
                 self._places.clear()
-            known = self._places[cwd] = (places.around(cwd, self._home), now)
+            known = self._places[cwd] = (policy_folders.around(cwd, self._home), now)
         return known[0]
 
     def place(self, harness: str, place: Place, whole: str = "") -> Kept:
@@ -154,7 +154,11 @@ class Engine:
             return None
         # For each event anew, since links may lead elsewhere by now; the person's own folders need not exist yet.
         found = [root, *filter(os.path.lexists, binding_places(os.path.dirname(root)))]
-        found += [sources.global_folder(), os.path.expanduser("~/.config/cupcake"), os.path.expanduser(state_path())]
+        found += [
+            policy_files.global_folder(),
+            os.path.expanduser("~/.config/cupcake"),
+            os.path.expanduser(state_path()),
+        ]
         found += filter(None, (self._home, global_config))
         return list(dict.fromkeys(map(os.path.realpath, found)))
 
@@ -165,18 +169,18 @@ class Engine:
                 said = f"--global-config {options.global_config}: there is no such folder"
                 raise NoPolicies([said], "give the whole path of a folder that is there")
             return options.global_config
-        return os.path.join(self._home, HOME_FOLDER) if harness == OURS and self._home else sources.global_folder()
+        return os.path.join(self._home, HOME_FOLDER) if harness == OURS and self._home else policy_files.global_folder()
 
 
 def _load(kept: Kept, place: Place, harness: str, whole_root: str, home: str) -> None:
     """Read a place; keep what there was if what there is now cannot be used, or else what a person accepted."""
-    source = sources.read(place.root, harness)
-    whole = sources.read_own(whole_root, harness) if whole_root else None
-    acceptance = accepted.look(place.copy, source, harness)
+    source = policy_files.read(place.root, harness)
+    whole = policy_files.read_own(whole_root, harness) if whole_root else None
+    acceptance = accepted_copies.look(place.copy, source, harness)
     kept.stamps = [source, acceptance, *([] if whole is None else [whole])]
     is_own_trusted = True
     if whole is not None and home and not is_within(os.path.realpath(whole_root), home):  # in there only people write
-        trusted = accepted.look_own(home, whole, harness)
+        trusted = accepted_copies.look_own(home, whole, harness)
         kept.stamps.append(trusted)
         is_own_trusted = trusted.is_trusted
     is_lost = place.is_lost and acceptance.record is None
@@ -194,7 +198,7 @@ def _load(kept: Kept, place: Place, harness: str, whole_root: str, home: str) ->
     else:
         if place.copy and acceptance.record is None and not is_lost and source.has_policies:
             try:
-                accepted.accept(home, place.root, trusted=False)
+                accepted_copies.accept(home, place.root, trusted=False)
             except (OSError, StoreError):  # a home that cannot be written to keeps nothing, and policies still decide
                 pass
     kept.loaded = msgspec.structs.replace(loaded, is_own_trusted=is_own_trusted)

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from anyplug.errors import StoreError
-from anyplug.home_folder import make_private
-from anyplug.policy import places
+from anyplug.home.location import make_private
+from anyplug.home.settings import PolicySettings
+from anyplug.model.errors import StoreError
+from anyplug.policy import policy_folders
 from anyplug.policy.paths import HOME_FOLDER, may_be_there
-from anyplug.settings import PolicySettings
 
 if TYPE_CHECKING:
-    from anyplug.mask import Mask
     from anyplug.policy.engine import Engine
-    from anyplug.policy.inquiry import Outcome
-    from anyplug.policy.recording import Recordings
+    from anyplug.policy.evaluation import Outcome
+    from anyplug.policy.event_log import Recordings
     from anyplug.policy.signals import RunSignal
     from anyplug.runtime.runner import Runner
+    from anyplug.secrets.mask import Mask
 
 LOOK_S: Final = 1.0  # between two looks whether there are policies at all
 ANSWERS_FILE: Final = "policy-answers.json"  # questions that a person answered with always
@@ -111,7 +111,7 @@ class PolicyGate:
     def _has_policies(self, cwd: str) -> bool:
         if may_be_there(os.path.join(self._home, HOME_FOLDER)):
             return True
-        return any(place.has("anyplug") for place in places.around(cwd, self._home))
+        return any(place.has("anyplug") for place in policy_folders.around(cwd, self._home))
 
     async def before(self, facts: Facts, mask: "Mask | None" = None) -> Ruling:
         """Decide about a call that is to run."""
@@ -139,9 +139,9 @@ class PolicyGate:
         if self._settings.program:
             return await self._by_program(event)
         # 50 ms, and only those who have policies need it.
+        from anyplug.policy.agent_events import BadEvent
         from anyplug.policy.engine import NoPolicies
-        from anyplug.policy.events import BadEvent
-        from anyplug.policy.inquiry import Options
+        from anyplug.policy.evaluation import Options
 
         options = Options(cwd=event["cwd"], is_open=self._settings.fail_mode == "open")
         try:
@@ -162,7 +162,7 @@ class PolicyGate:
         if self._engine is None:
             # As above.
             from anyplug.policy.engine import Engine
-            from anyplug.policy.recording import Recordings
+            from anyplug.policy.event_log import Recordings
 
             self._engine = Engine(
                 self._home,
@@ -181,7 +181,7 @@ class PolicyGate:
 
     async def _by_program(self, event: dict[str, Any]) -> Ruling:
         """Let another program decide, in the words of OpenCode's plugin."""
-        from anyplug.runtime.program import Program  # only for those who have one
+        from anyplug.runtime.processes.program import Program  # only for those who have one
 
         assert self._run is not None
         program = os.path.expanduser(self._settings.program)

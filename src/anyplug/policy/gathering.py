@@ -9,10 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from anyplug.policy.decisions import KEYS, VERBS
-from anyplug.policy.rego import RegoError
-from anyplug.policy.rego import compile as compile_rego
-from anyplug.policy.rego.syntax import Call, Module, Ref, Scalar, Var
-from anyplug.policy.rego.walk import of_rule
+from anyplug.rego import RegoError
+from anyplug.rego import compile as compile_rego
+from anyplug.rego.parse.tree import Call, Module, Ref, Scalar, Var
+from anyplug.rego.parse.walk import of_rule
 
 UNREMARKABLE: Final = frozenset({"walk", "count", "minus", "equal", "eq", "array.concat", "union", "is_set"})
 WORDS: Final = frozenset({*VERBS, *KEYS, "allow_override", "allow_overrides"})

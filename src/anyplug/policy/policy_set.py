@@ -15,14 +15,14 @@ import msgspec
 from anyplug.policy import gathering, routing
 from anyplug.policy.decisions import CONTEXT, EXPLAINED, FAILED_RULE, KEYS, Finding, is_malformed
 from anyplug.policy.decisions import read as read_finding
+from anyplug.policy.evaluate_rule import EVALUATE, of_all_projects
 from anyplug.policy.reach import Part, is_plain, parts, read_keys, rule_rows, verb_of
-from anyplug.policy.rego import EvalError, Fault, Location, Policies, Prepared, RegoErrors
-from anyplug.policy.rego import compile as compile_rego
-from anyplug.policy.rego.errors import PARSE_ERROR
-from anyplug.policy.rego.parser import parse_module
-from anyplug.policy.rego.syntax import Module
 from anyplug.policy.routing import Policy
-from anyplug.policy.starter import EVALUATE, of_all_projects
+from anyplug.rego import EvalError, Fault, Location, Policies, Prepared, RegoErrors
+from anyplug.rego import compile as compile_rego
+from anyplug.rego.parse.modules import parse_module
+from anyplug.rego.parse.tree import Module
+from anyplug.rego.values.rego_errors import PARSE_ERROR
 
 SECONDS: Final = 2.0  # for one evaluation: a policy takes well under a millisecond
 STEPS: Final = 4_000_000  # for one evaluation

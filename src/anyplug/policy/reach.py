@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from anyplug.policy.decisions import VERBS
-from anyplug.policy.rego.syntax import (
+from anyplug.rego.parse.tree import (
     Array,
     Call,
     Expr,
@@ -25,7 +25,7 @@ from anyplug.policy.rego.syntax import (
     Unify,
     Var,
 )
-from anyplug.policy.rego.walk import of_rule
+from anyplug.rego.parse.walk import of_rule
 
 EQUAL: Final = ("equal",)
 MEMBER: Final = ("internal", "member_2")

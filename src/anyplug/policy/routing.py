@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from anyplug.policy.events import ALL_EVENTS
+from anyplug.policy.agent_events import ALL_EVENTS
 from anyplug.policy.reach import Part
-from anyplug.policy.rego.errors import Fault, Location
-from anyplug.policy.rego.syntax import Module
+from anyplug.rego.parse.tree import Module
+from anyplug.rego.values.rego_errors import Fault, Location
 
 UNROUTED: Final = "policy_routing_error"
 LISTS: Final = ("required_events", "required_tools", "required_signals")

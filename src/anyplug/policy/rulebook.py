@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from anyplug.policy.rego import yaml
+from anyplug.rego import yaml
 
 SIGNAL_TIMEOUT_S: Final = 5.0  # if it does not say
 LONGEST_SIGNAL_S: Final = 60.0  # nobody waits longer for a tool to begin

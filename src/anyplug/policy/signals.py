@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from anyplug.policy.rulebook import Signal
-from anyplug.runtime.program import Finished, Program
+from anyplug.runtime.processes.program import Finished, Program
 
 LARGEST_OUTPUT: Final = 1 << 20  # bytes; an answer is a word or a small object
 KEPT_STDERR: Final = 16_384  # bytes

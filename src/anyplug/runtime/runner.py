@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from anyplug.runtime import process, tmp
-from anyplug.runtime.guard import Guard
-from anyplug.runtime.program import Finished, PrivateTmp, Program, Spawn
-from anyplug.runtime.spawn import DirectSpawn
+from anyplug.runtime.processes import private_tmp, run_once
+from anyplug.runtime.processes.direct_spawn import DirectSpawn
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.program import Finished, PrivateTmp, Program, Spawn
 
 if TYPE_CHECKING:
-    from anyplug.runtime.confine.spawn import ConfinedSpawn
+    from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
 SWITCHED_OFF = "switched off in settings.toml"
 AT_ONCE = 64  # programs that run at the same time; the others wait for their turn
@@ -59,16 +59,16 @@ class Runner:
                 return Finished(ending="not_started", errno=errno.EAGAIN, reason=reason)
             spawn = spawner
         async with self._turns:
-            return await process.run(program, spawn)
+            return await run_once.run(program, spawn)
 
     @asynccontextmanager
     async def private_tmp(self, name: str, *, has_own: bool = False) -> AsyncIterator[PrivateTmp]:
         """Give a call its own /tmp/NAME; raises TmpTaken where it cannot. `has_own`: it is confined, and can cover."""
         if has_own or await self._spawner() is not None:
             os.makedirs(self._scratch, mode=0o700, exist_ok=True)
-            folder = tmp.own_tmp(self._scratch, name)
+            folder = private_tmp.own_tmp(self._scratch, name)
         else:
-            folder = tmp.shared_tmp(self._locks, name)
+            folder = private_tmp.shared_tmp(self._locks, name)
         async with folder as given:
             yield given
 
@@ -78,7 +78,7 @@ class Runner:
             self._namespaced.close()
         self.guard.close()
         if os.path.isdir(self._scratch):
-            tmp.remove_tree(self._scratch)
+            private_tmp.remove_tree(self._scratch)
 
     async def _spawner(self) -> "ConfinedSpawn | None":
         """Give the spawner, started when first needed and again if someone killed it; None where refused."""
@@ -87,8 +87,8 @@ class Runner:
         if self._namespaced is not None and self._namespaced.is_alive:
             return self._namespaced
         # 15 ms with ctypes, which only confined programs need.
-        from anyplug.runtime.confine.enforcement import Shortage
-        from anyplug.runtime.confine.spawn import ConfinedSpawn, NamespacesRefused
+        from anyplug.runtime.sandbox.enforcement import Shortage
+        from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn, NamespacesRefused
 
         async with self._starting:
             if self._namespaced is None or not self._namespaced.is_alive:

@@ -8,9 +8,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from anyplug.policy.rego import numbers
-from anyplug.policy.rego.documents import from_json
-from anyplug.policy.rego.values import FALSE, NULL, TRUE, Object, Set
+from anyplug.rego.values import numbers
+from anyplug.rego.values.json import from_json
+from anyplug.rego.values.values import FALSE, NULL, TRUE, Object, Set
 
 Make = Callable[[random.Random], Any]
 

@@ -20,11 +20,11 @@ import tomllib
 from decimal import Decimal
 from typing import Any
 
-from anyplug.policy import rego
-from anyplug.policy.rego import errors
-from anyplug.policy.rego.builtins import TABLE
-from anyplug.policy.rego.texts import valid
-from anyplug.policy.rego.values import FALSE, NULL, TRUE, Object, Set
+from anyplug import rego
+from anyplug.rego.builtins import TABLE
+from anyplug.rego.values import rego_errors
+from anyplug.rego.values.text import valid
+from anyplug.rego.values.values import FALSE, NULL, TRUE, Object, Set
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -136,7 +136,7 @@ def compare_rules(program: str, seed: int, count: int, names: list[str]) -> int:
                 ours: Any = rego.compile({"t.rego": module}).eval("data.t.p", given) is True
             except rego.RegoErrors as error:
                 ours = f"not loaded: {error}"
-            except errors.EvalError:
+            except rego_errors.EvalError:
                 ours = "refused"
             compared += 1
             if ours not in (theirs_, "refused"):
@@ -175,7 +175,7 @@ class Ours:
         found: list[tuple[Any, ...]] = []
         try:
             query._run(context, found)
-        except errors.EvalError as error:
+        except rego_errors.EvalError as error:
             return "refused", str(error)
         except Exception as error:  # noqa: BLE001 - what nobody foresaw: an EvalError for callers, a difference here
             return "crashed", f"{type(error).__name__}: {error}"

@@ -7,14 +7,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from anyplug import permissions, schema
-from anyplug.formats import manifest
-from anyplug.formats.contract import Folder, Surroundings
-from anyplug.formats.mcp import configuration
-from anyplug.formats.mcp.configuration import PROJECT
+from anyplug.formats.mcp import config_file
+from anyplug.formats.mcp.config_file import PROJECT
+from anyplug.formats.shared import manifest
+from anyplug.formats.shared.contract import Folder, Surroundings
 from anyplug.formats.workbench.format import modules_above
-from anyplug.model import Call, Endpoint, Plugin, Result, Tool
-from anyplug.settings import Arguments, Home
+from anyplug.home.settings import Arguments, Home
+from anyplug.model import permissions, schema
+from anyplug.model.types import Call, Endpoint, Plugin, Result, Tool
 
 NAME = "mcp"
 MANIFEST = "mcp.json"
@@ -97,7 +97,7 @@ def _named(plugin: Plugin, endpoints: Sequence[Endpoint]) -> list[str]:
     what a plugin asks for would change with what lies there.
     """
     words = [
-        configuration.at_home(word)
+        config_file.at_home(word)
         for endpoint in endpoints
         if endpoint.command
         for word in (*endpoint.arguments, *_open_values(endpoint), endpoint.cwd)
@@ -125,7 +125,7 @@ def _open_values(endpoint: Endpoint) -> list[str]:
     """Give the values of variables that are no secrets: paths are shown."""
     if not endpoint.environment:
         return []
-    from anyplug import environment as variables  # their patterns take milliseconds to compile
+    from anyplug.secrets import env_vars as variables  # their patterns take milliseconds to compile
 
     return [value for name, value in endpoint.environment.items() if not variables.looks_secret(name, value)]
 
@@ -149,7 +149,7 @@ def _is_within(path: str, folder: str) -> bool:
 def _read(found: Plugin, where: str) -> Plugin:
     report = manifest.Report()
     raw = manifest.read_object(where, report)
-    endpoints, some_off = configuration.read(raw, report, where) if raw is not None else ([], False)
+    endpoints, some_off = config_file.read(raw, report, where) if raw is not None else ([], False)
     if not manifest.is_plain_name(found.name):
         report.error(f"the name '{found.name}' cannot be a folder's name", manifest.PLAIN_NAMES)
     for endpoint in endpoints:
@@ -178,13 +178,13 @@ def _look_closer(plugin: Plugin, endpoint: Endpoint, report: manifest.Report) ->
     """Note what a person should know of a command before they approve it."""
     if not endpoint.command:
         return
-    program = configuration.program(plugin, endpoint)
+    program = config_file.program(plugin, endpoint)
     if manifest.is_inside(program, plugin.path) and "${" not in program:
         manifest.warn_if_not_executable(program, f"the command of server '{endpoint.name}'", report)
     if os.path.basename(program) in manifest.FETCHERS:
-        from anyplug.formats.mcp import fetching  # its patterns take milliseconds to compile
+        from anyplug.formats.mcp import unpinned_commands  # its patterns take milliseconds to compile
 
-        for fetched in fetching.unpinned((program, *endpoint.arguments)):
+        for fetched in unpinned_commands.unpinned((program, *endpoint.arguments)):
             report.warn(
                 f"server '{endpoint.name}' fetches {fetched.package} when it starts, and does not say which version: "
                 "the digest does not cover what runs",
@@ -208,10 +208,10 @@ def _secrets(endpoints: list[Endpoint]) -> list[str]:
     """Ask for the variables that look like secrets and that the configuration refers to."""
     if not any("${" in text for endpoint in endpoints for text in _all_text(endpoint)):
         return []
-    from anyplug import environment as variables  # their patterns take milliseconds to compile
-    from anyplug.formats.mcp import references  # as above
+    from anyplug.formats.mcp import config_variables  # as above
+    from anyplug.secrets import env_vars as variables  # their patterns take milliseconds to compile
 
-    names = [name for endpoint in endpoints for name in references.variables(endpoint)]
+    names = [name for endpoint in endpoints for name in config_variables.variables(endpoint)]
     return [f"env:{name}" for name in names if variables.looks_secret(name, "given")]
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from anyplug import permissions, schema
-from anyplug.errors import BadOutput, TooLarge
-from anyplug.formats import manifest
-from anyplug.formats.contract import Folder, Surroundings
-from anyplug.model import Audio, Block, Call, Failure, Image, Plugin, Resource, Result, Text, Tool
-from anyplug.settings import Arguments, Home
+from anyplug.formats.shared import manifest
+from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.home.settings import Arguments, Home
+from anyplug.model import permissions, schema
+from anyplug.model.errors import BadOutput, TooLarge
+from anyplug.model.types import Audio, Block, Call, Failure, Image, Plugin, Resource, Result, Text, Tool
 
 NAME = "workbench"
 MANIFEST = "index.js"

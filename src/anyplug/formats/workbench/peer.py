@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 from anyio import CancelScope
 
-from anyplug import values
-from anyplug.errors import CURE_FOR_SHORTAGE, CallError, TimedOut, Unavailable, is_shortage
-from anyplug.formats import staying
-from anyplug.formats.contract import PeerListener, Terms
+from anyplug.formats.shared import long_lived
+from anyplug.formats.shared.contract import PeerListener, Terms
 from anyplug.formats.workbench import format as workbench
-from anyplug.model import Call, Offer, Plugin, Tool
-from anyplug.runtime.program import Program
-from anyplug.runtime.session import LONGEST_LINE, NotSent, PeerGone, Session
+from anyplug.model import json_values
+from anyplug.model.errors import CURE_FOR_SHORTAGE, CallError, TimedOut, Unavailable, is_shortage
+from anyplug.model.types import Call, Offer, Plugin, Tool
+from anyplug.runtime.processes.program import Program
+from anyplug.runtime.session.session import LONGEST_LINE, NotSent, PeerGone, Session
 
 HELLO_S = 10.0  # for loading the plugin and for its `register`
 BLOCKED_S = 2.0  # a process that does not answer for so long, on a busy machine, does not let go of its event loop
@@ -136,7 +136,7 @@ class NodePlugin:
     async def call_tool(self, call: Call, timeout_s: float) -> workbench.Answer:
         """Call one of its tools; raises CallError."""
         number, name = str(next(_numbers)), call.tool.own_name
-        given = staying.encoded(call.arguments)
+        given = long_lived.encoded(call.arguments)
         self.active[number] = call
         try:
             frame = {"type": "call", "id": number, "tool": name, "input": msgspec.Raw(given)}
@@ -147,7 +147,7 @@ class NodePlugin:
             self._end_if_blocked("the call was cancelled")
             raise
         except NotSent as not_sent:
-            raise staying.not_asked(f"plugin '{self.plugin.name}'", not_sent) from not_sent
+            raise long_lived.not_asked(f"plugin '{self.plugin.name}'", not_sent) from not_sent
         except PeerGone as gone:
             raise self.unavailable(f"while '{name}' was under way", gone) from gone
         finally:
@@ -171,7 +171,7 @@ class NodePlugin:
     def unavailable(self, when: str, gone: PeerGone) -> CallError:
         """Describe that it has ended."""
         hint = f"`anyplug logs {self.plugin.name}` shows what it said; the next call starts it anew"
-        return staying.ended(f"plugin '{self.plugin.name}'", when, gone, hint)
+        return long_lived.ended(f"plugin '{self.plugin.name}'", when, gone, hint)
 
     def _program(self, limit: int, longest_line: int) -> Program:
         plugin, terms = self.plugin, self._terms
@@ -294,8 +294,8 @@ class NodePlugin:
         if len(self.tools) >= MOST_REGISTERED:
             self._warn(f"it registered more than {MOST_REGISTERED} tools; the others do not count")
             return
-        if values.is_too_deep(tool.schema):
-            self._warn(f"the tool '{tool.name}' was skipped: its schema is unusable, {values.TOO_DEEP}")
+        if json_values.is_too_deep(tool.schema):
+            self._warn(f"the tool '{tool.name}' was skipped: its schema is unusable, {json_values.TOO_DEEP}")
             return
         replaced = self.tools.get(tool.name)
         grown = len(msgspec.json.encode(tool)) - (len(msgspec.json.encode(replaced)) if replaced else 0)

@@ -1,9 +1,9 @@
 """How an extension fails its caller, each way in the words that people need: what happened, and what to do."""
 
-from anyplug.errors import BadOutput, CallError, TimedOut, TooLarge, Unavailable
-from anyplug.formats import staying
-from anyplug.runtime.program import Program
-from anyplug.runtime.session import NotSent, PeerGone, Session
+from anyplug.formats.shared import long_lived
+from anyplug.model.errors import BadOutput, CallError, TimedOut, TooLarge, Unavailable
+from anyplug.runtime.processes.program import Program
+from anyplug.runtime.session.session import NotSent, PeerGone, Session
 
 
 class BadAnswer(Exception):
@@ -16,7 +16,7 @@ class LongAnswer(BadAnswer):
 
 def not_started(name: str, program: Program, reason: str) -> Unavailable:
     """Say why an extension's program cannot be started."""
-    return staying.not_started(_label(name), program, reason, plugin=name, named_in="extension.json")
+    return long_lived.not_started(_label(name), program, reason, plugin=name, named_in="extension.json")
 
 
 def no_hello(name: str, hello_s: float, session: Session) -> Unavailable:
@@ -27,7 +27,7 @@ def no_hello(name: str, hello_s: float, session: Session) -> Unavailable:
         instead = noise(session) or "; it wrote nothing to stdout, or has not flushed it, or waits for input itself"
     stderr = session.stderr_end
     return Unavailable(
-        f"extension '{name}' sent no hello within {hello_s:g}s{instead}{staying.last_words(stderr)}",
+        f"extension '{name}' sent no hello within {hello_s:g}s{instead}{long_lived.last_words(stderr)}",
         "its first line on stdout must be a hello frame; if it only needs longer, "
         f"`hello_s` under [plugins.{name}] in settings.toml gives it the time",
         stderr=stderr,
@@ -55,12 +55,12 @@ def bad_output(name: str, asked: str, bad: BadAnswer) -> CallError:
 
 def not_asked(name: str, not_sent: NotSent) -> CallError:
     """Say why an extension that is up was not asked."""
-    return staying.not_asked(_label(name), not_sent)
+    return long_lived.not_asked(_label(name), not_sent)
 
 
 def ended(name: str, when: str, gone: PeerGone) -> Unavailable:
     """Say how an extension ended."""
-    return staying.ended(_label(name), when, gone, f"`anyplug logs {name}` shows what it said")
+    return long_lived.ended(_label(name), when, gone, f"`anyplug logs {name}` shows what it said")
 
 
 def noise_lines(session: Session) -> int:

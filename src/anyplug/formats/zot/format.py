@@ -7,12 +7,12 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from anyplug import permissions, schema
-from anyplug.errors import BadOutput
-from anyplug.formats import manifest
-from anyplug.formats.contract import Folder, Surroundings
-from anyplug.model import Block, Call, Failure, Image, Launch, Plugin, Result, Text, Tool
-from anyplug.settings import Arguments, Home
+from anyplug.formats.shared import manifest
+from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.home.settings import Arguments, Home
+from anyplug.model import permissions, schema
+from anyplug.model.errors import BadOutput
+from anyplug.model.types import Block, Call, Failure, Image, Launch, Plugin, Result, Text, Tool
 
 if TYPE_CHECKING:  # what only a running extension needs
     from collections.abc import Iterable

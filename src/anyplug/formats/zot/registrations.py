@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from anyplug import schema, values
 from anyplug.formats.zot import frames
 from anyplug.formats.zot.format import tools
-from anyplug.model import Command, Offer
-from anyplug.untrusted_text import LONGEST_NAME, for_people, is_clean
+from anyplug.model import json_values, schema
+from anyplug.model.types import Command, Offer
+from anyplug.model.untrusted_text import LONGEST_NAME, for_people, is_clean
 
 MOST_REGISTERED = 1_000  # tools, commands and events, each; real extensions have a handful
 LARGEST_REGISTERED = 16 << 20  # bytes of all of them
@@ -80,8 +80,8 @@ class Registrations:
             self.warn(f"a tool was skipped: '{for_people(frame.name, LONGEST_NAME)}' is no usable name")
         elif frame.name in self.tools:
             self.warn(f"it registered the tool '{frame.name}' twice; the first counts")
-        elif values.is_too_deep(frame.schema):
-            self.warn(f"the tool '{frame.name}' was skipped: its schema is unusable, {values.TOO_DEEP}")
+        elif json_values.is_too_deep(frame.schema):
+            self.warn(f"the tool '{frame.name}' was skipped: its schema is unusable, {json_values.TOO_DEEP}")
         elif self._has_room_for(frame, among=self.tools, what="tools"):
             self.tools[frame.name] = frame
             if frame.schema is None and frame.input_schema is not None:

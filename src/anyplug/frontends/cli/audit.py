@@ -5,12 +5,12 @@ import re
 import sys
 import time
 
-from anyplug.audit import Audit, Record
-from anyplug.errors import CODES, FAILED, UsageError
+from anyplug.audit.audit_log import Audit, Record
 from anyplug.frontends.cli import render
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
-from anyplug.shapes import audit_shape
+from anyplug.frontends.json_output import audit_shape
+from anyplug.model.errors import CODES, FAILED, UsageError
 
 SHOWN = 50  # records
 LARGEST_HEAD = 4096  # bytes of a kept head that are read

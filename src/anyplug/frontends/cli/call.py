@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from anyplug import schema
-from anyplug.errors import CODES, ToolNotFound, UsageError
-from anyplug.formats.attachments import LARGEST_INPUT
+from anyplug.formats.shared.attachments import LARGEST_INPUT
 from anyplug.frontends.cli import render, terminal
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
-from anyplug.model import Block, File, Result, Text
-from anyplug.notices import note_teller
-from anyplug.shapes import result_shape, warnings_of
+from anyplug.frontends.json_output import warnings_of
+from anyplug.model import schema
+from anyplug.model.errors import CODES, ToolNotFound, UsageError
+from anyplug.model.result_shape import result_shape
+from anyplug.model.types import Block, File, Result, Text
+from anyplug.peers.notices import note_teller
 
 if TYPE_CHECKING:
-    from anyplug.gate import Attachment
-    from anyplug.host import Host
+    from anyplug.call.consent import Attachment
+    from anyplug.host.host import Host
 
 
 def add_call(parser: Parser) -> None:
@@ -71,8 +72,8 @@ def call(session: Session) -> int:
 
 def terminal_attachment(session: Session) -> "Attachment":
     """Give the attachment of this run, which asks the person where there is one."""
-    from anyplug.frontends.cli.questions import wait_for_answer  # with the host, for commands that run plugins
-    from anyplug.gate import Attachment
+    from anyplug.call.consent import Attachment
+    from anyplug.frontends.cli.consent_prompt import wait_for_answer  # with the host, for commands that run plugins
 
     ask = wait_for_answer if terminal.can_ask() else None
     return Attachment("cli", ask=ask, yes=session.options.yes, shows_panels=False)

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from anyplug.chains import Chain, ChainOutcome, read_chain
-from anyplug.errors import CODES, UsageError
+from anyplug.call.chains import Chain, ChainOutcome, read_chain
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.call import beyond_the_error, report, terminal_attachment
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
-from anyplug.model import Failure, Result
-from anyplug.shapes import chain_shape, warnings_of
+from anyplug.frontends.json_output import chain_shape, warnings_of
+from anyplug.model.errors import CODES, UsageError
+from anyplug.model.types import Failure, Result
 
 if TYPE_CHECKING:
-    from anyplug.host import Host
+    from anyplug.host.host import Host
 
 LARGEST_FILE = 16 << 20  # bytes; /dev/zero has no end
 BOM = b"\xef\xbb\xbf"  # some editors begin a file with it

@@ -4,15 +4,15 @@ import shlex
 
 import msgspec
 
-from anyplug import checkup
-from anyplug.errors import FAILED
+from anyplug.catalog.pins import TOOLS_CHANGED
 from anyplug.frontends.cli import model_texts, render
-from anyplug.frontends.cli.describe import FORMAT_NAMES, problem_lines
+from anyplug.frontends.cli.cli_run import Session
+from anyplug.frontends.cli.describe_plugin import FORMAT_NAMES, problem_lines
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
-from anyplug.model import Plugin, Problem
-from anyplug.pins import TOOLS_CHANGED
-from anyplug.shapes import problem_shape
+from anyplug.frontends.json_output import problem_shape
+from anyplug.manage import plugin_check
+from anyplug.model.errors import FAILED
+from anyplug.model.types import Plugin, Problem
 
 
 def _check(parser: Parser) -> Command:
@@ -25,7 +25,7 @@ COMMANDS = {"check": _check}
 
 def check(session: Session) -> int:
     """Examine a folder and print what was found."""
-    plugin = checkup.examine(session.options.path)
+    plugin = plugin_check.examine(session.options.path)
     plugin = msgspec.structs.replace(plugin, problems=(*plugin.problems, *_changed_tools(session, plugin)))
     if session.options.json:
         session.print_json(

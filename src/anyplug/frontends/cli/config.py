@@ -2,13 +2,13 @@
 
 import sys
 
-from anyplug import config
-from anyplug.errors import UsageError
 from anyplug.frontends.cli import render, terminal
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
-from anyplug.model import Plugin
-from anyplug.shapes import config_shape
+from anyplug.frontends.json_output import config_shape
+from anyplug.home import plugin_config
+from anyplug.model.errors import UsageError
+from anyplug.model.types import Plugin
 
 
 def _config(parser: Parser) -> Command:
@@ -32,7 +32,7 @@ def configure(session: Session) -> int:
     plugin = session.plugin(session.options.name).plugin
     given = dict(_value(session, plugin, word) for word in session.options.words)
     unset = session.options.unset
-    values = config.change(plugin, given, unset) if given or unset else config.read(plugin)
+    values = plugin_config.change(plugin, given, unset) if given or unset else plugin_config.read(plugin)
     shape = config_shape(plugin, values)
     if session.options.json:
         session.print_json(shape)
@@ -50,7 +50,7 @@ def configure(session: Session) -> int:
         for key in shape
     ]
     render.table(("KEY", "VALUE", "", "DESCRIPTION"), rows)
-    for name in config.missing(plugin, values):
+    for name in plugin_config.missing(plugin, values):
         session.note(f"hint: `anyplug config {plugin.name} {name}` asks for the missing value")
     return 0
 
@@ -88,4 +88,4 @@ def _typed_in(name: str, *, secret: bool) -> str:
 def _shown(secret: bool, is_set: bool, value: object) -> str:
     if not is_set:
         return "-"
-    return config.SHOWN_SECRET if secret else str(value)
+    return plugin_config.SHOWN_SECRET if secret else str(value)

@@ -6,14 +6,14 @@ import shutil
 import sys
 from typing import Any
 
-from anyplug.connect import connection
-from anyplug.connect.clients import CLIENTS, Client, Scope
-from anyplug.connect.connection import Change
-from anyplug.errors import ConfigError, UsageError
 from anyplug.frontends.cli import render, terminal
+from anyplug.frontends.cli.cli_run import Session, refuse
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session, refuse
-from anyplug.settings import find_home, usual_home
+from anyplug.home.settings import find_home, usual_home
+from anyplug.manage.connect import client_entry
+from anyplug.manage.connect.client_entry import Change
+from anyplug.manage.connect.clients import CLIENTS, Client, Scope
+from anyplug.model.errors import ConfigError, UsageError
 
 SURFACES = ("all", "search")
 CONTEXT = 2  # lines of a configuration that are shown around a change
@@ -59,13 +59,13 @@ def connect(session: Session) -> int:
     if options.everywhere and not options.policy:
         raise UsageError("--global goes with --policy", "without --project, a connection is for all projects")
     if options.policy:
-        from anyplug.frontends.cli.gating import gate  # only for OpenCode
+        from anyplug.frontends.cli.connect_policy import gate  # only for OpenCode
 
         return gate(session)
     if options.client is None:
         return _list(session)
     client = _client(options.client)
-    server = connection.server_name(options.profile)
+    server = client_entry.server_name(options.profile)
     if options.print:
         return _print(session, client, server)
     return _leave(session, client, server) if options.remove else _join(session, client, server)
@@ -86,12 +86,12 @@ def _client(name: str) -> Client:
 def _join(session: Session, client: Client, server: str) -> int:
     home = find_home(session.options.home)
     scope, is_here = _scope(session), client.is_here  # what we write will look as if it were
-    change = connection.joining(home, client, server, _command(session), scope, os.getcwd())
+    change = client_entry.joining(home, client, server, _command(session), scope, os.getcwd())
     if change.is_none:
         return _report(session, change, "", f"{client.title} is connected already, in {change.path}", connected=True)
-    _show(session, change, connection.snippet(client, server, _command(session)))
+    _show(session, change, client_entry.snippet(client, server, _command(session)))
     _agree(session, f"Change {change.path}?", f"{client.title} was not connected")
-    backup = connection.make(home, change)
+    backup = client_entry.make(home, change)
     _report(session, change, backup, f"{client.title} is connected, in {change.path}", connected=True)
     if scope == "project" and client.project_note:
         session.note(f"note: {client.project_note}")
@@ -102,13 +102,13 @@ def _join(session: Session, client: Client, server: str) -> int:
 
 def _leave(session: Session, client: Client, server: str) -> int:
     home = find_home(session.options.home)
-    change = connection.leaving(home, client, server, _scope(session), os.getcwd())
+    change = client_entry.leaving(home, client, server, _scope(session), os.getcwd())
     if change.is_none:
         return _report(session, change, "", f"{client.title} is not connected in {change.path}")
     _show(session, change, "")
     _agree(session, f"Change {change.path}?", f"{client.title} stays connected")
-    backup = connection.make(home, change)
-    if server in connection.servers(client, change.path):
+    backup = client_entry.make(home, change)
+    if server in client_entry.servers(client, change.path):
         said = f"{client.title} has the entry again that was there before, in {change.path}"
         return _report(session, change, backup, said, connected=True)
     return _report(session, change, backup, f"{client.title} is no longer connected, in {change.path}")
@@ -116,13 +116,13 @@ def _leave(session: Session, client: Client, server: str) -> int:
 
 def _print(session: Session, client: Client, server: str) -> int:
     command = _command(session)
-    path = connection.file(client, _scope(session), os.getcwd(), server)
+    path = client_entry.file(client, _scope(session), os.getcwd(), server)
     if session.options.json:
         entry = client.entry(command)
         session.print_json({"client": client.name, "path": path, "key": client.key, "server": server, "entry": entry})
         return 0
     session.note(f"{client.title} reads this from {path}:")
-    render.trusted(connection.snippet(client, server, command))
+    render.trusted(client_entry.snippet(client, server, command))
     return 0
 
 
@@ -150,11 +150,11 @@ def _list(session: Session) -> int:
 
 def _place(client: Client, scope: Scope) -> dict[str, Any]:
     """Look at one file of a client."""
-    path = connection.file(client, scope, os.getcwd())
+    path = client_entry.file(client, scope, os.getcwd())
     servers: list[str] = []
     problem = ""
     try:
-        servers = connection.servers(client, path)
+        servers = client_entry.servers(client, path)
     except ConfigError as error:
         problem = error.message
     return {

@@ -6,17 +6,18 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from anyplug import __version__, permissions
-from anyplug.errors import DONE, FAILED
-from anyplug.frontends.cli.describe import FORMAT_NAMES
+from anyplug import __version__
+from anyplug.call.consent import Attachment
+from anyplug.frontends.cli.cli_run import Session
+from anyplug.frontends.cli.describe_plugin import FORMAT_NAMES
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
-from anyplug.gate import Attachment
-from anyplug.host import Host
-from anyplug.model import File, Result
-from anyplug.runtime.toolchain import find_node
-from anyplug.shapes import result_shape
-from anyplug.untrusted_text import for_people
+from anyplug.host.host import Host
+from anyplug.model import permissions
+from anyplug.model.errors import DONE, FAILED
+from anyplug.model.result_shape import result_shape
+from anyplug.model.types import File, Result
+from anyplug.model.untrusted_text import for_people
+from anyplug.runtime.processes.toolchain import find_node
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from anyplug.errors import FAILED
 from anyplug.frontends.cli import render
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
+from anyplug.model.errors import FAILED
 
 if TYPE_CHECKING:
-    from anyplug.doctor import Layer, Report
+    from anyplug.manage.machine_report import Layer, Report
 
 SHOWN = {"open": "OPEN", "gap": "open, known", "blocked": "blocked"}  # the worst first
 
@@ -27,7 +27,7 @@ def doctor(session: Session) -> int:
     entries = session.running_snapshot().entries
     import anyio  # only commands that run something need it
 
-    from anyplug.doctor import examine  # and this with it
+    from anyplug.manage.machine_report import examine  # and this with it
 
     report = anyio.run(examine, session.catalog, entries)
     if session.options.json:

@@ -11,14 +11,14 @@ import os
 import sys
 
 from anyplug import __version__
-from anyplug.home_folder import RESIDENT, at_socket, home_path
+from anyplug.home.location import RESIDENT, at_socket, home_path
 
 TYPE_CHECKING = False  # as in the package itself
 if TYPE_CHECKING:
     from typing import Any
 
+    from anyplug.frontends.cli.cli_run import Session
     from anyplug.frontends.cli.parsing import Command, Parser
-    from anyplug.frontends.cli.session import Session
 
 HARNESSES = ("opencode", "claude", "anyplug", "cursor", "factory")
 VALUES = {  # options that take a value: the original's, before or after the command
@@ -91,7 +91,7 @@ def _decide(options: dict[str, Any], raw: bytes) -> int:
     except Exception as error:  # noqa: BLE001 - whatever it is, the agent must take it for a refusal
         answer = {"exit": _failure(options["harness"]), "decision": None, "said": [f"{type(error).__name__}: {error}"]}
     if answer["said"]:
-        from anyplug.untrusted_text import lines_for_people  # only where there is something to say
+        from anyplug.model.untrusted_text import lines_for_people  # only where there is something to say
 
         said = [line for text in answer["said"] for line in lines_for_people(text, "")]
         print("\n".join(said), file=sys.stderr)
@@ -147,13 +147,13 @@ def _failure(harness: str) -> int:
 def _of_our_own(home: str, request: dict[str, Any]) -> dict[str, Any]:
     """Decide in this process."""
     # All of it is for those without a resident host: it takes a tenth of a second.
-    from anyplug.errors import AnyplugError
-    from anyplug.frontends.refusal_records import recorder
-    from anyplug.policy import agents
-    from anyplug.policy.requests import desk
-    from anyplug.settings import Home
+    from anyplug.frontends.policy_records import recorder
+    from anyplug.home.settings import Home
+    from anyplug.model.errors import AnyplugError
+    from anyplug.policy import bound_agents
+    from anyplug.policy.eval_requests import desk
 
-    agents.note(home, os.getppid())
+    bound_agents.note(home, os.getppid())
     place = Home(home)
     try:
         settings = place.read_settings()
@@ -168,7 +168,7 @@ def _of_our_own(home: str, request: dict[str, Any]) -> dict[str, Any]:
         return ours.close(request, opened, None)
     import anyio  # 60 ms, and only signals need it
 
-    from anyplug.signal_runs import SignalRuns  # as above, with all of the sandbox
+    from anyplug.launch.signal_runner import SignalRuns  # as above, with all of the sandbox
 
     opened.run = runs = SignalRuns(Home(home))
     try:

@@ -1,10 +1,10 @@
 """`export`: a plugin as a bundle that other programs install."""
 
-from anyplug import export as bundles
 from anyplug.frontends.cli import render
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
-from anyplug.secrecy import Secrecy
+from anyplug.manage import bundle_export as bundles
+from anyplug.secrets.redaction import Secrecy
 
 
 def _export(parser: Parser) -> Command:

@@ -2,12 +2,12 @@
 
 import time
 
-from anyplug.errors import UsageError
+from anyplug.call.job_store import Job, Jobs
 from anyplug.frontends.cli import render
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
-from anyplug.jobs import Job, Jobs
-from anyplug.shapes import job_shape
+from anyplug.frontends.json_output import job_shape
+from anyplug.model.errors import UsageError
 
 
 def _jobs(parser: Parser) -> Command:

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from anyplug.errors import CODES, REFUSED, NotApproved, UsageError
+from anyplug.catalog.snapshot import Entry
 from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.call import add_call, arguments, report
+from anyplug.frontends.cli.cli_run import Session, refuse
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session, refuse
-from anyplug.model import Result, Tool
-from anyplug.registry import Entry
-from anyplug.shapes import result_shape
+from anyplug.model.errors import CODES, REFUSED, NotApproved, UsageError
+from anyplug.model.result_shape import result_shape
+from anyplug.model.types import Result, Tool
 
 if TYPE_CHECKING:
-    from anyplug.host import Host
-    from anyplug.learning import Learning, Lesson, Need
+    from anyplug.host.host import Host
+    from anyplug.launch.learning import Learning, Lesson, Need
 
 MOST_CALLED = 1_000  # calls of other plugins' tools that are looked at
 SHOWN_ANSWER = 200  # characters of what the tool answered
@@ -42,14 +42,14 @@ def learn(session: Session) -> int:
         raise NotApproved(entry.name, entry.state, entry.standing.changes)
     given = arguments(options.words, options.args, tool.input_schema)
     _agree(session, tool, entry)
-    from anyplug.learning import OPEN, Learning  # brings an event loop along, as running a plugin does
+    from anyplug.launch.learning import OPEN, Learning  # brings an event loop along, as running a plugin does
 
     learning = Learning(entry.path, OPEN if options.open else ())
 
     called: dict[str, bool] = {}
 
     async def work(host: "Host") -> Result:
-        from anyplug.gate import Attachment  # with the host
+        from anyplug.call.consent import Attachment  # with the host
 
         kind = "learn-open" if options.open else "learn"
         attachment = Attachment(kind, yes=True, shows_panels=False)
@@ -72,7 +72,7 @@ def learn(session: Session) -> int:
 
 def _agree(session: Session, tool: Tool, entry: Entry) -> None:
     """See to it that a person knows that the call really happens."""
-    from anyplug.protection import switched_off  # brings an event loop along, as running a plugin does
+    from anyplug.launch.assessment import switched_off  # brings an event loop along, as running a plugin does
 
     if off_by := switched_off(session.catalog.settings):
         raise UsageError(
@@ -98,9 +98,9 @@ def _agree(session: Session, tool: Tool, entry: Entry) -> None:
 def _lesson(
     session: Session, entry: Entry, learning: "Learning", called: dict[str, bool], *, has_failed: bool
 ) -> "Lesson":
-    from anyplug.learning import Around, conclude  # as above
-    from anyplug.protection import drawn
-    from anyplug.runtime.confine.system import program_files
+    from anyplug.launch.assessment import drawn
+    from anyplug.launch.learning import Around, conclude  # as above
+    from anyplug.runtime.sandbox.system_paths import program_files
 
     catalog, standing = session.catalog, entry.standing
     search_path = os.environ.get("PATH", os.defpath)
@@ -119,7 +119,7 @@ def _lesson(
 
 
 def _show(session: Session, entry: Entry, result: Result, lesson: "Lesson") -> None:
-    from anyplug.learning import commands  # as above
+    from anyplug.launch.learning import commands  # as above
 
     typed = commands(entry.name, lesson, is_approved=not entry.plugin.explicit)
     is_fitting = not lesson.add and not lesson.remove

@@ -3,12 +3,12 @@
 import time
 from typing import Any
 
-from anyplug.errors import UsageError
 from anyplug.frontends.cli import render, terminal
+from anyplug.frontends.cli.cli_run import Session, refuse
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session, refuse
-from anyplug.install import Installer, explained
-from anyplug.leftovers import Leftover, Leftovers
+from anyplug.manage.installer import Installer, explained
+from anyplug.manage.leftover_data import Leftover, Leftovers
+from anyplug.model.errors import UsageError
 
 
 def _leftovers(parser: Parser) -> Command:

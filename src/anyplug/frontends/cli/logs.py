@@ -5,11 +5,11 @@ import time
 from contextlib import ExitStack
 from typing import BinaryIO
 
-from anyplug import logs
-from anyplug.errors import AnyplugError, PluginNotFound, UsageError
 from anyplug.frontends.cli import render
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
+from anyplug.home import plugin_logs
+from anyplug.model.errors import AnyplugError, PluginNotFound, UsageError
 
 POLL_S = 0.2  # while following
 SHOWN = 200  # lines
@@ -75,7 +75,7 @@ def _open(path: str) -> BinaryIO | None:
 def _tail(path: str, file: BinaryIO | None, count: int) -> list[str]:
     """Give the last lines of a log; if it was rotated not long ago, some are in the older ones."""
     lines = _lines(file) if file else []
-    for name in logs.generations(path)[1:]:
+    for name in plugin_logs.generations(path)[1:]:
         if len(lines) >= count:
             break
         older = _open(name)
@@ -111,7 +111,7 @@ def _follow(path: str, opened: ExitStack, file: BinaryIO | None) -> None:
 
 def _successor(path: str, file: BinaryIO) -> BinaryIO | None:
     """Open what came after a log that was rotated away: who writes much fills several between two looks."""
-    names = logs.generations(path)
+    names = plugin_logs.generations(path)
     while True:
         age = _age(path, file)
         found = _open(names[age - 1] if age else path)
@@ -124,7 +124,7 @@ def _successor(path: str, file: BinaryIO) -> BinaryIO | None:
 def _age(path: str, file: BinaryIO) -> int | None:
     """Say how often a log was rotated since a file had its name; None if it is not kept any more."""
     own = os.fstat(file.fileno())
-    for age, name in enumerate(logs.generations(path)):
+    for age, name in enumerate(plugin_logs.generations(path)):
         try:
             if os.path.samestat(os.stat(name), own):
                 return age

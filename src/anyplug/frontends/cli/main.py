@@ -58,8 +58,8 @@ def _evaluate(words: list[str]) -> int | None:
 
 def _run(words: list[str]) -> int:
     _spare_typing_extensions()
+    from anyplug.frontends.cli.cli_run import Session
     from anyplug.frontends.cli.parsing import parse  # `--version` needs none of this
-    from anyplug.frontends.cli.session import Session
 
     try:
         options, command = parse(words)
@@ -99,8 +99,8 @@ def _spare_typing_extensions() -> None:
 
 
 def _fail(error: OSError) -> int:
-    from anyplug.errors import FAILED  # only where something failed
     from anyplug.frontends.cli import render
+    from anyplug.model.errors import FAILED  # only where something failed
 
     where = f": {error.filename}" if error.filename else ""
     render.error(f"{error.strerror or error}{where}", "`anyplug --debug ...` shows where it happened")

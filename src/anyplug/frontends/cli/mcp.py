@@ -3,18 +3,18 @@
 import os
 from typing import TYPE_CHECKING, get_args
 
-from anyplug.errors import AnyplugError
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
-from anyplug.frontends.resident.address import Address, NotServed, NotStarted, may_attach
-from anyplug.frontends.resident.relay import relay
-from anyplug.settings import Surface, find_home
+from anyplug.frontends.daemon.locate import Address, NotServed, NotStarted, may_attach
+from anyplug.frontends.daemon.relay import relay
+from anyplug.home.settings import Surface, find_home
+from anyplug.model.errors import AnyplugError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from anyplug.host import Host
-    from anyplug.views import View
+    from anyplug.catalog.profiles import View
+    from anyplug.host.host import Host
 
 
 def _mcp(parser: Parser) -> Command:
@@ -65,7 +65,7 @@ def serve(session: Session) -> int:
 
 
 def _serve_alone(session: Session) -> int:
-    from anyplug.views import View  # with the host, which only commands that run plugins import
+    from anyplug.catalog.profiles import View  # with the host, which only commands that run plugins import
 
     view = View(session.catalog.home, session.options.profile, session.options.surface)
 
@@ -85,6 +85,6 @@ def _load() -> "Callable[[Host, View], Awaitable[None]]":
 
     sdk.load()
     # With the SDK.
-    from anyplug.frontends.mcp.stdio import serve_stdio
+    from anyplug.frontends.mcp.stdio_server import serve_stdio
 
     return serve_stdio

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from anyplug.frontends.cli import render
-from anyplug.frontends.cli.describe import named
-from anyplug.model import Tool
-from anyplug.untrusted_text import CUT
+from anyplug.frontends.cli.describe_plugin import named
+from anyplug.model.types import Tool
+from anyplug.model.untrusted_text import CUT
 
 MOST_TOOLS = 40  # that are named before an approval, so that what is asked for stays on the screen
 LONGEST = 1_000  # characters of one description, likewise

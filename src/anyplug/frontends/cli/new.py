@@ -3,12 +3,12 @@
 import os
 import shlex
 
-from anyplug import scaffold
 from anyplug.frontends.cli import render
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser, folder
-from anyplug.frontends.cli.session import Session
-from anyplug.runtime.toolchain import find_node
-from anyplug.settings import find_home, standard_roots
+from anyplug.home.settings import find_home, standard_roots
+from anyplug.manage.scaffold import scaffold
+from anyplug.runtime.processes.toolchain import find_node
 
 FORMATS = tuple(scaffold.KINDS)
 LANGUAGES = tuple(dict.fromkeys(language for kind in scaffold.KINDS.values() for language in kind.languages))

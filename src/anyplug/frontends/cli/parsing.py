@@ -5,12 +5,12 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
-from anyplug.errors import DONE, USAGE
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.commands import COMMANDS
+from anyplug.model.errors import DONE, USAGE
 
 if TYPE_CHECKING:
-    from anyplug.frontends.cli.session import Session
+    from anyplug.frontends.cli.cli_run import Session
 
 Command = Callable[["Session"], int]
 

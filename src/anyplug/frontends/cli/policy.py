@@ -4,13 +4,13 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from anyplug.errors import FAILED, ConfigError, UsageError
 from anyplug.frontends.cli import render
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
+from anyplug.model.errors import FAILED, ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from anyplug.policy.checking import Checked, Held
+    from anyplug.policy.authoring.validate import Checked, Held
 
 ACTIONS = ("init", "validate", "inspect", "test", "explain", "replay", "trust")
 HARNESSES = ("opencode", "claude", "anyplug")
@@ -83,7 +83,7 @@ def run(session: Session) -> int:
 
 def _init(session: Session) -> int:
     from anyplug.frontends.cli import policy_trust as trusting  # as above
-    from anyplug.policy import starter
+    from anyplug.policy.authoring import starter
     from anyplug.policy.paths import FOLDER
 
     harness, is_own = session.options.harness or "opencode", session.options.for_all
@@ -113,7 +113,7 @@ def _init(session: Session) -> int:
 
 def _own_root(session: Session, harness: str) -> str:
     from anyplug.policy.engine import Engine, NoPolicies  # as above
-    from anyplug.policy.inquiry import Options
+    from anyplug.policy.evaluation import Options
 
     if session.options.what:
         raise UsageError("init --global takes no folder", "`--global-config DIR` names another place than the usual")
@@ -181,7 +181,7 @@ def _path(held: "Held") -> str:
 
 
 def _checked(session: Session) -> "Checked":
-    from anyplug.frontends.cli.policy_places import Place  # as above
+    from anyplug.frontends.cli.policy_scope import Place  # as above
 
     if session.options.what:
         raise UsageError(

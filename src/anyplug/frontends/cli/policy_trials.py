@@ -6,16 +6,16 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from anyplug.errors import FAILED, ConfigError, UsageError
 from anyplug.frontends.cli import render
-from anyplug.frontends.cli.policy_places import Place
-from anyplug.frontends.cli.session import Session
-from anyplug.policy import examples, replaying
-from anyplug.policy.accepted import TRUST
-from anyplug.policy.events import HARNESSES, BadEvent, parse
-from anyplug.policy.recording import Recordings
-from anyplug.policy.rego import RegoErrors
-from anyplug.policy.trial import Explained, Trial
+from anyplug.frontends.cli.cli_run import Session
+from anyplug.frontends.cli.policy_scope import Place
+from anyplug.model.errors import FAILED, ConfigError, UsageError
+from anyplug.policy.accepted_copies import TRUST
+from anyplug.policy.agent_events import HARNESSES, BadEvent, parse
+from anyplug.policy.authoring import event_replay, examples
+from anyplug.policy.authoring.trial import Explained, Trial
+from anyplug.policy.event_log import Recordings
+from anyplug.rego import RegoErrors
 
 GIVE_EVENT = "give a file, JSON, or - to read it from stdin"
 
@@ -146,7 +146,7 @@ def replay(session: Session) -> int:
     if not options.what:
         raise UsageError("replay needs a policy", "give the file of a candidate")
     try:
-        since = replaying.moment(options.since)
+        since = event_replay.moment(options.since)
     except ValueError as error:
         raise UsageError(f"'{options.since}' is no span of time", "write 30m, 12h, 7d or 2w") from error
     text, path = _text_of(options.what), os.path.abspath(options.what)
@@ -154,9 +154,9 @@ def replay(session: Session) -> int:
     harness = place.harness(path)
     now = place.trial_here(harness)
     try:
-        candidate = replaying.candidate(path, text, now)
+        candidate = event_replay.candidate(path, text, now)
         recorded = Recordings(session.catalog.home.path, 0).since(since)
-        done = replaying.replay(recorded, candidate, now, lambda root: place.trial(harness, root))
+        done = event_replay.replay(recorded, candidate, now, lambda root: place.trial(harness, root))
     except RegoErrors as error:
         raise ConfigError(f"the candidate cannot be used:\n{error}", "mend it and try again") from error
     if options.json:

@@ -7,18 +7,18 @@ import difflib
 import os
 from collections.abc import Iterator
 
-from anyplug.errors import ConfigError, StoreError
 from anyplug.frontends.cli import render, terminal
-from anyplug.frontends.cli.session import Session, refuse
-from anyplug.policy import accepted, places, sources
+from anyplug.frontends.cli.cli_run import Session, refuse
+from anyplug.home.settings import find_home
+from anyplug.model.errors import ConfigError, StoreError
+from anyplug.policy import accepted_copies, policy_files, policy_folders
 from anyplug.policy.decisions import CONTEXT
 from anyplug.policy.engine import own_set, project_set
 from anyplug.policy.paths import FOLDER
+from anyplug.policy.policy_files import Source
 from anyplug.policy.reach import parts
-from anyplug.policy.rego import RegoErrors
-from anyplug.policy.rego.parser import parse_module
-from anyplug.policy.sources import Source
-from anyplug.settings import find_home
+from anyplug.rego import RegoErrors
+from anyplug.rego.parse.modules import parse_module
 
 SANDBOX = "in a sandbox: they can read your files, write to this folder and run programs, without the network"
 UNCONFINED = "without a sandbox, since these policies are your own"
@@ -33,12 +33,12 @@ class Place:
         """Read them. Raises ConfigError if their files keep changing."""
         self.home, self.root, self.is_own = home, root, is_own
         try:
-            self.reading = accepted.read(root, is_own=is_own)
+            self.reading = accepted_copies.read(root, is_own=is_own)
         except OSError as error:
             raise ConfigError(f"{root}: {error.strerror}", "end what changes them, then try again") from error
         self.folder = self.reading.project
         self.is_there = self.reading.is_there
-        self.record = accepted.record_of(home, self.folder)
+        self.record = accepted_copies.record_of(home, self.folder)
 
     @property
     def is_same(self) -> bool:
@@ -54,13 +54,13 @@ class Place:
     @property
     def command(self) -> str:
         """The command that accepts them."""
-        return f"{accepted.TRUST} --global" if self.is_own else accepted.TRUST
+        return f"{accepted_copies.TRUST} --global" if self.is_own else accepted_copies.TRUST
 
     @property
     def commands(self) -> dict[str, str]:
         """The commands that policies run, by the name of what runs them."""
         found = self.reading.sources.values()
-        return {name: text for source in found for name, text in accepted.commands(source).items()}
+        return {name: text for source in found for name, text in accepted_copies.commands(source).items()}
 
     @property
     def changing(self) -> list[str]:
@@ -83,9 +83,9 @@ class Place:
         """Accept what was read, and nothing else. Raises StoreError."""
         try:
             if self.is_there:
-                accepted.keep(self.home, self.reading, trusted=trusted, unconfined=unconfined)
+                accepted_copies.keep(self.home, self.reading, trusted=trusted, unconfined=unconfined)
             else:
-                accepted.forget(self.home, self.folder)
+                accepted_copies.forget(self.home, self.folder)
         except OSError as error:
             raise StoreError(
                 f"cannot keep what you accepted in {self.home}: {error.strerror}", "check the folder's permissions"
@@ -128,12 +128,12 @@ def _named(session: Session) -> Place:
     options = session.options
     home = find_home(options.home).path
     if options.for_all:
-        root = os.path.abspath(options.global_config or sources.global_folder())
-        if not os.path.isdir(root) and accepted.record_of(home, root) is None:
+        root = os.path.abspath(options.global_config or policy_files.global_folder())
+        if not os.path.isdir(root) and accepted_copies.record_of(home, root) is None:
             raise ConfigError(f"there are no policies in {root}", "`anyplug policy init --global` writes some")
         return Place(home, root, is_own=True)
     start = os.path.abspath(options.what or options.policy_dir or ".")
-    found = places.around(start, home)
+    found = policy_folders.around(start, home)
     if not found:
         raise ConfigError(f"there is no {FOLDER} in {start} nor above it", "`anyplug policy init` makes one")
     return Place(home, found[0].root)
@@ -185,7 +185,7 @@ def remind(session: Session, root: str = "") -> None:
     """Say what of a project's policies waits for a person's word."""
     home = find_home(session.options.home).path
     start = "" if root else session.options.policy_dir or "."
-    for found in [root] if root else [one.root for one in places.around(start, home)][:1]:
+    for found in [root] if root else [one.root for one in policy_folders.around(start, home)][:1]:
         place = Place(home, found)
         if not place.is_trusted and place.record is not None and not place.is_same:
             session.note(
@@ -223,7 +223,7 @@ def _told(place: Place) -> list[tuple[bool, str]]:
 
 
 def _differences(place: Place) -> Iterator[str]:
-    held = accepted.held_root(place.home, place.folder)
+    held = accepted_copies.held_root(place.home, place.folder)
     before = {os.path.relpath(os.path.join(folder, name), held) for folder, _, names in os.walk(held) for name in names}
     after = place.reading.contents
     for name in sorted(before | set(after)):

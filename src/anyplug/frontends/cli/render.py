@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TextIO
 
-from anyplug.untrusted_text import for_people, lines_for_people
+from anyplug.model.untrusted_text import for_people, lines_for_people
 
 GAP = 2  # spaces between columns
 NARROWEST = 24  # characters that the last column keeps on a narrow terminal

@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from anyplug.errors import CODES, AnyplugError
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.call import terminal_attachment
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
-from anyplug.notices import lines_of
-from anyplug.shapes import command_shape
+from anyplug.frontends.json_output import command_shape
+from anyplug.model.errors import CODES, AnyplugError
+from anyplug.peers.notices import lines_of
 
 if TYPE_CHECKING:
-    from anyplug.commands import CommandOutcome
-    from anyplug.host import Host
+    from anyplug.call.slash_commands import CommandOutcome
+    from anyplug.host.host import Host
 
 
 def _run(parser: Parser) -> Command:
@@ -51,7 +51,7 @@ def run(session: Session) -> int:
             return _report(session, resident.run(line))
 
     async def work(host: "Host") -> int:
-        from anyplug.frontends.resident.answers import run_command  # with the host, which is here already
+        from anyplug.frontends.daemon.request_handlers import run_command  # with the host, which is here already
 
         return _report(session, await run_command(host, line, terminal_attachment(session)))
 
@@ -78,7 +78,7 @@ def reload(session: Session) -> int:
 
 
 def _list(session: Session) -> int:
-    from anyplug.frontends.cli.plugins import say_who_is_missing  # what is only run needs none of it
+    from anyplug.frontends.cli.list import say_who_is_missing  # what is only run needs none of it
 
     snapshot = session.running_snapshot()
     runnable = [(command, entry) for command, entry in snapshot.commands.values() if entry.state == "approved"]

@@ -2,13 +2,13 @@
 
 import sys
 
-from anyplug import permissions
-from anyplug.errors import UsageError
+from anyplug.catalog.snapshot import Entry
 from anyplug.frontends.cli import render
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
-from anyplug.registry import Entry
-from anyplug.vault import LARGEST, check
+from anyplug.model import permissions
+from anyplug.model.errors import UsageError
+from anyplug.secrets.vault import LARGEST, check
 
 
 def _secret(parser: Parser) -> Command:

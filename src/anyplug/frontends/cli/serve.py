@@ -5,20 +5,20 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from anyplug import liveness
-from anyplug.errors import AnyplugError, UsageError
 from anyplug.frontends.cli import render
-from anyplug.frontends.cli.attached import Attached, HostGone
+from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
-from anyplug.frontends.resident.address import CURE, LINGER_S, Address, NotStarted, credentials
-from anyplug.settings import find_home
+from anyplug.frontends.cli.via_daemon import Attached, HostGone
+from anyplug.frontends.daemon.locate import CURE, LINGER_S, Address, NotStarted, credentials
+from anyplug.home import process_identity
+from anyplug.home.settings import find_home
+from anyplug.model.errors import AnyplugError, UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from anyplug.frontends.resident.resident import Resident
-    from anyplug.frontends.resident.web import Web
+    from anyplug.frontends.daemon.daemon import Resident
+    from anyplug.frontends.daemon.mcp_over_http import Web
 
 STOP_S = 30.0  # plugins are given some seconds to end in order
 SETTLE_S = 10.0  # for one that comes up or ends to be up or gone
@@ -69,7 +69,7 @@ def serve(session: Session) -> int:
     session.leave_signals()
     import anyio  # only here: a client of the resident host needs no event loop
 
-    from anyplug.frontends.resident.resident import Resident  # with the host
+    from anyplug.frontends.daemon.daemon import Resident  # with the host
 
     web = _web(session) if session.options.http else None
     resident = Resident(find_home(session.options.home), linger_s=session.options.linger)
@@ -90,10 +90,10 @@ async def _stay(session: Session, resident: "Resident", web: "Web | None") -> No
 
 def _web(session: Session) -> "Web":
     """Listen over HTTP, and find or make the token. Raises UsageError and ConfigError."""
-    from anyplug.frontends.http.bearer import read_token, renew_token  # only who serves over HTTP needs all this
+    from anyplug.frontends.daemon.hosts import Key
+    from anyplug.frontends.daemon.mcp_over_http import Web
     from anyplug.frontends.http.listener import listen, parse_address
-    from anyplug.frontends.resident.projects import Key
-    from anyplug.frontends.resident.web import Web
+    from anyplug.frontends.http.token import read_token, renew_token  # only who serves over HTTP needs all this
 
     options, home = session.options, find_home(session.options.home)
     settings = home.read_settings().http
@@ -179,10 +179,10 @@ def stop(session: Session) -> int:
     resident = _reach(session, address)
     if resident is not None:
         with resident, suppress(HostGone):  # whoever was faster, it ends
-            host = liveness.of(resident.pid)
+            host = process_identity.of(resident.pid)
             resident.stop()
         until = time.monotonic() + STOP_S
-        while address.is_held() and liveness.is_alive(host):  # an agent may have started the next one already
+        while address.is_held() and process_identity.is_alive(host):  # an agent may have started the next one already
             if time.monotonic() > until:
                 raise NotUp(f"the host is still there after {STOP_S:.0f} s", _how_to_kill(address))
             time.sleep(LOOK_S)

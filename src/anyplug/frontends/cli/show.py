@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from anyplug import config, permissions, protected_paths
-from anyplug.errors import ConfigError
-from anyplug.formats import table
+from anyplug.catalog.snapshot import Entry
+from anyplug.formats import registry
 from anyplug.frontends.cli import model_texts, render
-from anyplug.frontends.cli.describe import (
+from anyplug.frontends.cli.cli_run import Session
+from anyplug.frontends.cli.describe_plugin import (
     FORMAT_NAMES,
     describe_permissions,
     describe_servers,
@@ -19,16 +19,17 @@ from anyplug.frontends.cli.describe import (
     shadowed_by,
 )
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.cli.session import Session
-from anyplug.model import Plugin
-from anyplug.registry import Entry
-from anyplug.shapes import process_shape, show_shape
-from anyplug.untrusted_text import lines_for_people
+from anyplug.frontends.json_output import process_shape, show_shape
+from anyplug.home import plugin_config
+from anyplug.model import permissions, protected_paths
+from anyplug.model.errors import ConfigError
+from anyplug.model.types import Plugin
+from anyplug.model.untrusted_text import lines_for_people
 
 if TYPE_CHECKING:
-    from anyplug.approval import Approval
-    from anyplug.host import Host
-    from anyplug.protection import Protection
+    from anyplug.catalog.approvals import Approval
+    from anyplug.host.host import Host
+    from anyplug.launch.assessment import Protection
 
 MIB, GIB = 1 << 20, 1 << 30
 LARGE = 100 << 20  # bytes of a snapshot that are worth a word
@@ -49,7 +50,7 @@ def show(session: Session) -> int:
     entry = session.plugin(session.options.name)
     plugin = entry.plugin
     try:
-        values = config.read(plugin) if plugin.config else {}
+        values = plugin_config.read(plugin) if plugin.config else {}
     except ConfigError as error:
         values = {}
         session.warn(error.message)
@@ -107,7 +108,7 @@ def _held_by(session: Session, entry: Entry) -> "Protection | None":
     """Find out what holds a plugin, or would hold it if all that it asks for were granted."""
     if entry.state in {"broken", "shadowed"}:
         return None
-    from anyplug.protection import assess  # brings an event loop along, and only `show` and `approve` need it
+    from anyplug.launch.assessment import assess  # brings an event loop along, and only `show` and `approve` need it
 
     standing = entry.standing
     if entry.state in {"new", "denied"}:
@@ -135,8 +136,8 @@ def _confinement_fields(held_by: "Protection") -> list[tuple[str, str | Sequence
 
 def _own_folder_fields(session: Session, entry: Entry, held_by: "Protection", digest: str) -> list[tuple[str, str]]:
     """Say what runs, and where that keeps what it writes into its folder."""
-    from anyplug.own_folder import writes_aside  # here already, with the protection
-    from anyplug.snapshots import Snapshots
+    from anyplug.home.code_snapshots import Snapshots
+    from anyplug.launch.own_folder import writes_aside  # here already, with the protection
 
     plugin, store = entry.plugin, Snapshots(session.catalog.home.path)
     if plugin.is_file:
@@ -208,7 +209,7 @@ def _data(session: Session, entry: Entry) -> str:
     plugin, home = entry.plugin, session.catalog.home
     if entry.state == "broken" or not plugin.format:
         return ""
-    data = table.BY_NAME[plugin.format].data(plugin, home)
+    data = registry.BY_NAME[plugin.format].data(plugin, home)
     owner = home.owner(plugin.name)
     return "" if os.path.basename(data) == plugin.name else f"{data} (data/{plugin.name} belongs to {owner})"
 
@@ -240,6 +241,6 @@ def _approval(approval: "Approval | None") -> list[str]:
 
 
 def _config_line(key: dict[str, Any]) -> str:
-    value = config.SHOWN_SECRET if key["secret"] else key["value"]
+    value = plugin_config.SHOWN_SECRET if key["secret"] else key["value"]
     state = f"= {value}" if key["set"] else ("not set, required" if key["required"] else "not set")
     return f"{key['name']} {state}  {key['description']}".rstrip()

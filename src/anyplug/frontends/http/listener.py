@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import msgspec
 
-from anyplug.errors import ConfigError, UsageError
+from anyplug.model.errors import ConfigError, UsageError
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 USUAL_PORTS = {"http": 80, "https": 443}

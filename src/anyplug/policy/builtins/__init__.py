@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from anyplug.policy.events import Event
+from anyplug.policy.agent_events import Event
 from anyplug.policy.rulebook import BadRulebook, Signal, Warned, meant
 
 SHARED: Final = "shared.rego"

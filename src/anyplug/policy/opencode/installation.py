@@ -17,8 +17,8 @@ from typing import Literal
 import msgspec
 
 import anyplug
-from anyplug.errors import ConfigError
-from anyplug.model import Problem
+from anyplug.model.errors import ConfigError
+from anyplug.model.types import Problem
 
 NAME = "anyplug-policy.js"
 FOLDERS = ("plugin", "plugins")  # both are loaded; new copies go into the first

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from anyplug import permissions
+from anyplug.model import permissions
 
 TUNNEL = "CONNECT"
 OPENED = b"HTTP/1.1 200 Connection established\r\n\r\n"

@@ -1,0 +1,1 @@
+"""The audit log: one record for each call, chained by hashes."""

@@ -1,0 +1,1 @@
+"""The stages of one call: admission, policies, guards, consent, recording, jobs, chains."""

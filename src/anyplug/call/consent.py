@@ -1,0 +1,299 @@
+"""Gates: what may refuse a call between its check and its run. The first of them is the person.
+
+After approval, tier 1 never asks. Tier 2 asks once for each attachment, unless the approval says always.
+
+A call that a plugin makes is a call of its own: what the person said about the call around it, `--yes` included, does
+not answer for it, and neither does an approval with always, unless the caller's grants name the tool.
+"""
+
+import copy
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from anyplug.catalog.approvals import Approvals, Standing
+from anyplug.catalog.profiles import View
+from anyplug.model import permissions
+from anyplug.model.errors import CallError, Denied, StoreError
+from anyplug.model.types import Call, Plugin, Verdict
+
+if TYPE_CHECKING:  # brings an event loop along, and clients of a host need none
+    import anyio
+
+    from anyplug.launch.surroundings import Users
+
+Answer = Literal["once", "attachment", "always", "no"]
+LASTING = frozenset({"attachment", "always"})
+YES = LASTING | {"once"}
+
+HARMLESS_TIER = 1
+
+NAMED = Verdict(allowed=True, by="named", reason="the person named this folder")
+APPROVED = Verdict(allowed=True, by="approval")
+ALWAYS = Verdict(allowed=True, by="approval", reason="always")
+SAID_YES = Verdict(allowed=True, by="person", reason="--yes")
+SAID_BEFORE = Verdict(allowed=True, by="person", reason="for this attachment")
+
+LONGEST_GIVEN = 600  # characters of arguments that a person is shown
+SHORTEST_GIVEN = 40  # characters of each of them at least, and of its name at most
+MOST_GIVEN = 15  # arguments
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person is asked before a plugin of tier 2 runs, or because a policy wants it."""
+
+    id: str
+    plugin: str
+    tool: str
+    arguments: dict[str, Any]
+    permissions: tuple[str, ...]
+    warning: str
+    asker: str = ""  # the policy that wants it, if it is one
+    digest: str = ""  # of the plugin that would run
+    chain: tuple[str, ...] = ()  # the tools that led here: while they run, nothing can be asked by ending them
+    callers: tuple[str, ...] = ()  # who called whom, the first caller first, if a plugin makes this call
+    lent: tuple[str, ...] = ()  # of `permissions`, what the plugin that makes this call was not granted itself
+
+    @property
+    def caller(self) -> str:
+        """The plugin that makes this call, if one does."""
+        return self.callers[-1].partition("/")[0] if self.callers else ""
+
+    @property
+    def cure(self) -> str:
+        """How to allow a plugin of tier 2, or a plugin's call of it, without a question."""
+        return cure(self.plugin, self.tool, self.caller)
+
+    @property
+    def given(self) -> str:
+        """What the tool would be given, as far as a person is shown it."""
+        text = msgspec.json.encode(self.arguments).decode()
+        return text if len(text) <= LONGEST_GIVEN else _shortened(self.arguments)
+
+
+def _shortened(arguments: dict[str, Any]) -> str:
+    """Write arguments so that none hides another: each cut by itself, with how much of it is not shown."""
+    room = max(SHORTEST_GIVEN, LONGEST_GIVEN // len(arguments))
+    shown = []
+    for name, value in list(arguments.items())[:MOST_GIVEN]:
+        shown.append(f"{_cut(name, SHORTEST_GIVEN)}: {_cut(value, room)}")
+    if left := len(arguments) - len(shown):
+        shown.append(f"… and {left} more arguments")
+    return "{" + ", ".join(shown) + "}"
+
+
+def _cut(value: Any, longest: int) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest} more characters)"
+
+
+Ask = Callable[[Question], Awaitable[Answer]]
+
+
+class Attachment:
+    """One caller of the host, from start to end: a run of the command line, a connected agent, a program."""
+
+    def __init__(
+        self,
+        kind: str = "library",
+        *,
+        ask: Ask | None = None,
+        yes: bool = False,
+        chain: tuple[str, ...] = (),
+        users: "Users | None" = None,
+        view: View | None = None,
+        shows_panels: bool = True,
+    ) -> None:
+        """`yes` answers tier 2's question; without it and without `ask`, the answer is no.
+
+        `chain` names the tools that led here, for a plugin that calls tools while one of its own runs. `users` has
+        the caller's own environment, if it is another than the host's. What a `view` does not show is not there.
+        Without `shows_panels` nobody sees what plugins draw: a tool that waits for a person has a time limit then.
+        """
+        self.id = _new_id(kind)
+        self.shows_panels = shows_panels
+        self.ask = ask
+        self.yes = yes
+        self.chain = chain
+        self.users = users
+        self.view = view
+        self.allowed: set[str] = set()  # for this attachment: paths of plugins, and questions of policies
+        self.plugin: Plugin | None = None  # that calls, if it is one
+        self.callers: tuple[str, ...] = ()  # who called whom up to that plugin, the first caller first
+        self._turns: dict[str, anyio.Lock] = {}  # by what somebody is being asked about
+
+    def asking(self, ask: Ask) -> "Attachment":
+        """Give the same caller, who is asked another way: some can only be asked about one request at a time."""
+        same = copy.copy(self)
+        same.ask = ask
+        return same
+
+    def for_plugin(self, plugin: Plugin, chain: tuple[str, ...], callers: tuple[str, ...]) -> "Attachment":
+        """Give a caller that is a plugin: the same person is asked, about each plugin that it calls."""
+        caller = copy.copy(self)  # so that an answer for this attachment counts for all calls of the plugin
+        caller.id = _new_id(f"extension-{plugin.name}")
+        caller.chain, caller.callers, caller.plugin, caller.view = chain, callers, plugin, None
+        caller.yes = False
+        return caller
+
+    def about(self, plugin: Plugin) -> str:
+        """Give what an answer that counts for this attachment is about: a plugin, or one plugin's use of another."""
+        caller = self.plugin
+        return plugin.path if caller is None or caller.path == plugin.path else f"{caller.path}\0{plugin.path}"
+
+    async def put(self, question: Question, about: str) -> Answer:
+        """Put a question to the person; `about` is what the answer counts for, if it counts for this attachment.
+
+        Of several about the same thing the others wait: the answer to the first may settle them. Whatever is no clear
+        yes is a no. Raises Denied or NeedsAnswer.
+        """
+        import anyio  # as above; whoever asks has one
+
+        assert self.ask is not None
+        turn = self._turns.setdefault(about, anyio.Lock())
+        try:
+            async with turn:
+                if about in self.allowed:
+                    return "attachment"
+                answer = await self.ask(question)
+                if isinstance(answer, str) and answer in LASTING:
+                    self.allowed.add(about)
+        except CallError:
+            raise
+        except Exception as error:
+            raise Denied("host", "the person could not be asked", "call it again") from error
+        finally:
+            if not turn.locked():  # nobody has it, and so nobody waits for it
+                self._turns.pop(about, None)
+        return answer if isinstance(answer, str) and answer in YES else "no"
+
+
+def _new_id(kind: str) -> str:
+    return f"{kind}-{secrets.token_hex(4)}"
+
+
+async def consent(call: Call, standing: Standing, attachment: Attachment, approvals: Approvals) -> Verdict:
+    """Ask the person about a tool or a command that they have to be asked about; raises NeedsAnswer if `ask` does."""
+    plugin, name = call.plugin, call.tool.name
+    question = Question(
+        id=call.id,
+        plugin=plugin.name,
+        tool=name,
+        arguments=call.arguments,
+        permissions=standing.granted,
+        warning=permissions.warning(standing.granted),
+        digest=standing.digest,
+        chain=attachment.chain,
+        callers=attachment.callers,
+        lent=permissions.lent(approvals.granted(attachment.plugin), standing.granted) if attachment.plugin else (),
+    )
+    if attachment.ask is None:
+        return _nobody(question)
+    try:
+        answer = await attachment.put(question, attachment.about(plugin))
+    except Denied as error:
+        return refusal(error)
+    if answer == "no":
+        return Verdict(allowed=False, by="person", reason=f"the person refused to run '{name}'")
+    if answer == "always" and attachment.plugin is not None:  # that takes a grant which names the tool
+        return Verdict(allowed=True, by="person", reason="attachment")
+    warning = kept(lambda: approvals.always(plugin)) if answer == "always" else ""
+    return Verdict(allowed=True, by="person", reason=answer, warning=warning)
+
+
+def kept(keep: Callable[[], None]) -> str:
+    """Keep an answer that is to count for always; give what the person should know if that is not possible.
+
+    They said yes all the same: the call runs, and they are asked again some other time.
+    """
+    try:
+        keep()
+    except StoreError as error:
+        return f"always could not be kept, so it counts only for now: {error.message} ({error.hint})"
+    return ""
+
+
+def refusal(error: Denied) -> Verdict:
+    """Give what an `ask` raised that could ask nobody, or had no answer, as the verdict that it is."""
+    return Verdict(allowed=False, by=error.by, reason=error.message, hint=error.hint)
+
+
+def without_asking(
+    call: Call, standing: Standing, attachment: Attachment, granted: tuple[str, ...] = ()
+) -> Verdict | None:
+    """Give the person's verdict, if it is known without a question. `granted` is the calling plugin's, if one calls."""
+    plugin = call.plugin
+    if attachment.plugin is not None and attachment.plugin.path != plugin.path:
+        return _without_asking_for(attachment.plugin, granted, call, standing, attachment)
+    if plugin.explicit:
+        return NAMED
+    if plugin.tier <= HARMLESS_TIER:
+        return APPROVED
+    if standing.always:
+        return ALWAYS
+    if attachment.yes:
+        return SAID_YES
+    if plugin.path in attachment.allowed:
+        return SAID_BEFORE
+    return None
+
+
+def _without_asking_for(
+    caller: Plugin, granted: tuple[str, ...], call: Call, standing: Standing, attachment: Attachment
+) -> Verdict | None:
+    """Do the same for a call that a plugin makes of another."""
+    plugin = call.plugin
+    is_named = permissions.names_tool(granted, call.tool.names)
+    if plugin.explicit and (caller.explicit or is_named):
+        return NAMED
+    if plugin.tier <= HARMLESS_TIER and (is_named or not permissions.lent(granted, standing.granted)):
+        return APPROVED
+    if standing.always and is_named:
+        return ALWAYS
+    return SAID_BEFORE if attachment.about(plugin) in attachment.allowed else None
+
+
+def ungranted(call: Call, attachment: Attachment, approvals: Approvals) -> Verdict | None:
+    """Refuse a call that a plugin makes of another and was not granted; None if it may."""
+    caller = attachment.plugin
+    if caller is None or caller.path == call.plugin.path:
+        return None
+    if permissions.may_call(approvals.granted_over(caller, call.plugin), call.tool.names):
+        return None
+    needed, reason = f"{permissions.CALL}:{call.tool.name}", "it was not granted"
+    if needed in approvals.granted(caller):
+        reason = f"another plugin had that tool when it was granted {needed}, so it needs"
+        needed = f"{permissions.CALL}:{call.tool.names[-1]}"
+    return Verdict(
+        allowed=False,
+        by="host",
+        reason=f"plugin '{caller.name}' may not call '{call.tool.name}' of plugin '{call.plugin.name}': "
+        f"{reason} {needed}",
+        hint=f"`anyplug grant {caller.name} {needed}`, or {permissions.CALL} for all tools",
+    )
+
+
+def cure(plugin: str, tool: str, caller: str = "") -> str:
+    """Say how to answer once and for all for a plugin of tier 2, or for one plugin's calls of another's tool."""
+    always = f"`anyplug approve {plugin} --always`"
+    return f"{always} and `anyplug grant {caller} {permissions.CALL}:{tool}`" if caller else always
+
+
+def _nobody(question: Question) -> Verdict:
+    plugin, caller = question.plugin, question.caller
+    if caller:
+        return Verdict(
+            allowed=False,
+            by="host",
+            reason=f"plugin '{caller}' wants to call '{question.tool}' of plugin '{plugin}', and there is nobody to "
+            "ask; --yes answers only for the call that you made yourself",
+            hint=f"allow it once and for all with {question.cure}",
+        )
+    return Verdict(
+        allowed=False,
+        by="host",
+        reason=f"plugin '{plugin}' is of tier 2, and there is nobody to ask",
+        hint=f"answer ahead with --yes, or once and for all with {question.cure}",
+    )

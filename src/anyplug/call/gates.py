@@ -1,0 +1,104 @@
+"""All who may refuse or rewrite between the check of a call and its run, in their order: guards, policies, the person.
+
+Guards come first, so that the person sees what will really run.
+"""
+
+import msgspec
+
+from anyplug.audit import audit_log
+from anyplug.call import policy_check
+from anyplug.call.consent import consent, ungranted, without_asking
+from anyplug.call.state import Trail
+from anyplug.catalog.approvals import Approvals, Standing
+from anyplug.home.settings import Settings
+from anyplug.model.errors import Denied
+from anyplug.model.types import Call, Result, Verdict
+from anyplug.peers.guards import Guards, Ruling
+from anyplug.policy.gate import PolicyGate
+
+
+class Gates:
+    """The gates of one host. All raise Denied, or NeedsAnswer where the person can only be asked by ending the call."""
+
+    def __init__(self, guards: Guards, policies: PolicyGate, approvals: Approvals, cwd: str) -> None:
+        """`cwd` is the project in which policies are looked for."""
+        self._guards = guards
+        self._policies = policies
+        self._approvals = approvals
+        self._cwd = cwd
+
+    def follow(self, settings: Settings) -> None:
+        """Go by other settings from now on; guards hear of them where they belong."""
+        self._policies.follow(settings.policy)
+
+    async def before_call(self, call: Call, standing: Standing, trail: Trail) -> Call:
+        """Ask all of them about a call; give it as it is to run.
+
+        A plugin that may not make it at all is refused before anybody hears of it.
+        """
+        if refused := ungranted(call, trail.attachment, self._approvals):
+            _keep(refused, trail)
+        if self._guards.may_object("tool_call"):
+            asker = trail.attachment.plugin
+            ruling = await self._guards.tool_call(call, asker.path if asker is not None else "")
+            for name, note in zip(ruling.notes_by, ruling.notes, strict=True):
+                trail.note(f"guard:{name}", note)
+            trail.warnings += ruling.passed_over
+            if ruling.blocked_by:
+                _keep(_refusal(ruling), trail)
+            if ruling.value is not call.arguments:
+                call = msgspec.structs.replace(call, arguments=ruling.value)
+                trail.record.arguments = audit_log.digest_of(ruling.value)
+        return await self._policies_and_person(call, standing, trail)
+
+    async def before_command(self, call: Call, standing: Standing, trail: Trail) -> Call:
+        """Ask about a slash command, which guards do not hear of; give it as it is to run."""
+        return await self._policies_and_person(call, standing, trail)
+
+    async def _policies_and_person(self, call: Call, standing: Standing, trail: Trail) -> Call:
+        if self._policies.is_on(self._cwd):
+            policed = await policy_check.before(self._policies, call, standing, trail, self._cwd)
+            if policed.verdict is not None:
+                _keep(policed.verdict, trail)
+            if policed.call is not call:
+                call = policed.call
+                trail.record.arguments = audit_log.digest_of(call.arguments)
+            if policed.agreed:
+                return call
+        caller = trail.attachment
+        verdict = without_asking(call, standing, caller, self._granted(call, trail)) or await consent(
+            call, standing, caller, self._approvals
+        )
+        _keep(verdict, trail)
+        return call
+
+    def _granted(self, call: Call, trail: Trail) -> tuple[str, ...]:
+        """Return what the plugin that calls, if one does, was granted that counts for this call."""
+        caller = trail.attachment.plugin
+        return () if caller is None else self._approvals.granted_over(caller, call.plugin)
+
+    async def after(self, call: Call, standing: Standing, trail: Trail, result: Result) -> Result:
+        """Ask policies about what it gave."""
+        if not self._policies.is_on(self._cwd):
+            return result
+        return await policy_check.after(self._policies, call, standing, trail, self._cwd, result)
+
+
+def _refusal(ruling: Ruling) -> Verdict:
+    """Give a guard's no as a verdict; where the guard did not say it itself, with what to do."""
+    name, by = ruling.blocked_by, f"guard:{ruling.blocked_by}"
+    hint = ruling.cure or f"decided by {by}"
+    if ruling.is_unheard and not ruling.cure:
+        hint += f", on which [plugins.{name}] in settings.toml lets calls depend: `anyplug show {name}` says how it is"
+    return Verdict(allowed=False, by=by, reason=ruling.reason, hint=hint)
+
+
+def _keep(verdict: Verdict, trail: Trail) -> None:
+    """Keep a verdict for the record; raises Denied if it is a no."""
+    record = trail.record
+    record.verdict = "allowed" if verdict.allowed else "denied"
+    record.by, record.reason = verdict.by, verdict.reason
+    if verdict.warning:
+        trail.warnings += (verdict.warning,)
+    if not verdict.allowed:
+        raise Denied(verdict.by, verdict.reason, verdict.hint)

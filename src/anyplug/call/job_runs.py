@@ -1,0 +1,78 @@
+"""Runs calls as jobs: each has an entry in the list of jobs from its start on, and can be cancelled from anywhere."""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import anyio.abc
+import msgspec
+
+from anyplug.call.job_store import Jobs
+from anyplug.call.state import Trail, failed
+from anyplug.model.errors import Cancelled, StoreError
+from anyplug.model.result_shape import result_shape
+from anyplug.model.types import Call, Result, Text
+
+CANCEL_POLL_S = 0.5  # how soon a job notices that another process asked to cancel it
+
+
+class JobRuns:
+    """The jobs of one host."""
+
+    def __init__(self, jobs: Jobs, tasks: anyio.abc.TaskGroup, tell: Callable[[str], None]) -> None:
+        """Jobs that nobody waits for live in `tasks`."""
+        self._jobs = jobs
+        self._tasks = tasks
+        self._tell = tell
+        self._running: dict[str, anyio.CancelScope] = {}
+
+    @property
+    def are_under_way(self) -> bool:
+        """Whether any job runs."""
+        return bool(self._running)
+
+    async def run(self, call: Call, trail: Trail, work: Callable[[], Awaitable[Result]], *, wait: bool) -> Result:
+        """Run a call as a job; without `wait`, say only that it runs. Raises StoreError before anything has run."""
+        job = self._jobs.begin(call.tool.name)
+        if wait:
+            return await self._see_through(job, trail, work)
+        self._tasks.start_soon(self._see_through, job, trail, work)
+        text = f'Tool "{call.tool.own_name}" (plugin "{call.plugin.name}") is running asynchronously as job {job}.'
+        return trail.complete(Result(content=(Text(text),), metadata={"job": job}))
+
+    def cancel(self, name: str) -> None:
+        """Cancel a job, here or in another process."""
+        if name in self._running:
+            self._running[name].cancel()
+        else:
+            self._jobs.ask_to_cancel(name)
+
+    async def _see_through(self, job: str, trail: Trail, work: Callable[[], Awaitable[Result]]) -> Result:
+        result = None
+        try:
+            with anyio.CancelScope() as scope:
+                self._running[job] = scope
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._watch_for_cancel, job, scope)
+                    result = await work()
+                    tasks.cancel_scope.cancel()
+        finally:
+            del self._running[job]
+            result = result or trail.complete(failed(Cancelled("the job was cancelled")))
+            result = msgspec.structs.replace(result, metadata={**result.metadata, "job": job})
+            self._end(job, result)
+        return result
+
+    async def _watch_for_cancel(self, job: str, scope: anyio.CancelScope) -> None:
+        while True:
+            await anyio.sleep(CANCEL_POLL_S)
+            try:
+                if self._jobs.is_to_be_cancelled(job):
+                    scope.cancel()
+            except StoreError:
+                continue  # nobody can leave word now; the job's own end is not affected
+
+    def _end(self, job: str, result: Result) -> None:
+        try:
+            self._jobs.end(job, result, result_shape(result))
+        except StoreError as error:
+            self._tell(f"the end of job {job} is not recorded: {error.message}")

@@ -1,0 +1,132 @@
+"""Policies on the path of a call: what the gate rules becomes a verdict, a question to the person, other arguments."""
+
+from typing import Any
+
+import msgspec
+
+from anyplug.call.consent import Attachment, Question, kept, refusal
+from anyplug.call.state import Trail, failed
+from anyplug.catalog.approvals import Standing
+from anyplug.model import permissions
+from anyplug.model.errors import Denied
+from anyplug.model.json_values import TOO_DEEP, are_same, is_too_deep
+from anyplug.model.schema import violations
+from anyplug.model.types import Call, Result, Text, Verdict
+from anyplug.policy.gate import Facts, PolicyGate, Ruling
+
+CONTEXT = "policy_context"  # in a result's metadata
+
+
+class Policed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a call at the gate."""
+
+    call: Call
+    verdict: Verdict | None = None  # None: policies have nothing against it
+    agreed: bool = False  # a person was asked about this very call, and said yes
+
+
+async def before(gate: PolicyGate, call: Call, standing: Standing, trail: Trail, cwd: str) -> Policed:
+    """Ask policies about a call that is to run."""
+    ruling = await gate.before(_facts(call, standing, cwd), _mask(trail))
+    trail.note("policy", *ruling.notes)
+    trail.warnings += ruling.notes
+    trail.context += ruling.context
+    if ruling.verb == "deny":
+        return Policed(call=call, verdict=_refused(ruling, ruling.reason))
+    if ruling.verb == "ask":
+        return await _asked(gate, ruling, call, standing, trail.attachment)
+    if ruling.verb == "modify" and ruling.arguments is not None and not are_same(ruling.arguments, call.arguments):
+        if is_too_deep(ruling.arguments):
+            return Policed(call=call, verdict=_refused(ruling, f"a policy's change is unusable: {TOO_DEEP}"))
+        if broken := violations(call.tool.input_schema, ruling.arguments):
+            reason = f"a policy's change breaks the tool's schema: {broken[0]}"
+            return Policed(call=call, verdict=_refused(ruling, reason))
+        trail.note(ruling.by, f"{ruling.by} changed the arguments: {ruling.reason}")
+        return Policed(call=msgspec.structs.replace(call, arguments=ruling.arguments))
+    return Policed(call=call)
+
+
+async def after(gate: PolicyGate, call: Call, standing: Standing, trail: Trail, cwd: str, result: Result) -> Result:
+    """Ask policies about what a call gave; what they refuse nobody sees."""
+    ruling = await gate.after(
+        _facts(call, standing, cwd),
+        success=not result.is_error,
+        output=result.text,
+        error=result.error.message if result.error else "",
+        structured=result.structured,
+        mask=_mask(trail),
+    )
+    trail.note("policy", *ruling.notes)
+    if ruling.verb in {"deny", "ask"}:
+        trail.note(ruling.by, f"{ruling.by} withheld the result: {ruling.reason}")
+        return failed(
+            Denied("policy", f"the tool ran, and a policy withholds what it gave: {ruling.reason}", ruling.hint)
+        )
+    trail.warnings += tuple(note for note in ruling.notes if note not in trail.warnings)
+    return with_context(result, [*trail.context, *ruling.context])
+
+
+def with_context(result: Result, context: list[str]) -> Result:
+    """Add what policies want the model to know."""
+    if not context:
+        return result
+    said = tuple(Text(f"[policy] {text}") for text in context)
+    metadata: dict[str, Any] = {**result.metadata, CONTEXT: context}
+    return msgspec.structs.replace(result, content=(*result.content, *said), metadata=metadata)
+
+
+async def _asked(gate: PolicyGate, ruling: Ruling, call: Call, standing: Standing, attachment: Attachment) -> Policed:
+    """Put a policy's question to the person; `--yes` does not answer it."""
+    if ruling.question in attachment.allowed or gate.is_answered(ruling.question):
+        return Policed(call=call)
+    if attachment.ask is None:
+        hint = "run it where somebody can answer; `always` is remembered until the policies change"
+        reason = f"{ruling.reason} (a policy wants a person to be asked, and there is nobody to ask)"
+        return Policed(call=call, verdict=_refused(ruling, reason, hint))
+    warning = permissions.warning(standing.granted)
+    question = Question(
+        id=call.id,
+        plugin=call.plugin.name,
+        tool=call.tool.name,
+        arguments=call.arguments,
+        permissions=standing.granted,
+        warning=f"{ruling.reason} (asked by {ruling.by})" + (f"; {warning}" if warning else ""),
+        asker=ruling.by,
+        digest=standing.digest,
+        chain=attachment.chain,
+        callers=attachment.callers,
+    )
+    try:
+        answer = await attachment.put(question, ruling.question)
+    except Denied as error:
+        return Policed(call=call, verdict=refusal(error))
+    if answer == "no":
+        return Policed(
+            call=call, verdict=Verdict(allowed=False, by="person", reason=f"the person refused: {ruling.reason}")
+        )
+    warning = kept(lambda: gate.answer_always(ruling.question)) if answer == "always" else ""
+    verdict = Verdict(allowed=True, by="person", reason=f"{answer}: {ruling.reason}", warning=warning)
+    return Policed(call=call, verdict=verdict, agreed=True)
+
+
+def _refused(ruling: Ruling, reason: str, hint: str = "") -> Verdict:
+    return Verdict(allowed=False, by=ruling.by, reason=reason, hint=hint or ruling.hint)
+
+
+def _facts(call: Call, standing: Standing, cwd: str) -> Facts:
+    return Facts(
+        call=call.id,
+        tool=call.tool.ruled_as,
+        arguments=call.arguments,
+        plugin=call.plugin.name,
+        format=call.plugin.format,
+        tier=call.plugin.tier,
+        grants=standing.granted,
+        caller=call.attachment,
+        cwd=cwd,
+        chain=call.chain,
+    )
+
+
+def _mask(trail: Trail) -> Any:
+    return trail.secrecy.mask() if trail.secrecy is not None else None

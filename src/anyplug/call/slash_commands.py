@@ -1,0 +1,100 @@
+"""Slash commands: how a line is read, and what comes of running one."""
+
+import re
+
+import msgspec
+
+from anyplug.call.state import Trail
+from anyplug.formats.zot import frames
+from anyplug.formats.zot.peer import Extension
+from anyplug.model.errors import CallError
+from anyplug.model.types import Command, Failure, Result, Text, Tool
+from anyplug.model.untrusted_text import encodable
+from anyplug.peers.notices import Note
+from anyplug.peers.panels import Panel, Panels
+
+ACTIONS = frozenset({"prompt", "insert", "display", "open_panel", "noop"})
+NEWER = frozenset({"tool_prompt"})  # what zot has since, and we have not: no fault of the extension's
+ARGUMENTS = {"type": "object", "properties": {"args": {"type": "string"}}, "required": ["args"]}
+
+
+class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a slash command asks whoever ran it to do."""
+
+    command: str
+    plugin: str
+    action: str = "noop"
+    prompt: str = ""  # to be sent to the agent
+    insert: str = ""  # to be put where the person types
+    display: str = ""  # to be shown
+    panel: Panel | None = None  # that it opened
+    error: Failure | None = None
+    notes: tuple[Note, ...] = ()  # that came while it ran
+
+    @classmethod
+    def of(cls, trail: Trail, answer: frames.CommandResponse, panels: Panels, extension: Extension) -> "CommandOutcome":
+        """Read an extension's answer; an error in it stands above every action."""
+        name, plugin = trail.record.tool, trail.record.plugin
+        if answer.error:
+            error = Failure("tool_error", f"extension {name}: {answer.error}")
+            return cls(command=name, plugin=plugin, error=error)
+        action = answer.action or "noop"
+        if action not in ACTIONS:
+            hint = "newer releases of zot know it, anyplug does not" if action in NEWER else "mend the extension"
+            error = Failure("bad_output", f"extension {name}: unknown action {action}", hint)
+            return cls(command=name, plugin=plugin, error=error)
+        panel = None
+        if action == "open_panel" and answer.open_panel is not None:
+            panel = panels.show(extension, answer.open_panel)
+        return cls(
+            command=name,
+            plugin=plugin,
+            action=action,
+            prompt=answer.prompt if action == "prompt" else "",
+            insert=answer.insert if action == "insert" else "",
+            display=answer.display if action == "display" else "",
+            panel=panel,
+        )
+
+    @classmethod
+    def failed(cls, trail: Trail, error: CallError) -> "CommandOutcome":
+        """Say that it did not come to an answer."""
+        failure = Failure(error.code, error.message, error.hint)
+        return cls(command=trail.record.tool, plugin=trail.record.plugin, error=failure)
+
+    @property
+    def text(self) -> str:
+        """Whatever text the action carries."""
+        return self.prompt or self.insert or self.display or ("\n".join(self.panel.lines) if self.panel else "")
+
+    def judged(self, seen: Result, panels: Panels) -> "CommandOutcome":
+        """Take over what policies made of it: withheld, or with what a model is to know behind what it is sent."""
+        if seen.error != self.error:
+            if self.panel is not None:
+                panels.close(self.panel)
+            return CommandOutcome(command=self.command, plugin=self.plugin, error=seen.error)
+        return msgspec.structs.replace(self, prompt=seen.text) if self.prompt else self
+
+    def as_result(self) -> Result:
+        """Give it as a result, for the record."""
+        said = self.error.message if self.error else self.text
+        return Result(content=(Text(said),), is_error=self.error is not None, error=self.error)
+
+
+def as_tool(command: Command) -> Tool:
+    """Give a command as gates see it: a tool that has its slash in its name, and takes what was typed as `args`."""
+    return Tool(
+        name=f"/{command.name}",
+        own_name=command.name,
+        plugin=command.plugin,
+        description=command.description,
+        input_schema=ARGUMENTS,
+        program="",
+        timeout_s=0,
+    )
+
+
+def split_command(line: str) -> tuple[str, str]:
+    """Divide what a person typed into the command's name and the rest, trimmed."""
+    name, *words = re.split("[ \t]", encodable(line).strip().removeprefix("/"), maxsplit=1)
+    return name, "".join(words).strip()

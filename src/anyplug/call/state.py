@@ -1,0 +1,127 @@
+"""What is known of a call as it goes along: becomes its result's frame and its audit record."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from anyplug.audit import audit_log
+from anyplug.audit.audit_log import Record
+from anyplug.call.consent import Attachment
+from anyplug.model.errors import AnyplugError, CallError
+from anyplug.model.json_values import TOO_DEEP
+from anyplug.model.types import Failure, Plugin, Result, Text
+from anyplug.model.untrusted_text import for_people
+
+if TYPE_CHECKING:
+    from anyplug.secrets.redaction import Secrecy
+
+UNGUESSABLE = 8  # bytes of a call's id
+LONGEST_NAME = 200  # characters of a name that leads nowhere; who asks for it may be a program
+
+
+class Trail:
+    """One call, from its start on."""
+
+    __slots__ = ("_started", "attachment", "context", "given", "record", "secrecy", "unusable", "warnings")
+
+    def __init__(self, name: str, attachment: Attachment, arguments: Any = None) -> None:
+        at = time.time_ns() // 1000  # in whole microseconds
+        self.attachment = attachment
+        self.record = Record(
+            # Nobody can guess it; the time comes first so that new ones stand together in the audit's index.
+            call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
+            at=at / 1_000_000,
+            attachment=attachment.id,
+            callers=attachment.callers,
+            tool=for_people(name, LONGEST_NAME),
+        )
+        self.unusable = ""  # what is wrong with the arguments
+        self.given: dict[str, Any] = {}  # the arguments
+        if type(arguments) is dict or isinstance(arguments, Mapping):  # the first is quicker, and usual
+            self.given = dict(arguments)
+        elif arguments is not None:
+            self.unusable = f"arguments must be an object, not {type(arguments).__name__}"
+        try:
+            self.record.arguments = audit_log.digest_of(arguments if self.unusable else self.given)
+        except RecursionError:
+            self.unusable = self.unusable or f"arguments must be JSON: {TOO_DEEP}"
+        except (TypeError, ValueError) as error:
+            self.unusable = self.unusable or f"arguments must be JSON: {error}"
+        self.warnings: tuple[str, ...] = ()  # what the person should know of how it went
+        self.context: tuple[str, ...] = ()  # what policies want the model to know
+        self.secrecy: Secrecy | None = None  # of the plugin, once it is known that it may run
+        self._started = time.perf_counter()
+
+    def found(self, name: str, plugin: Plugin) -> None:
+        """Note which tool or command it is."""
+        record = self.record
+        record.tool, record.plugin, record.format = name, plugin.name, plugin.format
+
+    def note(self, by: str, *texts: str) -> None:
+        """Add notes to the record, all of the same guard or policy."""
+        self.record.notes += texts
+        self.record.notes_by += (by,) * len(texts)
+
+    def complete(self, result: Result) -> Result:
+        """Say in the result what was called and how long it took, and hide the plugin's secrets in it."""
+        if self.warnings:
+            result = warned(result, self.warnings)
+        if self.secrecy is not None:
+            result = self.secrecy.result(result)
+        record = self.record
+        return Result(
+            content=result.content,
+            structured=result.structured,
+            metadata=result.metadata,
+            is_error=result.is_error,
+            error=result.error,
+            duration_ms=round((time.perf_counter() - self._started) * 1000, 3),
+            tool=record.tool,
+            plugin=record.plugin,
+            format=record.format,
+        )
+
+    def ended(self, result: Result) -> Record:
+        """Give the record of a call that has ended. The digest of the output is that of what the caller sees."""
+        record = self.record
+        record.outcome = result.error.code if result.error else "done"
+        record.duration_ms = result.duration_ms
+        record.output = audit_log.digest_of_output(result)
+        return self.so_far()
+
+    def so_far(self) -> Record:
+        """Give the record as it is now, with the plugin's secrets hidden."""
+        mask = self.secrecy.mask() if self.secrecy is not None else None
+        if mask is None:
+            return self.record
+        record = self.record
+        return msgspec.structs.replace(
+            record,
+            tool=mask.text(record.tool),
+            reason=mask.text(record.reason),
+            notes=tuple(map(mask.text, record.notes)),
+        )
+
+
+def failed(error: AnyplugError) -> Result:
+    """Turn an error into the result that callers see."""
+    partial = error.partial if isinstance(error, CallError) else ""
+    said = (Text(error.message), Text(partial)) if partial.strip() else (Text(error.message),)
+    return Result(
+        content=said,
+        is_error=True,
+        error=Failure(error.code, error.message, error.hint),
+        metadata=dict(error.metadata) if isinstance(error, CallError) else {},
+    )
+
+
+def warned(result: Result, warnings: Sequence[str]) -> Result:
+    """Add warnings to a result; a plugin's own metadata may hold something else under that name."""
+    if not warnings:
+        return result
+    own = result.metadata.get("warnings", [])
+    said = [*warnings, *(own if isinstance(own, list) else [own])]
+    return msgspec.structs.replace(result, metadata={**result.metadata, "warnings": said})

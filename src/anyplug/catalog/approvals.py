@@ -1,0 +1,398 @@
+"""Trust: what a person decided about a plugin, and whether that still holds for what is there now.
+
+An approval is bound to the plugin's real path, its digest, its definition and its permissions.
+"""
+
+import hashlib
+import os
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from anyplug.catalog.pins import Pins
+from anyplug.home.change_counter import Mark
+from anyplug.home.database import Store
+from anyplug.home.digest import Digest
+from anyplug.model import permissions
+from anyplug.model.errors import StoreError
+from anyplug.model.types import Offer, Plugin, State
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+Rights = tuple[tuple[str, ...], bool, bool]  # what is granted; may run where that cannot be enforced; environment
+
+ZOT = "zot"  # the format of the extensions that could act on other plugins without a permission once
+SHOWN_CHANGES = 8  # files named before "and N more"
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's decision."""
+
+    name: str
+    approved: bool  # False: denied
+    digest: str = ""
+    definition: str = ""
+    asked: tuple[str, ...] = ()
+    granted: tuple[str, ...] = ()
+    always: bool = False  # tier 2 does not ask
+    follow: bool = False  # changes of code do not ask again
+    unconfined: bool = False  # may run where permissions cannot be enforced
+    inherits_environment: bool = False  # gets all of the user's environment but secrets
+    files: dict[str, str] = {}
+    decided: float = 0.0
+    since: float = 0.0  # when it was first approved; a newer approval that follows without a gap keeps it
+    callees: dict[str, str] = {}  # the tools that grants name, each with the folder of the plugin that was meant
+
+    @property
+    def first(self) -> float:
+        """When it was first approved; decisions of earlier versions only say when they were made."""
+        return self.since or self.decided
+
+
+_DECISIONS = msgspec.json.Decoder(Approval)
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a plugin stands now."""
+
+    state: State
+    granted: tuple[str, ...] = ()
+    always: bool = False
+    changes: tuple[str, ...] = ()
+    digest: str = ""
+    reason: str = ""  # how to switch on what is switched off, or how to mend what cannot be checked
+    unconfined: bool = False  # may run where its permissions cannot be enforced
+    inherits_environment: bool = False  # gets all of the user's environment but secrets
+    files: tuple[str, ...] = ()  # that the digest covers
+    since: float = 0.0  # when it was first approved; 0 if it is not
+
+    @property
+    def rights(self) -> Rights:
+        """With what its programs are started."""
+        return self.granted, self.unconfined, self.inherits_environment
+
+
+class Approvals:
+    """The decisions in the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.mark = Mark(os.path.join(os.path.dirname(store.path), "decisions"))
+        self._seen = -1  # the mark's size, if all decisions up to it are known
+        self.decided = 0  # decisions that were made here
+        self.edition = 0  # grows each time that other decisions are read than before, whoever made them
+        self._decisions: dict[str, Approval] = {}
+        self._disabled: frozenset[str] = frozenset()
+        self._pins: dict[str, tuple[bytes, Pins]] = {}  # as they were last read
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all decisions were known at the last look; else somebody was deciding."""
+        return self._seen >= 0
+
+    def of(self, plugin: Plugin) -> Approval | None:
+        """Give the decision about a plugin: the same object as long as nobody decides anew, in any process."""
+        self.refresh()
+        return self._decisions.get(plugin.path)
+
+    def known(self, plugin: Plugin) -> Approval | None:
+        """Give the same as of the last look."""
+        return self._decisions.get(plugin.path)
+
+    def granted(self, plugin: Plugin) -> tuple[str, ...]:
+        """Give what a plugin is granted, as of the last look; nothing if it is not approved."""
+        if plugin.explicit:
+            return permissions.named(plugin.permissions)
+        decision = self._decisions.get(plugin.path)
+        return decision.granted if decision is not None and decision.approved else ()
+
+    def granted_over(self, caller: Plugin, callee: Plugin) -> tuple[str, ...]:
+        """Give the same without grants for a tool of that name which another plugin had when they were given."""
+        decision = None if caller.explicit else self._decisions.get(caller.path)
+        meant = decision.callees if decision is not None else {}
+        return tuple(
+            grant
+            for grant in self.granted(caller)
+            if meant.get(permissions.scope_of(grant), callee.path) == callee.path
+        )
+
+    def namesakes(self, plugin: Plugin) -> list[str]:
+        """Give the folders of plugins that were approved under the same name and lie elsewhere."""
+        self.refresh()
+        return sorted(
+            path
+            for path, decision in self._decisions.items()
+            if decision.approved and decision.name == plugin.name and path != plugin.path and os.path.exists(path)
+        )
+
+    def paths(self) -> frozenset[str]:
+        """Return the folders that people approved, as of the last look at decisions."""
+        return frozenset(path for path, decision in self._decisions.items() if decision.approved)
+
+    def digests(self) -> frozenset[str]:
+        """Return the digests that people approved, as of the last look at decisions."""
+        return frozenset(decision.digest for decision in self._decisions.values() if decision.approved)
+
+    def is_disabled(self, plugin: Plugin) -> bool:
+        """Whether a person switched it off, as of the last look at decisions."""
+        return plugin.path in self._disabled
+
+    def approve(
+        self,
+        plugin: Plugin,
+        digest: Digest,
+        granted: tuple[str, ...],
+        *,
+        always: bool,
+        follow: bool,
+        unconfined: bool,
+        inherits_environment: bool = False,
+        callees: dict[str, str] | None = None,
+    ) -> None:
+        """Approve the plugin as it is now, with the tools that it had when the person looked at it."""
+        before, now = self.of(plugin), time.time()
+        approval = Approval(
+            name=plugin.name,
+            approved=True,
+            digest=digest.value,
+            definition=definition(plugin),
+            asked=plugin.permissions,
+            granted=granted,
+            always=always,
+            follow=follow,
+            unconfined=unconfined,
+            inherits_environment=inherits_environment,
+            files=digest.files,
+            decided=now,
+            since=before.first if before is not None and before.approved else now,
+            callees=callees or {},
+        )
+        is_same_code = before is not None and before.approved and before.digest == digest.value
+        with self._deciding() as transaction:
+            if is_same_code and plugin.stays_up and not follow:  # what it registers for other models stays pinned
+                pins = _read_pins(transaction, plugin.path, before.decided if before else 0)
+                shown = (*plugin.tools, *plugin.held)
+                _write_pins(transaction, plugin.path, pins.accepting(shown, approval.decided))
+            else:
+                transaction.execute("DELETE FROM pins WHERE path = ?", (plugin.path,))
+            _write(transaction, plugin.path, approval)
+
+    def deny(self, plugin: Plugin) -> None:
+        """Deny it, until a person approves it after all."""
+        with self._deciding() as transaction:
+            transaction.execute("DELETE FROM pins WHERE path = ?", (plugin.path,))
+            _write(transaction, plugin.path, Approval(name=plugin.name, approved=False, decided=time.time()))
+
+    def revoke(self, plugin: Plugin) -> bool:
+        """Forget the decision; False if there was none."""
+        had = self.of(plugin) is not None
+        with self._deciding() as transaction:
+            for table in ("approvals", "pins"):
+                transaction.execute(f"DELETE FROM {table} WHERE path = ?", (plugin.path,))
+        return had
+
+    def pin(self, plugin: Plugin, process: str, run: str, offer: Offer, digest: str, *, is_starting: bool) -> None:
+        """Pin what a process of a plugin with this digest offers, if this is its first start since the approval.
+
+        Raises StoreError.
+        """
+        known = self.pins(plugin)
+        if known is not None and known.with_start(process, run, offer.tools, is_starting=is_starting) is known:
+            return
+        with self._store.writing() as transaction:
+            approval = _read(transaction, plugin.path)
+            if approval is None or not approval.approved or approval.follow or approval.digest != digest:
+                return
+            pins = _read_pins(transaction, plugin.path, approval.decided)
+            after = pins.with_start(process, run, offer.tools, is_starting=is_starting)
+            if after is not pins:
+                _write_pins(transaction, plugin.path, after)
+
+    def pins(self, plugin: Plugin) -> Pins | None:
+        """Give what is pinned for a plugin; None if it may change, or has not been started since its approval."""
+        decision = self._decisions.get(plugin.path)
+        if plugin.explicit or decision is None or not decision.approved or decision.follow:
+            return None
+        rows = self._store.rows("SELECT record FROM pins WHERE path = ?", plugin.path)
+        if not rows:
+            return None
+        known = self._pins.get(plugin.path)
+        if known is None or known[0] != rows[0][0]:
+            known = self._pins[plugin.path] = (rows[0][0], _decoded_pins(rows[0][0]))
+        return known[1] if known[1].decided == decision.decided else None
+
+    def regrant(self, plugin: Plugin, approval: Approval, granted: tuple[str, ...]) -> None:
+        """Change what an approved plugin may do."""
+        self._save(plugin, msgspec.structs.replace(approval, granted=granted))
+
+    def always(self, plugin: Plugin) -> None:
+        """Stop asking for an approved plugin of tier 2."""
+        if (approval := self.of(plugin)) is not None:
+            self._save(plugin, msgspec.structs.replace(approval, always=True))
+
+    def enable(self, plugin: Plugin, *, on: bool) -> None:
+        """Switch it on or off."""
+        statement = "DELETE FROM disabled WHERE path = ?" if on else "INSERT OR IGNORE INTO disabled VALUES (?)"
+        with self._deciding() as transaction:
+            transaction.execute(statement, (plugin.path,))
+
+    def forget(self, path: str) -> None:
+        """Forget everything about a folder that is removed."""
+        with self._deciding() as transaction:
+            for table in ("approvals", "disabled", "digests", "registrations", "pins", "installs"):
+                transaction.execute(f"DELETE FROM {table} WHERE path = ?", (path,))
+
+    def _save(self, plugin: Plugin, approval: Approval) -> None:
+        with self._deciding() as transaction:
+            _write(transaction, plugin.path, approval)
+
+    @contextmanager
+    def _deciding(self) -> "Iterator[sqlite3.Connection]":
+        """Decide something, so that all processes notice. Raises StoreError, and then nothing is decided."""
+        self._seen = -1
+        self.decided += 1
+        with self._store.writing() as transaction:
+            yield transaction
+            transaction.execute("UPDATE decisions SET count = ?", (self.mark.grow(),))
+
+    def refresh(self) -> None:
+        """Read everything again if anybody decided something since the last look, in any process."""
+        size = self.mark.size()
+        if size == self._seen:
+            return
+        counted = self._store.rows("SELECT count FROM decisions")  # before the others: what comes later is read again
+        rows = self._store.rows("SELECT path, record FROM approvals")
+        try:
+            decisions = {path: _decoded(record) for path, record in rows}
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise StoreError(
+                f"a decision in {self._store.path} cannot be read: {error}",
+                "something else than anyplug changed it; move the file away and approve anew",
+            ) from error
+        # An equal decision stays the same object: what was concluded from it stays true.
+        before, disabled = self._decisions, self._disabled
+        self._decisions = {
+            path: before[path] if before.get(path) == decision else decision for path, decision in decisions.items()
+        }
+        self._disabled = frozenset(path for (path,) in self._store.rows("SELECT path FROM disabled"))
+        self.edition += (self._decisions, self._disabled) != (before, disabled)
+        is_settled = not counted or counted[0][0] == size  # else somebody is deciding, or was killed over it
+        self._seen = size if is_settled else -1
+
+
+def _decoded(record: bytes) -> Approval:
+    return _brought_up(_DECISIONS.decode(record))
+
+
+def _read(transaction: "sqlite3.Connection", path: str) -> Approval | None:
+    row = transaction.execute("SELECT record FROM approvals WHERE path = ?", (path,)).fetchone()
+    return _decoded(row[0]) if row else None
+
+
+def _write(transaction: "sqlite3.Connection", path: str, approval: Approval) -> None:
+    transaction.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?)", (path, msgspec.json.encode(approval)))
+
+
+def _read_pins(transaction: "sqlite3.Connection", path: str, decided: float) -> Pins:
+    """Read the pins that belong to the approval that was given then; empty ones if there are none."""
+    row = transaction.execute("SELECT record FROM pins WHERE path = ?", (path,)).fetchone()
+    pins = _decoded_pins(row[0]) if row else None
+    return pins if pins is not None and pins.decided == decided else Pins(decided)
+
+
+def _write_pins(transaction: "sqlite3.Connection", path: str, pins: Pins) -> None:
+    transaction.execute("INSERT OR REPLACE INTO pins VALUES (?, ?)", (path, msgspec.json.encode(pins)))
+
+
+def _decoded_pins(record: bytes) -> Pins:
+    """Read pins; raises StoreError: without them nobody knows which texts were approved."""
+    try:
+        return msgspec.json.decode(record, type=Pins)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"a pinned list of tools cannot be read: {error}",
+            "something else than anyplug changed it; `anyplug revoke NAME` and approve anew",
+        ) from error
+
+
+def _brought_up(decision: Approval) -> Approval:
+    """Read a decision about an extension as of today if it is older than the permissions over other plugins."""
+    if decision.asked != permissions.ASKED_BEFORE:
+        return decision
+    asked = (*decision.asked, *(name for name in permissions.OVER_OTHERS if name != permissions.REWRITE_CALLS))
+    if decision.definition != _hash_of((decision.name, ZOT, decision.asked, [])):
+        return decision
+    return msgspec.structs.replace(
+        decision,
+        asked=asked,
+        granted=permissions.carried_over(decision.granted),
+        definition=_hash_of((decision.name, ZOT, asked, [])),
+    )
+
+
+def definition(plugin: Plugin) -> str:
+    """Hash what a plugin offers and asks for: a person who approved it has seen this."""
+    # What a plugin registers while it runs is not its definition: that is its code, which the digest covers.
+    offered = () if plugin.stays_up else plugin.tools
+    tools = [(tool.own_name, tool.description, tool.input_schema) for tool in offered]
+    seen: tuple[Any, ...] = (plugin.name, plugin.format, plugin.permissions, tools)
+    if plugin.endpoints:
+        seen = (*seen, plugin.endpoints)
+    return _hash_of(seen)
+
+
+def _hash_of(seen: tuple[Any, ...]) -> str:
+    return hashlib.sha256(msgspec.json.encode(seen, order="deterministic")).hexdigest()
+
+
+def judge(plugin: Plugin, approval: Approval | None, digest: Digest | None) -> Standing:
+    """Say where a plugin stands. `digest` is needed only for what was approved. Pure."""
+    if plugin.explicit:
+        return Standing(
+            state="approved",
+            granted=permissions.named(plugin.permissions),
+            always=True,
+            digest=digest.value if digest else "",
+            files=tuple(digest.files) if digest else (),
+        )
+    if approval is None:
+        return Standing(state="new")
+    if not approval.approved:
+        return Standing(state="denied")
+    assert digest is not None
+    same_definition = approval.definition == definition(plugin)
+    same_code = approval.digest == digest.value or approval.follow
+    holds = same_definition and same_code
+    return Standing(
+        state="approved" if holds else "changed",
+        granted=approval.granted,
+        always=approval.always,
+        changes=() if holds else changes(plugin, approval, digest),
+        digest=digest.value,
+        unconfined=approval.unconfined,
+        inherits_environment=approval.inherits_environment,
+        files=tuple(digest.files),
+        since=approval.first,
+    )
+
+
+def changes(plugin: Plugin, approval: Approval, digest: Digest) -> tuple[str, ...]:
+    """List, for a person, what is another than it was when approved. Pure."""
+    found = [f"it now asks for {name}" for name in plugin.permissions if name not in approval.asked]
+    found += [f"it no longer asks for {name}" for name in approval.asked if name not in plugin.permissions]
+    before, now = approval.files, digest.files
+    files = (
+        [f"{name} is new" for name in sorted(now.keys() - before.keys())]
+        + [f"{name} is gone" for name in sorted(before.keys() - now.keys())]
+        + [f"{name} changed" for name in sorted(now.keys() & before.keys()) if now[name] != before[name]]
+    )
+    if len(files) > SHOWN_CHANGES:
+        files = [*files[:SHOWN_CHANGES], f"and {len(files) - SHOWN_CHANGES} more"]
+    found += files
+    if not found and approval.digest != digest.value:
+        found.append("a file's execute permission changed")
+    return tuple(found or ["its tools changed"])

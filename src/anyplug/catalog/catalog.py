@@ -1,0 +1,344 @@
+"""Reads the world: roots, plugins, decisions and digests become a snapshot. No event loop needed."""
+
+import gc
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from anyplug.catalog import approvals, discovery, offers, snapshot
+from anyplug.catalog.approvals import Approvals, Standing
+from anyplug.catalog.snapshot import Snapshot
+from anyplug.formats import registry
+from anyplug.formats.builtin import format as builtin
+from anyplug.formats.mcp import config_file
+from anyplug.home import digest
+from anyplug.home.database import Store
+from anyplug.home.digest import Digest, Reading
+from anyplug.home.settings import Home, Settings, standard_roots
+from anyplug.home.untrusted_files import Budget, Changed, TooMuch
+from anyplug.model.errors import ConfigError, LookFailed, StoreError, is_shortage
+from anyplug.model.types import Offer, Plugin
+
+if TYPE_CHECKING:
+    from anyplug.secrets.vault import Secrets
+
+MOST_SAVED = 20_000  # files of a plugin whose stamps are stored; writing more would hold up whoever needs the store
+LONGEST_NAME = 200  # characters of a path that a message shows
+
+_Basis = tuple[Plugin, approvals.Approval | None, Reading | None]  # what a standing was concluded from
+
+
+class Catalog:
+    """Where plugins come from, for one home and one project folder."""
+
+    def __init__(
+        self, home: Home, explicit: Sequence[str] = (), roots: Sequence[str] | None = None, folder: str = ""
+    ) -> None:
+        """`roots` replaces the standard ones; none at all is an empty list. `folder` is the project's, if not ours."""
+        self.home = home
+        self._settings_stamp = home.settings_stamp()  # before they are read: what is written meanwhile is seen later
+        self.settings: Settings = home.read_settings()
+        self.settings_fault = ""  # why those that are there now cannot be used, and the last good ones hold
+        self.explicit = list(explicit)
+        self._has_clients = roots is None
+        self.roots = (
+            standard_roots(home, folder or os.getcwd()) if roots is None else [os.path.abspath(r) for r in roots]
+        )
+        self.store = Store(home.store)
+        self.approvals = Approvals(self.store)
+        self._found: frozenset[str] = frozenset()  # the folders of the plugins in the last snapshot
+        self._readings: dict[str, Reading] = {}
+        self._failures: dict[str, OSError] = {}  # why the last look at a plugin gave no reading
+        self.is_on_loop = False  # whether looks that nobody waits for in a thread have to be brief
+        self._standings: dict[str, tuple[_Basis, Standing]] = {}
+
+    @cached_property
+    def secrets(self) -> "Secrets":
+        """What people stored for plugins."""
+        from anyplug.secrets.vault import Secrets  # looking at plugins does not need it
+
+        return Secrets(self.home)
+
+    @property
+    def has_other_settings(self) -> bool:
+        """Whether somebody has written settings since they were last taken over."""
+        return self.home.settings_stamp() != self._settings_stamp
+
+    def follow_settings(self) -> Callable[[], None] | None:
+        """Read the settings again if somebody has written them; give what says that they are taken over.
+
+        If they cannot be used, the last good ones hold.
+        """
+        stamp = self.home.settings_stamp()
+        if stamp == self._settings_stamp:
+            return None
+        try:
+            self.settings, self.settings_fault = self.home.read_settings(), ""
+        except ConfigError as error:
+            self.settings_fault = f"the settings cannot be used, and the last good ones hold: {error.message}"
+
+        def taken_over() -> None:
+            self._settings_stamp = stamp
+
+        return taken_over
+
+    def load(self) -> Snapshot:
+        """Read everything, without running anything."""
+        with _without_collecting():
+            return self.snapshot(self.find())
+
+    def find(self, previous: Snapshot | None = None) -> list[Plugin]:
+        """Read what is there. A plugin that is broken now keeps its last good definition, with the problem."""
+        with _without_collecting():
+            clients = self.settings.mcp if self._has_clients else {}
+            plugins = discovery.discover(self.explicit, self.roots, clients)
+        if previous is None:
+            return plugins
+        good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}
+        return [_last_good(plugin, good.get(plugin.path)) for plugin in plugins]
+
+    def hash(self, plugins: list[Plugin]) -> list[Plugin]:
+        """Take the digests of those that may run, for a thread, so that no event loop has to hash files.
+
+        Returns those that take longer than others can wait for; `hash_whole` is for them. It goes by the decisions
+        that were read last. What somebody approves after that was hashed by them, as it was then: a digest that we
+        took before is let go.
+        """
+        slow = []
+        for plugin in plugins:
+            decision = self.approvals.known(plugin)
+            if not plugin.explicit and (decision is None or not decision.approved):
+                self._readings.pop(plugin.path, None)
+                self._failures.pop(plugin.path, None)
+            elif not plugin.is_broken:
+                try:
+                    self._reading(plugin, digest.quick_budget())
+                except TooMuch:
+                    slow.append(plugin)
+                    if plugin.path not in self._readings:
+                        self._failures.setdefault(plugin.path, _still_read(plugin))
+                except OSError:
+                    self._readings.pop(plugin.path, None)  # whoever asks where it stands tries again, and says why
+        return slow
+
+    def hash_whole(self, plugin: Plugin) -> bool:
+        """Take the digest of a plugin with many or large files; says whether it is another. Blocks for long."""
+        before = (self._readings.get(plugin.path), str(self._failures.get(plugin.path)))
+        try:
+            self._reading(plugin)
+        except OSError:
+            pass  # it is kept, and said where the plugin stands
+        return before != (self._readings.get(plugin.path), str(self._failures.get(plugin.path)))
+
+    def has_reading(self, plugin: Plugin) -> bool:
+        """Whether a look at a plugin's files has given a digest."""
+        return plugin.path in self._readings
+
+    def snapshot(
+        self,
+        plugins: list[Plugin],
+        offer_of: Callable[[Plugin], Offer | None] | None = None,
+        *,
+        as_read: bool = False,
+    ) -> Snapshot:
+        """Make a snapshot of plugins; what those that stay up offer is asked for, else what they last offered.
+
+        `as_read`: with the digests that were taken last, where there are some. Before anything runs, it is looked at.
+        """
+        if not all(plugin.explicit for plugin in plugins):
+            self.approvals.refresh()
+        self._found = frozenset(plugin.path for plugin in plugins if not plugin.is_file)
+        known = offer_of or self.last_offer
+        joined = [self._joined(plugin, known(plugin)) if plugin.stays_up else plugin for plugin in plugins]
+        return snapshot.build(joined, self.standing_as_read if as_read else self._standing)
+
+    def plugin_folders(self) -> frozenset[str]:
+        """Return the folders of all plugins that are listed or approved: none of them is another plugin's to change."""
+        return self._found | self.approvals.paths()
+
+    def _joined(self, plugin: Plugin, offer: Offer | None) -> Plugin:
+        """Give a plugin with what it registered, as far as that is what was pinned when it was approved."""
+        pins = self.approvals.pins(plugin) if offer is not None else None
+        if offer is None or pins is None:
+            return offers.joined(plugin, offer)
+        pinned, held = pins.hold(offer)
+        joined = offers.joined(plugin, pinned)
+        if not held:
+            return joined
+        return msgspec.structs.replace(joined, held=held, problems=(*joined.problems, pins.problem(plugin, held)))
+
+    def knows_offer(self, plugin: Plugin) -> bool:
+        """Whether it is known what a plugin that stays up offers, without running it."""
+        return self._last_offers(plugin).keys() >= set(plugin.processes)
+
+    def last_offer(self, plugin: Plugin) -> Offer | None:
+        """Give what a plugin that stays up offered as it is now; of one that may not run, what it ever did.
+
+        So a name that people know leads to why it cannot be called, and not to nothing.
+        """
+        known = self._last_offers(plugin)
+        return offers.merged(known.values()) if known else None
+
+    def _last_offers(self, plugin: Plugin) -> dict[str, Offer]:
+        if plugin.is_broken or plugin.explicit:
+            return {}
+        standing = self.standing_as_read(plugin)
+        return offers.stored(self.store, plugin, standing.digest if standing.state == "approved" else "")
+
+    def standing(self, plugin: Plugin) -> Standing:
+        """Say where a plugin stands this very moment, by a look at its files if anybody approved it.
+
+        Raises StoreError, also if the machine is too short of something to look.
+        """
+        if not plugin.explicit:
+            self.approvals.refresh()
+        return self._standing(plugin)
+
+    def standing_at_once(self, plugin: Plugin) -> Standing | None:
+        """Say the same on the event loop, by the decisions that were read last; None if it takes a longer look.
+
+        At once is what needs no look, and what has few files of which none changed. Raises StoreError.
+        """
+        decision = self.approvals.known(plugin)
+        if plugin is builtin.PLUGIN or not (plugin.explicit or (decision is not None and decision.approved)):
+            return self._standing(plugin)
+        reading = self._readings.get(plugin.path)
+        if reading is None or not reading.is_small or not reading.still_holds(plugin.path):
+            return None
+        if not plugin.is_file and reading.named != config_file.named_files(plugin):
+            return None
+        return self._standing(plugin, reading)
+
+    def standing_as_decided(self, plugin: Plugin) -> Standing:
+        """Say the same by the decisions that were read last, however long the look takes: for a thread."""
+        return self._standing(plugin)
+
+    def standing_as_read(self, plugin: Plugin) -> Standing:
+        """Say the same by the last look at its files, if there was one; else by a look that takes a moment at most."""
+        return self._standing(plugin, self._readings.get(plugin.path), is_brief=self.is_on_loop)
+
+    def _standing(self, plugin: Plugin, reading: Reading | None = None, *, is_brief: bool = False) -> Standing:
+        """Say where a plugin stands, by the decisions that were read last, and by a look at its files if none is given.
+
+        A look is needed only if somebody approved it. A brief one gives up where others would have to wait.
+        """
+        if plugin is builtin.PLUGIN:
+            return Standing(state="approved")
+        decision = None if plugin.explicit else self.approvals.known(plugin)
+        if not plugin.explicit and self.approvals.is_disabled(plugin):
+            return Standing(state="disabled", reason=f"`anyplug enable {plugin.name}` switches it on")
+        if cure := registry.BY_NAME[plugin.format].switched_off(plugin, None):
+            return Standing(state="disabled", reason=cure)
+        try:
+            needs_look = plugin.explicit or (decision is not None and decision.approved)
+            reading = (reading or self._looked(plugin, is_brief=is_brief)) if needs_look else None
+        except OSError as error:
+            if is_shortage(error):  # it is as it was, for all that we know
+                raise LookFailed(plugin.path, error) from error
+            where = str(error.filename)[:LONGEST_NAME]  # a plugin can make folders in one another without an end
+            cure = f"delete {where} or move it out of the plugin's folder" if isinstance(error, TooMuch) else ""
+            since = decision.first if decision else 0.0
+            return Standing(
+                state="changed", changes=(f"cannot read {where}: {error.strerror}",), reason=cure, since=since
+            )
+        basis = (plugin, decision, reading)
+        known = self._standings.get(plugin.path)
+        if known is not None and _are_the_same(known[0], basis):
+            return known[1]
+        standing = approvals.judge(plugin, decision, reading.as_digest() if reading else None)
+        self._standings[plugin.path] = (basis, standing)
+        return standing
+
+    def digest(self, plugin: Plugin) -> Digest:
+        """Take a plugin's digest, from the cache if no stamp is another. Raises OSError."""
+        return self._reading(plugin).as_digest()
+
+    def last_reading(self, plugin: Plugin) -> Reading | None:
+        """Give what the last look at a plugin's files gave, if there was one: the same object if it was the same."""
+        return self._readings.get(plugin.path)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.store.close()
+
+    def _looked(self, plugin: Plugin, *, is_brief: bool) -> Reading:
+        """Look at a plugin's files; raises OSError, also if that takes longer than a brief look may."""
+        if not is_brief:
+            return self._reading(plugin)
+        if (failure := self._failures.get(plugin.path)) is not None:
+            raise failure
+        try:
+            return self._reading(plugin, digest.brief_budget())
+        except TooMuch as error:
+            raise _still_read(plugin) from error
+
+    def _reading(self, plugin: Plugin, budget: Budget | None = None) -> Reading:
+        """Take a plugin's digest; raises OSError. What a look without a budget of its own fails at is remembered."""
+        before = self._readings.get(plugin.path) or self._stored(plugin)
+        try:
+            if plugin.is_file:
+                reading = digest.take_part(plugin.path, config_file.pieces, before)
+            else:
+                every_file = registry.BY_NAME[plugin.format].EVERY_FILE_COUNTS
+                named = config_file.named_files(plugin)
+                reading = digest.take(plugin.path, every_file=every_file, before=before, named=named, budget=budget)
+        except OSError as error:
+            if budget is None and not is_shortage(error):
+                self._readings.pop(plugin.path, None)
+                self._failures[plugin.path] = error
+            raise
+        if reading is not before:
+            self._save(plugin, reading)
+        self._failures.pop(plugin.path, None)
+        self._readings[plugin.path] = reading
+        return reading
+
+    def _stored(self, plugin: Plugin) -> Reading | None:
+        try:
+            rows = self.store.rows("SELECT reading FROM digests WHERE path = ?", plugin.path)
+            return msgspec.msgpack.decode(rows[0][0], type=Reading) if rows else None
+        except (StoreError, msgspec.DecodeError):
+            return None  # only a cache
+
+    def _save(self, plugin: Plugin, reading: Reading) -> None:
+        if plugin.explicit or len(reading.stamps) > MOST_SAVED:
+            return  # a folder that is being written: hashing it is cheaper than remembering it
+        try:
+            record = msgspec.msgpack.encode(reading)
+            self.store.run("INSERT OR REPLACE INTO digests VALUES (?, ?)", plugin.path, record)
+        except UnicodeEncodeError:
+            pass  # a file's name is no text: its plugin is hashed anew by each process
+        except StoreError:
+            pass  # only a cache; what has to be written says so
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Hold the garbage collector: of thousands of small objects that all stay, it would look at each many times."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _still_read(plugin: Plugin) -> Changed:
+    return Changed("its many or large files are still being read", plugin.path)
+
+
+def _are_the_same(before: _Basis, now: _Basis) -> bool:
+    return before[0] is now[0] and before[1] is now[1] and before[2] is now[2]
+
+
+def _last_good(plugin: Plugin, good: Plugin | None) -> Plugin:
+    """Keep what a plugin was before a broken edit, and name the problem."""
+    if good is None or not plugin.is_broken:
+        return plugin
+    problems = tuple(msgspec.structs.replace(problem, level="warning") for problem in plugin.problems)
+    return msgspec.structs.replace(good, problems=problems)

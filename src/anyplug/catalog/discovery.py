@@ -1,0 +1,104 @@
+"""Finds plugins: looks through the roots in order and reads what is there. Knows nothing of trust."""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from anyplug.formats import registry
+from anyplug.formats.mcp import format as mcp
+from anyplug.formats.shared.contract import Folder
+from anyplug.model import tool_names
+from anyplug.model.errors import LookFailed, is_shortage
+from anyplug.model.types import Plugin, Problem
+from anyplug.model.untrusted_text import clean_plugin, encodable, for_people, is_clean
+
+
+def discover(explicit: list[str], roots: list[str], clients: Mapping[str, str]) -> list[Plugin]:
+    """Read every plugin, first those that the person named. The same folder is read once.
+
+    `clients` are configurations of other programs that name MCP servers, by the name of the plugin to be. Raises
+    LookFailed if the machine is short of something: nobody shall take plugins for removed then, and guards with them.
+    """
+    plugins: list[Plugin] = []
+    seen: set[str] = set()
+    for folder in _folders(explicit, roots):
+        if folder.path in seen:
+            continue
+        seen.add(folder.path)
+        plugin = read(folder)
+        if plugin is not None:
+            plugins.append(plugin)
+    plugins.extend(clean_plugin(_not_ours(mcp.load_client(name, path))) for name, path in clients.items())
+    return plugins
+
+
+def read(folder: Folder) -> Plugin | None:
+    """Read one folder, and clean its text; a fault of any kind is a problem of that plugin and of no other."""
+    plugin = _read(folder)
+    return clean_plugin(_not_ours(plugin)) if plugin is not None else None
+
+
+def _not_ours(plugin: Plugin) -> Plugin:
+    """Refuse a plugin that would pass for the host."""
+    if plugin.name.lower() not in tool_names.OURS:
+        return plugin
+    problem = Problem("bad_manifest", f"the name '{plugin.name}' is the host's own", "give the plugin another name")
+    return msgspec.structs.replace(plugin, tools=(), problems=(*plugin.problems, problem))
+
+
+def _read(folder: Folder) -> Plugin | None:
+    escaped = folder.found_at if folder.found_at.isascii() else encodable(folder.found_at)
+    if escaped != folder.found_at:
+        folder = Folder(escaped, escaped, folder.explicit)
+        return registry.broken(folder, f"{escaped} is not a name in UTF-8", "rename the folder")
+    if not is_clean(os.path.basename(folder.found_at)):
+        shown = for_people(folder.found_at)
+        return registry.broken(folder, f"the name of the folder {shown} has hidden characters", "rename the folder")
+    return registry.load(folder) or _why_none(folder)
+
+
+def _why_none(folder: Folder) -> Plugin | None:
+    """Say why a folder gave no plugin; None if it simply is none and nobody named it."""
+    try:
+        is_folder = stat.S_ISDIR(os.stat(folder.path).st_mode)
+    except OSError as error:
+        if os.path.islink(folder.found_at):
+            return registry.broken(folder, f"{folder.found_at} is a link that leads nowhere", "mend or remove the link")
+        return registry.broken(folder, f"cannot read {folder.found_at}: {error.strerror}", "check the path")
+    if not is_folder:
+        return registry.broken(folder, f"{folder.found_at} is not a folder", "name the plugin's folder")
+    if not os.access(folder.path, os.R_OK | os.X_OK):
+        return registry.broken(folder, f"the folder {folder.path} may not be read", f"chmod u+rx {folder.path}")
+    if folder.explicit:
+        manifests = " or ".join(format.MANIFEST for format in registry.FORMATS)
+        return registry.broken(folder, f"{folder.found_at} holds no plugin", f"a plugin's folder has a {manifests}")
+    return None
+
+
+def _folders(explicit: list[str], roots: list[str]) -> Iterator[Folder]:
+    for path in explicit:
+        found_at = os.path.abspath(os.path.expanduser(path))
+        yield Folder(os.path.realpath(found_at), found_at, explicit=True)
+    for root in roots:
+        yield from _folders_in(os.path.realpath(root).rstrip("/"), root)
+
+
+def _folders_in(real_root: str, root: str) -> Iterator[Folder]:
+    try:
+        with os.scandir(root) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError as error:
+        if is_shortage(error):
+            raise LookFailed(root, error) from error
+        return  # most roots do not exist
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_symlink():
+            real = os.path.realpath(entry.path)
+            if not os.path.exists(real) or os.path.isdir(real):
+                yield Folder(real, entry.path)
+        elif entry.is_dir(follow_symlinks=False):
+            yield Folder(f"{real_root}/{entry.name}", entry.path)

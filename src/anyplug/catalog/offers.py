@@ -1,0 +1,66 @@
+"""What plugins that stay up offer: they say it while they run, and we keep it so that listing does not run them."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from anyplug.home.database import Store
+from anyplug.model.errors import StoreError
+from anyplug.model.types import Offer, Plugin, Problem
+from anyplug.model.untrusted_text import clean_offer
+
+NOT_RUNNING = "not_running"  # the problem of a plugin that should be up and is not
+
+
+def stored(store: Store, plugin: Plugin, digest: str) -> dict[str, Offer]:
+    """Give what each process of a plugin of this digest registered when it last ran; of any digest if none is given."""
+    query = "SELECT record FROM registrations WHERE path = ?1 AND (digest = ?2 OR ?2 = '')"
+    try:
+        rows = store.rows(query, plugin.path, digest)
+        known = msgspec.json.decode(rows[0][0], type=dict[str, Offer]) if rows else {}
+        return {name: clean_offer(offer) for name, offer in known.items()}
+    except (StoreError, msgspec.DecodeError):
+        return {}
+
+
+def save(store: Store, plugin: Plugin, digest: str, offers: Mapping[str, Offer]) -> None:
+    """Keep what a plugin registered. It is only a cache: a store that fails is no reason to stop."""
+    try:
+        record = msgspec.json.encode(offers)
+        store.run("INSERT OR REPLACE INTO registrations VALUES (?, ?, ?)", plugin.path, digest, record)
+    except (StoreError, UnicodeEncodeError, RecursionError):
+        pass
+
+
+def merged(offers: Iterable[Offer]) -> Offer:
+    """Give what several processes of one plugin offer together."""
+    several = list(offers)
+    if len(several) == 1:
+        return several[0]
+    return Offer(
+        tools=tuple(tool for offer in several for tool in offer.tools),
+        commands=tuple(command for offer in several for command in offer.commands),
+        events=tuple(sorted({event for offer in several for event in offer.events})),
+        intercepts=tuple(sorted({event for offer in several for event in offer.intercepts})),
+        warnings=tuple(text for offer in several for text in offer.warnings),
+        is_whole=all(offer.is_whole for offer in several),
+        fault="; ".join(offer.fault for offer in several if offer.fault),
+    )
+
+
+def joined(plugin: Plugin, offer: Offer | None) -> Plugin:
+    """Give a plugin with what it registered."""
+    if offer is None:
+        return plugin
+    warnings = tuple(Problem("bad_registration", text, "mend the plugin", "warning") for text in offer.warnings)
+    if offer.fault:
+        cure = "mend it" if plugin.explicit else f"mend it, or `anyplug disable {plugin.name}`"
+        warnings += (Problem(NOT_RUNNING, f"it is not running: {offer.fault}", cure, "warning"),)
+    return msgspec.structs.replace(
+        plugin,
+        tools=offer.tools,
+        commands=offer.commands,
+        events=offer.events,
+        intercepts=offer.intercepts,
+        problems=(*plugin.problems, *warnings),
+    )

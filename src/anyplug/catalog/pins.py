@@ -1,0 +1,118 @@
+"""Pins: what models read of a plugin's tools, as it was at the plugin's first start after its approval.
+
+A plugin that stays up says only while it runs what it offers, so nobody has seen that before they approved it. What it
+says at its first start is pinned. A tool that is new or altered later waits for a person's approval: a new one is not
+offered, an altered one keeps its pinned text. Fewer tools is no change. Commands are not pinned. Pure.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from anyplug.model.types import Offer, Plugin, Problem, Tool
+
+TOOLS_CHANGED = "tools_changed"
+READ_BY_MODELS = ("own_name", "title", "description", "input_schema", "output_schema")
+MOST_SHOWN = 20  # tools in one diff
+LONGEST_SHOWN = 2_000  # characters of one value in it
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Pinned(msgspec.Struct, frozen=True):
+    """The tools of one process of a plugin."""
+
+    tools: dict[str, Tool]
+    run: str = ""  # the first run, which may add to them until it has said all
+
+
+class Pins(msgspec.Struct, frozen=True):
+    """What is pinned for a plugin."""
+
+    decided: float  # when the approval was given to which they belong
+    processes: dict[str, Pinned] = {}
+
+    def with_start(self, process: str, run: str, tools: Iterable[Tool], *, is_starting: bool) -> "Pins":
+        """Pin what a process offers at its first start; the same pins if this is not its first start."""
+        known = self.processes.get(process)
+        if known is not None and not (is_starting and known.run == run):
+            return self
+        before = known.tools if known is not None else {}
+        offered = {tool.name: tool for tool in tools}
+        if known is not None and offered.keys() <= before.keys():
+            return self
+        pinned = Pinned({**offered, **before}, run)
+        return msgspec.structs.replace(self, processes={**self.processes, process: pinned})
+
+    def accepting(self, tools: Iterable[Tool], decided: float) -> "Pins":
+        """Add what a person has seen and approved; what they did not see stays as it was."""
+        processes = dict(self.processes)
+        for tool in tools:
+            before = processes.get(tool.process, Pinned({})).tools
+            processes[tool.process] = Pinned({**before, tool.name: tool})
+        return Pins(decided, {process: Pinned(pinned.tools) for process, pinned in processes.items()})
+
+    def hold(self, offer: Offer) -> tuple[Offer, tuple[Tool, ...]]:
+        """Give an offer as it was pinned, and the tools that are new or altered, as they are now."""
+        offered: list[Tool] = []
+        held: list[Tool] = []
+        for tool in offer.tools:
+            pinned = self._of(tool)
+            if pinned is not None and (before := pinned.get(tool.name)) is None:
+                held.append(tool)
+            elif pinned is None:  # its process has not been started since
+                offered.append(tool)
+            else:
+                assert before is not None
+                held += [tool] if _differences(before, tool) else []
+                texts = {field: getattr(before, field) for field in READ_BY_MODELS}
+                offered.append(msgspec.structs.replace(tool, **texts))
+        return msgspec.structs.replace(offer, tools=tuple(offered)), tuple(held)
+
+    def problem(self, plugin: Plugin, held: tuple[Tool, ...]) -> Problem:
+        """Say which tools wait for an approval, and in what they differ from those that were approved."""
+        what = "1 tool is" if len(held) == 1 else f"{len(held)} tools are"
+        said = f"{what} new or changed since '{plugin.name}' was approved, and held back until you approve it again:"
+        return Problem(
+            TOOLS_CHANGED, "\n".join([said, *self.diff(held)]), f"`anyplug approve {plugin.name}`", "warning"
+        )
+
+    def diff(self, held: tuple[Tool, ...]) -> list[str]:
+        """Give the lines that say in what tools differ from those that are pinned."""
+        lines = [line for tool in held[:MOST_SHOWN] for line in self._diff(tool)]
+        return [*lines, f"and {len(held) - MOST_SHOWN} more"] if len(held) > MOST_SHOWN else lines
+
+    def _of(self, tool: Tool) -> dict[str, Tool] | None:
+        pinned = self.processes.get(tool.process)
+        return pinned.tools if pinned is not None else None
+
+    def _diff(self, tool: Tool) -> list[str]:
+        before = (self._of(tool) or {}).get(tool.name)
+        if before is None:
+            shown = [(field, getattr(tool, field)) for field in READ_BY_MODELS[1:]]
+            return [
+                f"+ tool {_shown(tool.name)}",
+                *(f"+   {field}: {_shown(value)}" for field, value in shown if value),
+            ]
+        lines = [f"~ tool {_shown(tool.name)}"]
+        for field in _differences(before, tool):
+            lines += [f"-   {field}: {_shown(getattr(before, field))}", f"+   {field}: {_shown(getattr(tool, field))}"]
+        return lines
+
+
+def changed_texts(before: Iterable[Tool], now: Iterable[Tool]) -> list[str]:
+    """Give the lines that say what models would read now and did not before. Fewer tools is no change."""
+    pins = Pins(0, {"": Pinned({tool.name: tool for tool in before})})
+    _, held = pins.hold(Offer(tools=tuple(now)))
+    return pins.diff(held)
+
+
+def _differences(before: Tool, now: Tool) -> list[str]:
+    return [name for name in READ_BY_MODELS if _encode(getattr(before, name)) != _encode(getattr(now, name))]
+
+
+def _shown(value: Any) -> str:
+    """Write a value in one line, so that no text of a plugin's passes for a line of the diff."""
+    text = _encode(value).decode()
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}… ({len(text)} characters)"

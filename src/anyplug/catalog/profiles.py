@@ -1,0 +1,130 @@
+"""Views: which plugins, tools and commands one caller sees, and how many of them it is shown at once.
+
+A view is a profile of `settings.toml`, or everything. It is about what is listed and found; what may run is decided
+elsewhere. Changing one starts and ends no process.
+"""
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from anyplug.catalog.snapshot import OURS, Entry, Snapshot
+from anyplug.home.settings import Home, Profile, Surface
+from anyplug.model.errors import CommandNotFound, ConfigError, ToolNotFound
+from anyplug.model.types import Command, Tool
+from anyplug.model.untrusted_text import for_people
+
+NOTHING = Profile(plugins=("/",))  # no plugin has such a name
+
+
+class View:
+    """What one caller sees. Follows its profile when told that the settings may be others."""
+
+    def __init__(self, home: Home, profile: str = "", surface: Surface | None = None) -> None:
+        """Look through a profile, or at everything; `surface` stands above what the profile says.
+
+        Raises ConfigError if there is no such profile.
+        """
+        self.name = profile
+        self.version = 0  # grows with each change
+        self._home = home
+        self._surface = surface
+        self._stamp = home.settings_stamp()
+        self._profile = self._read()
+
+    @property
+    def surface(self) -> Surface:
+        """How many tools to show."""
+        return self._surface or self._profile.surface
+
+    def refresh(self) -> None:
+        """Read the profile again if the settings have changed.
+
+        Settings that cannot be read change nothing; a profile that was removed shows nothing.
+        """
+        stamp = self._home.settings_stamp()
+        if not self.name or stamp == self._stamp:
+            return
+        self._stamp = stamp
+        before = self._profile
+        try:
+            self._profile = self._read()
+        except ProfileNotFound:
+            self._profile = NOTHING
+        except ConfigError:
+            return
+        self.version += self._profile != before
+
+    def has_tool(self, tool: Tool, snapshot: Snapshot) -> bool:
+        """Whether a tool is in view, by any of the names that people know it by."""
+        names = (tool.name, f"{tool.plugin}/{tool.own_name}", snapshot.model_names.get(tool.name, tool.name))
+        return self._has(tool.plugin, names)
+
+    def has_command(self, command: Command) -> bool:
+        """Whether a slash command is in view."""
+        return self._has(command.plugin, (f"/{command.name}",))
+
+    def has_plugin(self, name: str) -> bool:
+        """Whether anything of a plugin may be in view."""
+        return not self._profile.plugins or name in self._profile.plugins
+
+    def tools(self, snapshot: Snapshot) -> list[tuple[Tool, Entry]]:
+        """List what can be called through this view; the host's own tools come last."""
+        offered = [(tool, entry) for tool, entry in snapshot.owners.values() if entry.state == "approved"]
+        return [(tool, entry) for tool, entry in [*offered, *OURS.values()] if self.has_tool(tool, snapshot)]
+
+    def commands(self, snapshot: Snapshot) -> list[tuple[Command, Entry]]:
+        """List the slash commands that can be run through this view."""
+        return [
+            (command, entry)
+            for command, entry in snapshot.commands.values()
+            if entry.state == "approved" and self.has_command(command)
+        ]
+
+    def tool(self, snapshot: Snapshot, name: str) -> tuple[Tool, Entry]:
+        """Find a tool by any of its names; raises ToolNotFound, also for one that is out of view."""
+        if self._profile.plugins or self._profile.tools:
+            try:
+                tool, entry = snapshot.tool(name)
+            except ToolNotFound:
+                tool = None
+            if tool is None or not self.has_tool(tool, snapshot):
+                # What the snapshot would say names tools that this caller does not see.
+                raise ToolNotFound(for_people(name), _similar(name, (seen.name for seen, _ in self.tools(snapshot))))
+            return tool, entry
+        return snapshot.tool(name)
+
+    def command(self, snapshot: Snapshot, name: str) -> tuple[Command, Entry]:
+        """Find a slash command; raises CommandNotFound, also for one that is out of view."""
+        found = snapshot.commands.get(name.removeprefix("/").lower())
+        if found is None or not self.has_command(found[0]):
+            seen = [command.name for command, _ in self.commands(snapshot)]
+            raise CommandNotFound(for_people(name), _similar(name, seen))
+        return found
+
+    def _has(self, plugin: str, names: Iterable[str]) -> bool:
+        patterns = self._profile.tools
+        return self.has_plugin(plugin) and (
+            not patterns or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+        )
+
+    def _read(self) -> Profile:
+        if not self.name:
+            return Profile()
+        known = self._home.read_settings().profiles
+        if self.name not in known:
+            raise ProfileNotFound(self.name, sorted(known))
+        return known[self.name]
+
+
+class ProfileNotFound(ConfigError):
+    """No profile has that name."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        there = f"there are {', '.join(known)}" if known else "there are none"
+        super().__init__(f"no profile is named '{name}'", f"{there}; settings.toml has them under [profiles.NAME]")
+
+
+def _similar(name: str, known: Iterable[str]) -> list[str]:
+    from difflib import get_close_matches  # only for those who mistype
+
+    return get_close_matches(name, list(known), n=3)

@@ -1,0 +1,442 @@
+"""What is loaded now: an immutable snapshot of plugins, their standing, and every name by which a tool is called."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
+
+import msgspec
+
+from anyplug.catalog.approvals import Standing
+from anyplug.catalog.offers import NOT_RUNNING
+from anyplug.formats.builtin import format as builtin
+from anyplug.model import permissions, tool_names
+from anyplug.model.errors import CommandNotFound, PluginNotFound, ToolNotFound
+from anyplug.model.types import Command, Plugin, Problem, State, Tool
+from anyplug.model.untrusted_text import for_people
+
+LONGEST_MISTYPED = 200  # characters; comparing a longer name would take a while, and nobody typed it
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A plugin and where it stands. Several may have one name; all but the first are shadowed."""
+
+    plugin: Plugin
+    standing: Standing
+    shadowed_by: str = ""
+    on_guard: bool = False  # an approved guard, shadowed by what nobody approved or named with --plugin: it decides
+    problems: tuple[Problem, ...] = ()  # the plugin's own, and those it has with others
+    tools: tuple[Tool, ...] = ()  # without those whose name is taken
+    commands: tuple[Command, ...] = ()  # likewise
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        return self.plugin.name
+
+    @property
+    def format(self) -> str:
+        """Whose plugin it is."""
+        return self.plugin.format
+
+    @property
+    def path(self) -> str:
+        """The plugin's folder."""
+        return self.plugin.path
+
+    @property
+    def is_down(self) -> bool:
+        """Whether it should be up and is not."""
+        return any(problem.code == NOT_RUNNING for problem in self.problems)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether nothing is in the way of its use but a person's word."""
+        return self.state not in {"broken", "disabled"}
+
+    @property
+    def state(self) -> State:
+        """The plugin's state."""
+        return self.standing.state
+
+
+# The host's own tools, which no list of plugins has.
+OURS = {
+    tool.name: (tool, Entry(plugin=builtin.PLUGIN, standing=Standing(state="approved")))
+    for tool in builtin.PLUGIN.tools
+}
+# What agents call them, which is no plugin's either: an agent must be able to rely on it.
+OUR_MODEL_NAMES = {tool_names.model_name(full): full for full in OURS}
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was found, in order of precedence."""
+
+    entries: tuple[Entry, ...]
+    owners: dict[str, tuple[Tool, Entry]]  # by full name
+    aliases: dict[str, str]  # every other name that leads to a full one
+    model_names: dict[str, str]  # full name to what agents see
+    commands: dict[str, tuple[Command, Entry]] = {}  # by name, in lower case
+    overruled: dict[str, tuple[Tool, Entry]] = {}  # whose own name another has, by PLUGIN/TOOL, which always works
+
+    @property
+    def callable_tools(self) -> list[Tool]:
+        """The tools of approved plugins."""
+        return [tool for tool, entry in self.owners.values() if entry.state == "approved"]
+
+    def knows(self, name: str) -> bool:
+        """Whether a name leads to a tool, or with its slash to a command."""
+        if name.startswith("/"):
+            return name[1:].lower() in self.commands
+        return (
+            name in self.owners or self.aliases.get(name, name) in self.owners or name in OURS or name in self.overruled
+        )
+
+    def full_name(self, name: str) -> str:
+        """Give the full name of a tool by any of its names; one that leads nowhere is given as it is."""
+        return self.aliases.get(name, name)
+
+    def tool(self, name: str) -> tuple[Tool, Entry]:
+        """Find a tool by any of its names; raises ToolNotFound."""
+        full = self.full_name(name)
+        found = self.owners.get(name) or self.owners.get(full) or OURS.get(full) or self.overruled.get(name)
+        if found is None:
+            if name.removeprefix("/").lower() in self.commands:
+                command = f"`anyplug run /{name.removeprefix('/').lower()}`"
+                raise ToolNotFound(for_people(name), [], "that is a command", f"{command} runs it")
+            known = {**self.owners, **self.aliases}
+            raise ToolNotFound(for_people(name), _similar(name, known), *self._why_not(name))
+        return found
+
+    def callees(self, grants: Iterable[str]) -> dict[str, str]:
+        """Give the tools that grants name, each with the folder of the plugin that has it now."""
+        named = (permissions.scope_of(grant) for grant in grants if permissions.kind(grant) == permissions.CALL)
+        return {
+            name: self.tool(name)[1].path for name in named if name and not name.startswith("/") and self.knows(name)
+        }
+
+    def command(self, name: str) -> tuple[Command, Entry]:
+        """Find a slash command, whatever its case; raises CommandNotFound."""
+        found = self.commands.get(name.removeprefix("/").lower())
+        if found is None:
+            raise CommandNotFound(name, _similar(name, self.commands), *self._silent)
+        return found
+
+    def plugin(self, name: str) -> Entry:
+        """Find a plugin by its name or by its folder; raises PluginNotFound."""
+        for entry in self.entries:
+            if entry.plugin.name == name and entry.state != "shadowed":
+                return entry
+        for entry in self.entries:
+            if name.rstrip("/") in {entry.plugin.path, entry.plugin.found_at}:
+                return entry
+        raise PluginNotFound(name, _similar(name, [entry.plugin.name for entry in self.entries]))
+
+    def why_absent(self, name: str) -> str:
+        """Say why nothing runs under a plugin's name, and what to do."""
+        state = next((entry.state for entry in self.entries if entry.name == name), "")
+        return {
+            "": "it is not installed",
+            "new": f"it is not approved (`anyplug approve {name}`)",
+            "denied": f"it was denied (`anyplug approve {name}`)",
+            "changed": f"it was changed and has to be approved again (`anyplug approve {name}`)",
+            "disabled": f"it is switched off (`anyplug enable {name}`)",
+            "broken": f"it is broken (`anyplug show {name}`)",
+        }.get(state, f"it does not stay up (`anyplug show {name}`)")
+
+    def compared_to(self, before: "Snapshot", coming_back: Collection[str] = ()) -> str:
+        """Say in a few lines what there is now, and what is another than it was.
+
+        `coming_back` are the paths of plugins that are down only for a moment.
+        """
+        now, then = set(self.owners), set(before.owners)
+        waiting = [entry.name for entry in self.entries if entry.state in {"new", "changed"}]
+        facts = {
+            "New tools": sorted(now - then),
+            "Tools that are gone": sorted(then - now),
+            "Plugins that wait for a person's approval": waiting,
+            "Plugins that could not be loaded": [entry.name for entry in self._broken if entry.path not in coming_back],
+            "Plugins that ended and are started again": [
+                entry.name for entry in self._broken if entry.path in coming_back
+            ],
+        }
+        there = f"{_count(len(self.entries), 'plugin')}, {_count(len(self.callable_tools), 'tool')}."
+        return "\n".join([there, *(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)])
+
+    @property
+    def faults(self) -> list[str]:
+        """Say of each plugin that could not be loaded why, each in one line."""
+        return [
+            f"{entry.name}: {' '.join(problem.message.split())}"
+            for entry in self.entries
+            for problem in entry.problems
+            if problem.level == "error" or problem.code == NOT_RUNNING
+        ]
+
+    @property
+    def _broken(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.state == "broken" or entry.is_down]
+
+    def _why_not(self, name: str) -> tuple[str, str]:
+        """Say why a name that people may expect leads nowhere, and the cure."""
+        if (held := next(self._held(name), None)) is not None:
+            reason = f"it is new since plugin '{held.name}' was approved, and held back until you approve that again"
+            return reason, f"`anyplug approve {held.name}` shows it"
+        plugins = [tool.plugin for tool, _ in self.owners.values() if tool.own_name == name]
+        if plugins:
+            return f"several plugins have one: {', '.join(f'{plugin}/{name}' for plugin in plugins)}", ""
+        named, _, tool = name.partition("/")
+        entry = next((one for one in self.entries if one.name == named and one.state != "shadowed"), None)
+        return self._why_not_of(entry, tool) if entry is not None and tool else self._silent
+
+    def _held(self, name: str) -> Iterator[Entry]:
+        """Give the plugins with a tool of that name which waits for an approval."""
+        for entry in self.entries:
+            if any(
+                name in {*tool.names, tool_names.model_name(tool.name), tool.own_name} for tool in entry.plugin.held
+            ):
+                yield entry
+
+    def _why_not_of(self, entry: Entry, tool: str) -> tuple[str, str]:
+        """Say why a plugin that was named has no such tool, and the cure."""
+        if entry.is_down or not entry.is_usable:
+            return _why_down(entry)
+        if entry.plugin.stays_up and entry.state != "approved":
+            return f"plugin '{entry.name}': {self.why_absent(entry.name)}", ""
+        left_out = [problem for problem in entry.problems if problem.message.startswith(f"the tool '{tool}' ")]
+        if left_out:
+            return left_out[0].message, left_out[0].hint
+        return f"plugin '{entry.name}' has no such tool", f"`anyplug tools {entry.name}` lists what it has"
+
+    @property
+    def _silent(self) -> tuple[str, str]:
+        """Name plugins of which nobody knows what they have, and what to do; what stays up says it once it may run."""
+        named = [entry for entry in self.entries if entry.plugin.explicit and (entry.is_down or not entry.is_usable)]
+        if len(named) == 1:  # most likely it is the one that was meant
+            return _why_down(named[0])
+        new = [entry.name for entry in self.entries if entry.state == "new" and entry.plugin.stays_up]
+        broken = [entry.name for entry in self._broken]
+        facts = {"these plugins could not be loaded": broken, "nobody has approved these plugins yet": new}
+        reason = "; ".join(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)
+        if new:
+            return reason, f"`anyplug approve {new[0]}` shows what it asks for"
+        if not self._broken:
+            return reason, ""
+        first = self._broken[0]
+        return reason, f"`anyplug {_naming(first)}show {first.name}` says why"
+
+
+def _why_down(entry: Entry) -> tuple[str, str]:
+    """Say why a plugin has nothing to call, and the cure."""
+    if entry.state == "disabled":
+        return f"plugin '{entry.name}' is switched off", entry.standing.reason
+    problem = next(
+        (one for one in entry.problems if one.level == "error" or one.code == NOT_RUNNING), entry.problems[0]
+    )
+    says_more = f"`anyplug {_naming(entry)}show {entry.name}` says more"
+    return f"plugin '{entry.name}': {problem.message}", problem.hint if problem.level == "error" else says_more
+
+
+def _naming(entry: Entry) -> str:
+    """Give what a command needs so that it knows a plugin, to stand before it."""
+    return f"--plugin {entry.plugin.found_at} " if entry.plugin.explicit else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _similar(name: str, known: Iterable[str]) -> list[str]:
+    """Find what somebody may have meant."""
+    if len(name) > LONGEST_MISTYPED:
+        return []
+    from difflib import get_close_matches  # only for those who mistype
+
+    return get_close_matches(name, list(known), n=3)
+
+
+def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> Snapshot:
+    """Make a snapshot. The first plugin of a name wins; a tool's name belongs to who was approved first."""
+    winners: dict[str, Plugin] = {}
+    for plugin in plugins:
+        winners.setdefault(plugin.name, plugin)
+    standings = {
+        name: Standing(state="broken") if plugin.is_broken else standing_of(plugin) for name, plugin in winners.items()
+    }
+    owners: dict[str, tuple[Tool, Entry]] = {}
+    overruled: dict[str, tuple[Tool, Entry]] = {}
+    commands: dict[str, tuple[Command, Entry]] = {}
+    won: dict[str, Entry] = {}
+    for name in sorted(winners, key=lambda name: _claim(winners[name], standings[name])):
+        plugin, standing = winners[name], standings[name]
+        tools, others, problems = _free_tools(plugin, owners, winners)
+        free_commands, more_problems = _free_commands(plugin, commands)
+        entry = won[name] = Entry(
+            plugin=plugin,
+            standing=standing,
+            problems=(*plugin.problems, *problems, *more_problems, *_ungranted(plugin, standing)),
+            tools=tools,
+            commands=free_commands,
+        )
+        owners.update((tool.name, (tool, entry)) for tool in tools)
+        overruled.update((tool.name, (tool, entry)) for tool in others)
+        commands.update((command.name.lower(), (command, entry)) for command in free_commands)
+    entries: list[Entry] = []
+    on_duty: set[str] = set()  # the names under which something approved runs
+    for plugin in plugins:
+        entry = won[plugin.name]
+        if entry.plugin is not plugin:
+            entry = _shadowed(plugin, entry, standing_of, on_duty)
+        entries.append(entry)
+        # A folder that is named for one run takes no guard's place: whoever names it need not know that there is one.
+        is_on_duty = entry.on_guard or (entry.state == "approved" and not plugin.explicit)
+        on_duty |= {plugin.name} if is_on_duty else set()
+    model_names = _model_names(OURS | owners)
+    return Snapshot(
+        entries=tuple(entries),
+        owners={tool.name: owners[tool.name] for name in winners for tool in won[name].tools},
+        model_names=model_names,
+        aliases=_aliases(OURS | owners, model_names),
+        commands=commands,
+        overruled=overruled,
+    )
+
+
+def _claim(plugin: Plugin, standing: Standing) -> tuple[int, float]:
+    """Rank who gets a name that several want: what was named for this run, then by age of the approval.
+
+    So nobody takes over a tool that people and agents rely on by being added.
+    """
+    if plugin.explicit:
+        return 0, 0.0
+    return (1, standing.since) if standing.since else (2, 0.0)
+
+
+def _shadowed(plugin: Plugin, winner: Entry, standing_of: Callable[[Plugin], Standing], on_duty: set[str]) -> Entry:
+    """Give the entry of a plugin whose name another has; an approved guard goes on where nothing approved runs."""
+    is_free = bool(plugin.intercepts) and plugin.name not in on_duty
+    return Entry(
+        plugin=plugin,
+        standing=Standing(state="shadowed"),
+        shadowed_by=winner.path,
+        on_guard=is_free and standing_of(plugin).state == "approved",
+        problems=plugin.problems,
+    )
+
+
+def _ungranted(plugin: Plugin, standing: Standing) -> list[Problem]:
+    """Name the permissions over other plugins that an approved plugin wants to use and was not granted."""
+    wanted = {
+        permissions.GUARD: [event for event in plugin.intercepts if event != "before_agent_start"],
+        permissions.REWRITE_TEXT: [event for event in plugin.intercepts if event == "before_agent_start"],
+        permissions.OBSERVE: [event for event in plugin.events if event != "session_start"],
+    }
+    return [
+        Problem(
+            "not_granted",
+            f"it wants to {'be told of' if needed == permissions.OBSERVE else 'decide about'} {', '.join(events)}, "
+            f"and is not: it was not granted {needed}",
+            f"`anyplug grant {plugin.name} {needed}`",
+            "warning",
+        )
+        for needed, events in wanted.items()
+        if events and standing.state == "approved" and not permissions.may(standing.granted, needed)
+    ]
+
+
+def _free_tools(
+    plugin: Plugin, owners: dict[str, tuple[Tool, Entry]], plugins: Mapping[str, Plugin]
+) -> tuple[tuple[Tool, ...], list[Tool], list[Problem]]:
+    """Keep the tools whose names are free; of the others, those that PLUGIN/TOOL leads to, and who has their names."""
+    free: list[Tool] = []
+    overruled: list[Tool] = []
+    problems: list[Problem] = []
+    mine: set[str] = set()
+    for tool in plugin.tools:
+        owner = plugin.name if tool.name in mine else owners[tool.name][0].plugin if tool.name in owners else ""
+        owner = owner or _claimed_by(tool.name, plugin, plugins)
+        reserved = _reserved_by(tool.name, plugin.format)
+        is_refused = bool(reserved) and tool.name.startswith(tuple(tool_names.PREFIXES))
+        if reserved:
+            left = "left out" if is_refused else "not listed"
+            message = f"the tool '{tool.name}' is {left}: the name belongs to {reserved}"
+        elif owner:
+            message = (
+                f"Duplicate tool name '{tool.name}' from plugin '{plugin.name}': the name belongs to plugin '{owner}'"
+            )
+        else:
+            free.append(tool)
+            mine.add(tool.name)
+            continue
+        cure = "rename the tool; the plugin's other tools work"
+        own = f"{plugin.name}/{tool.own_name}"
+        if not is_refused and owner != plugin.name and own not in {other.name for other in overruled}:
+            cure = f"call it '{own}', or rename it"
+            overruled.append(msgspec.structs.replace(tool, name=own, taken_name=tool.name))
+        problems.append(Problem("name_taken", message, cure, "warning"))
+    return tuple(free), overruled, problems
+
+
+def _reserved_by(name: str, format: str) -> str:
+    if name in OUR_MODEL_NAMES:
+        return f"a tool of anyplug, {OUR_MODEL_NAMES[name]}"
+    return tool_names.reserved_by(name, format)
+
+
+def _claimed_by(name: str, plugin: Plugin, plugins: Mapping[str, Plugin]) -> str:
+    """Name the other plugin that has a tool which PLUGIN/TOOL always leads to, if that is the name."""
+    other = plugins.get(name.partition("/")[0]) if "/" in name else None
+    if other is None or other is plugin:
+        return ""
+    return other.name if any(name in _qualified(tool, other) for tool in other.tools) else ""
+
+
+def _qualified(tool: Tool, plugin: Plugin) -> Iterator[str]:
+    """Give the names of a tool that begin with its plugin's, the exact one first."""
+    yield f"{tool.plugin}/{tool.own_name}"
+    if len(plugin.endpoints) == 1:  # the only server of its plugin need not be named
+        yield f"{tool.plugin}/{tool.own_name.removeprefix(f'{tool.process}.')}"
+
+
+def _free_commands(
+    plugin: Plugin, owners: dict[str, tuple[Command, Entry]]
+) -> tuple[tuple[Command, ...], list[Problem]]:
+    """Keep the commands whose names are free, and say of each other one who has its name."""
+    free: list[Command] = []
+    problems: list[Problem] = []
+    for command in plugin.commands:
+        owner = owners.get(command.name.lower())
+        reserved = tool_names.RESERVED_COMMANDS.get(command.name.lower(), "")
+        taken_by = reserved or (f"plugin '{owner[0].plugin}'" if owner else "")
+        if not taken_by:
+            free.append(command)
+            continue
+        message = f"the command '/{command.name}' of plugin '{plugin.name}' is shadowed: the name belongs to {taken_by}"
+        problems.append(Problem("name_taken", message, "rename the command; the others work", "warning"))
+    return tuple(free), problems
+
+
+def _model_names(owners: dict[str, tuple[Tool, Entry]]) -> dict[str, str]:
+    """Names that need no change keep theirs; of others that would meet, each later one gets a suffix."""
+    given = {full: full for full in owners if tool_names.model_name(full) == full}
+    taken = set(given)
+    for full in owners:
+        if full not in given:
+            given[full] = tool_names.model_name(full, taken)
+            taken.add(given[full])
+    return {full: given[full] for full in owners}
+
+
+def _aliases(owners: dict[str, tuple[Tool, Entry]], model_names: dict[str, str]) -> dict[str, str]:
+    """Give the other names of all tools. What always works comes before what works while it is clear."""
+    bare = Counter(tool.own_name for tool, _ in owners.values())
+    qualified = [(full, list(_qualified(tool, entry.plugin))) for full, (tool, entry) in owners.items()]
+    ranked = chain(
+        ((called[0], full) for full, called in qualified),  # ours come first, whatever a plugin is called
+        ((model_name, full) for full, model_name in model_names.items()),
+        ((short, full) for full, called in qualified for short in called[1:]),
+        ((tool.own_name, full) for full, (tool, _) in owners.items() if bare[tool.own_name] == 1),
+    )
+    aliases: dict[str, str] = {}
+    for name, full in ranked:
+        aliases.setdefault(name, full)
+    return aliases

@@ -1,0 +1,140 @@
+"""What agents get to see of tools: names, descriptions, schemas, hints; and what that costs them. Pure.
+
+A plugin's schema may be anything. What leaves here is an object schema that every client takes, and says no more and
+no less than the plugin's own.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from anyplug.catalog.profiles import View
+from anyplug.catalog.snapshot import OURS, Entry, Snapshot
+from anyplug.model import permissions
+from anyplug.model.types import Command, Tool
+
+CHARACTERS_PER_TOKEN = 4  # what tokenizers make of English and JSON, roughly; an exact one would be a heavy dependency
+LARGE_TOKENS = 10_000  # a twentieth of the 200,000 that agents usually have: more than that and few want every schema
+LONGEST_ABOUT = 200  # characters of a plugin's own description, which each of its tools carries along
+HEADER = "x-mcp-header"  # would have a client repeat arguments in HTTP headers, past us
+
+# What can destroy something, here or elsewhere, or have others do it.
+_WRITING = frozenset({"filesystem:write", "shell:exec", "network", permissions.CALL})
+_READING = frozenset(
+    {
+        "filesystem:read",
+        "env",
+        permissions.OBSERVE,
+        permissions.GUARD,
+        permissions.REWRITE_CALLS,
+        permissions.REWRITE_TEXT,
+    }
+)  # what its tools cannot change anything with: guarding and rewriting is not done by tools
+_DESCRIBED = frozenset({"cyclop", "stavrobot", "zot", "workbench"})  # whose plugins have a description of their own
+
+
+class Hints(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What a client may want to know before it lets a model call a tool."""
+
+    title: str = ""
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    idempotent_hint: bool | None = None
+    open_world_hint: bool | None = None
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A tool as agents see it, and as MCP writes it."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    annotations: Hints | None = None
+
+
+def definition(tool: Tool, entry: Entry, snapshot: Snapshot, *, is_confining: bool) -> Definition:
+    """Say what an agent sees of a tool."""
+    return Definition(
+        name=snapshot.model_names.get(tool.name, tool.name),
+        title=tool.title,
+        description=describe(tool, entry),
+        input_schema=object_schema(tool.input_schema),
+        output_schema=_output_schema(tool),
+        annotations=hints(tool, entry, is_confining=is_confining),
+    )
+
+
+def describe(tool: Tool | Command, entry: Entry) -> str:
+    """Describe a tool or a command, under its plugin's name; with what the plugin says about itself."""
+    plugin = entry.plugin
+    said = f"[Plugin: {plugin.name}] {tool.description}".rstrip()
+    about = " ".join(plugin.description.split())[:LONGEST_ABOUT] if plugin.format in _DESCRIBED else ""
+    return f"{said}\n\nThe plugin: {about}" if about and about != tool.description else said
+
+
+def hints(tool: Tool, entry: Entry, *, is_confining: bool) -> Hints:
+    """Say what a tool can do by what its plugin was granted; where nothing holds it to that, it can do anything."""
+    if tool.name in OURS:
+        return Hints(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+    granted = {permissions.kind(permission) for permission in entry.standing.granted}
+    if not is_confining or entry.standing.unconfined:
+        return Hints(read_only_hint=False, destructive_hint=True, open_world_hint=True)
+    reads_only = granted <= _READING
+    return Hints(
+        read_only_hint=reads_only,
+        destructive_hint=not reads_only and not granted.isdisjoint(_WRITING),
+        open_world_hint="network" in granted,
+    )
+
+
+def tokens(defined: Definition) -> int:
+    """Estimate what a tool's definition takes of an agent's context: its JSON, at four characters a token."""
+    return -(-len(msgspec.json.encode(defined)) // CHARACTERS_PER_TOKEN)
+
+
+def chosen(view: View, definitions: list[Definition]) -> Literal["all", "search"]:
+    """Say whether a caller gets all of these tools, or those to search them with."""
+    if view.surface == "auto":
+        return "search" if sum(map(tokens, definitions)) > LARGE_TOKENS else "all"
+    return view.surface
+
+
+def object_schema(given: Any) -> dict[str, Any]:
+    """Make a schema that every client takes of whatever a plugin wrote; arguments are always objects."""
+    schema = _plain(given) if isinstance(given, dict) else {}
+    kind = schema.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        # No arguments would ever fit it. The plugin takes what it takes, so nothing is promised.
+        return {"type": "object"}
+    schema["type"] = "object"
+    properties, required = schema.get("properties"), schema.get("required")
+    if "properties" in schema:
+        named = properties.items() if isinstance(properties, dict) else ()
+        schema["properties"] = {name: about for name, about in named if isinstance(about, dict | bool)}
+    if "required" in schema:
+        names = required if isinstance(required, list) else []
+        schema["required"] = [name for name in names if isinstance(name, str)]
+        if not schema["required"]:  # older drafts do not allow an empty one
+            del schema["required"]
+    if not isinstance(schema.get("$schema", ""), str):
+        del schema["$schema"]
+    return schema
+
+
+def _output_schema(tool: Tool) -> dict[str, Any] | None:
+    """Give the schema of structured results, if it is one of objects: clients check results by it."""
+    given = tool.output_schema
+    if given is None or given.get("type") != "object":
+        return None
+    return object_schema(given)
+
+
+def _plain(value: Any) -> Any:
+    """Copy a schema without what a plugin has no business to ask of a client."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items() if key != HEADER}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return value

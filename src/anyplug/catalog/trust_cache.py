@@ -1,0 +1,112 @@
+"""Looks at plugins before they run. A look takes a system call for each of a plugin's files, or reads them all.
+
+What each call starts anew is looked at each time. What stays up runs the code that was looked at when it started: its
+looks hold as long as the kernel says that nothing stirred in its folders, and for a short while at most, because the
+kernel does not see everything.
+"""
+
+import os
+import time
+from typing import NamedTuple
+
+from anyplug.catalog.approvals import Standing
+from anyplug.catalog.catalog import Catalog
+from anyplug.home.digest import Reading
+from anyplug.model.types import Plugin
+from anyplug.runtime import thread_lanes
+from anyplug.runtime.inotify import Stir
+
+LASTS_S = 0.05  # how long a look holds if nothing stirs
+LASTS_TIMES = 100  # or so many times as long as it took: a plugin of many files takes longer to look at
+LASTS_AT_MOST_S = 2.0  # however long it took: the machine may have had other things to do
+MOST_WATCHED = 5_000  # folders of a plugin; the kernel keeps about a kilobyte for each
+
+
+class _Look(NamedTuple):
+    plugin: Plugin
+    decided: int  # decisions that had been made here
+    standing: Standing
+    until: float
+
+
+class Looks:
+    """Where plugins stand this very moment."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._stir = Stir()
+        self._lasting: dict[str, _Look] = {}
+        self._watched: dict[str, tuple[Reading, bool]] = {}  # what was to be watched, and whether it is
+        self._stirred = 0  # how often something did
+
+    async def standing(self, plugin: Plugin) -> Standing:
+        """Say where a plugin stands; raises StoreError if nobody knows what was decided about it."""
+        self._notice()
+        look = self._lasting.get(plugin.path)
+        if (
+            look is not None
+            and look.plugin is plugin
+            and look.decided == self._catalog.approvals.decided
+            and look.until > time.monotonic()
+        ):
+            return look.standing
+        return await self.anew(plugin)
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._stir.close()
+
+    async def anew(self, plugin: Plugin) -> Standing:
+        """Say the same by a look that is made now, for who is about to start something."""
+        self._lasting.pop(plugin.path, None)
+        approvals = self._catalog.approvals
+        if not plugin.explicit:
+            approvals.refresh()
+        decided, before = approvals.decided, self._catalog.last_reading(plugin)
+        # First: whatever changes from now on is seen.
+        is_watched = plugin.stays_up and before is not None and await self._is_watched(plugin, before)
+        self._notice()
+        began, stirred = time.monotonic(), self._stirred
+        standing = await self._look(plugin)
+        self._notice()
+        is_known = plugin.explicit or approvals.is_settled  # else somebody is deciding, which no file will tell
+        is_same = self._catalog.last_reading(plugin) is before and self._stirred == stirred
+        if is_watched and is_known and is_same and standing.state == "approved":
+            lasts_s = min(max(LASTS_S, LASTS_TIMES * (time.monotonic() - began)), LASTS_AT_MOST_S)
+            self._lasting[plugin.path] = _Look(plugin, decided, standing, began + lasts_s)
+        return standing
+
+    async def _look(self, plugin: Plugin) -> Standing:
+        """Look at a plugin's files; at many or large ones in a thread, for which only calls of this plugin wait."""
+        at_once = self._catalog.standing_at_once(plugin)
+        if at_once is not None:
+            return at_once
+        return await thread_lanes.run(plugin.path, self._catalog.standing_as_decided, plugin)
+
+    def _notice(self) -> None:
+        """Let go of all looks if anything stirred."""
+        if self._stir.happened():
+            self._stirred += 1
+            self._lasting.clear()
+
+    async def _is_watched(self, plugin: Plugin, reading: Reading) -> bool:
+        """Watch all that the next look will be at, which the last one says; False if that is not possible."""
+        if len(reading.folders) > MOST_WATCHED:
+            return False
+        known = self._watched.get(plugin.path)
+        if known is None or known[0] is not reading:
+            if reading.is_small:
+                is_watched = self._watch(plugin, reading)
+            else:
+                is_watched = await thread_lanes.run(plugin.path, self._watch, plugin, reading)
+            if not is_watched:  # and neither is anything else any more
+                self._watched.clear()
+                self._lasting.clear()
+            known = self._watched[plugin.path] = (reading, is_watched)
+        return known[1]
+
+    def _watch(self, plugin: Plugin, reading: Reading) -> bool:
+        decisions = [] if plugin.explicit else [self._catalog.approvals.mark.path]
+        folders = [plugin.path + folder[0] for folder in reading.folders]
+        files = (f"{plugin.path}/{file[0]}" for file in reading.stamps)
+        return self._stir.watch([*decisions, *folders, *filter(os.path.islink, files)])

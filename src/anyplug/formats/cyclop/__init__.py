@@ -1,0 +1,1 @@
+"""Cyclop One: a folder with one executable."""

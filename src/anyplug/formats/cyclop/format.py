@@ -1,0 +1,295 @@
+"""Cyclop One: a folder with `plugin.json` and one executable; a call is one process.
+
+Request, one line on stdin, which is then closed:
+    {"tool": NAME, "input": {...}, "context": {"plugin_dir": PATH, "data_dir": PATH}}
+Response, one object on stdout:
+    {"result": TEXT, "is_error": BOOL}
+"""
+
+import os
+import re
+from typing import Any
+
+import msgspec
+
+from anyplug.formats.shared import manifest, one_shot
+from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.home.settings import Arguments, Home, cyclop_plugins
+from anyplug.model import json_values, permissions, schema
+from anyplug.model.errors import BadOutput
+from anyplug.model.types import Call, Failure, Plugin, Result, Text, Tool
+from anyplug.model.untrusted_text import is_clean
+from anyplug.runtime.processes.program import Finished, Program
+
+NAME = "cyclop"
+MANIFEST = "plugin.json"
+ARGUMENTS: Arguments = "warn"
+EVERY_FILE_COUNTS = True
+WRITES_BESIDE_ITSELF = False
+DATA_VARIABLE = "CYCLOPONE_DATA_DIR"
+
+TIMEOUT_S = 30.0
+MAX_STDOUT = 1 << 20  # bytes; more ends the process
+MAX_STDERR = 64 << 10  # bytes kept
+RAW_SHOWN = 2_000  # characters of unusable output that a message quotes
+
+WORDS = one_shot.Words(
+    timed_out="Plugin timed out after {seconds:g}s",
+    too_large="Plugin stdout exceeded {size} limit",
+    crashed="Plugin process failed",
+    not_executable="Plugin entrypoint is not executable",
+    not_started="Failed to launch plugin process",
+)
+
+PLUGIN_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_SEMVER = re.compile(r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
+
+
+def load(folder: Folder) -> Plugin:
+    """Read `plugin.json`."""
+    report = manifest.Report()
+    where = f"{folder.path}/{MANIFEST}"
+    raw = manifest.read_object(where, report)
+    if raw is None:
+        raw = {}
+    else:
+        _check_fields(raw, folder, report, where)
+    asked = _permissions(raw, report) if raw else ()
+    tools = _tools(raw, folder.path, report) if raw else ()
+    name = raw.get("name")
+    return Plugin(
+        name=name if isinstance(name, str) and PLUGIN_NAME.fullmatch(name) else os.path.basename(folder.found_at),
+        format=NAME,
+        path=folder.path,
+        found_at=folder.found_at,
+        explicit=folder.explicit,
+        version=_text(raw, "version"),
+        description=_text(raw, "description"),
+        permissions=asked,
+        tier=permissions.tier(asked),
+        tools=() if report.is_broken else tools,
+        problems=tuple(report.problems),
+    )
+
+
+def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
+    """Check against the tool's JSON Schema."""
+    return schema.violations(tool.input_schema, arguments)
+
+
+def switched_off(plugin: Plugin, tool: Tool | None) -> str:
+    """Nothing in a Cyclop One plugin's files switches it off."""
+    return ""
+
+
+def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
+    """Give the user's environment and Cyclop One's two variables."""
+    return {
+        **users,
+        "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
+        "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin), "pycache"),
+        "PYTHONDONTWRITEBYTECODE": "",  # with it, each call would compile even the standard library anew
+        "CYCLOPONE_PLUGIN_DIR": plugin.path,
+        DATA_VARIABLE: data(plugin, home),
+    }
+
+
+def readable(plugin: Plugin) -> tuple[str, ...]:
+    """Name nothing: it needs what all need."""
+    return ()
+
+
+async def prepare(plugin: Plugin, around: Surroundings) -> str:
+    """Nothing has to be set up."""
+    return ""
+
+
+async def invoke(call: Call, around: Surroundings) -> Result:
+    """Run the entrypoint once."""
+    program = _program(call, around)
+    finished = await around.run(program)
+    if finished.ending == "exited" and finished.exit_code == 0:
+        return _response(finished, around)
+    raise one_shot.failure(call, program, finished, WORDS)
+
+
+def data(plugin: Plugin, home: Home) -> str:
+    """Give the plugin's data folder: beside its own root if Cyclop One keeps it there, else ours."""
+    if os.path.dirname(plugin.found_at) == cyclop_plugins():
+        return os.path.join(os.path.dirname(cyclop_plugins()), "plugin-data", plugin.name)
+    return home.data(plugin)
+
+
+def _check_fields(raw: dict[str, Any], folder: Folder, report: manifest.Report, where: str) -> None:
+    for field in ("name", "version", "description"):
+        if not _text(raw, field):
+            report.error(f"plugin.json missing required field '{field}' at {where}", f'add "{field}": "..." (a string)')
+    tools = raw.get("tools")
+    of_their_own = isinstance(tools, list) and all(isinstance(t, dict) and t.get("entrypoint") for t in tools)
+    if not _text(raw, "entrypoint") and not of_their_own:
+        report.error(
+            f"plugin.json missing required field 'entrypoint' at {where}",
+            'add "entrypoint" with the path of the program, relative to the plugin\'s folder',
+        )
+    name = _text(raw, "name")
+    if name and not PLUGIN_NAME.fullmatch(name):
+        report.error(
+            f"plugin name '{name}' at {where} is not allowed",
+            "use lowercase letters, digits and hyphens, and begin with a letter or digit",
+        )
+    elif name and not folder.is_named(name):
+        report.error(
+            f"the folder '{os.path.basename(folder.found_at)}' must be named like the plugin, '{name}'",
+            f'rename the folder to {name}, or change "name" in {where}',
+        )
+    version = _text(raw, "version")
+    if version and not _SEMVER.fullmatch(version):
+        report.warn(f"version '{version}' is not a semantic version", 'write it like "1.0.0"')
+
+
+def _permissions(raw: dict[str, Any], report: manifest.Report) -> tuple[str, ...]:
+    given = raw.get("permissions")
+    if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
+        report.error(
+            "plugin.json missing required field 'permissions'",
+            'add "permissions": [] or a list of strings such as "network"',
+        )
+        return ()
+    asked = permissions.normalise(given)
+    if secrets := [permission for permission in asked if permission.startswith("env:")]:
+        report.warn(f"'{secrets[0]}' cannot be asked for; it is ignored", "only a person grants environment variables")
+        asked = tuple(permission for permission in asked if permission not in secrets)
+    for permission in asked:
+        if not permissions.kind(permission) or permission.startswith("env"):
+            report.warn(
+                f"unknown permission '{permission}'",
+                f"the known ones are {', '.join(known for known in permissions.KINDS if known != 'env')}",
+            )
+    return asked
+
+
+def _tools(raw: dict[str, Any], folder: str, report: manifest.Report) -> tuple[Tool, ...]:
+    declared = raw.get("tools")
+    if not isinstance(declared, list) or not declared:
+        report.error("plugin.json declares no tools", 'add at least one entry to "tools"')
+        return ()
+    shared = _text(raw, "entrypoint")
+    resolved: dict[str, str] = {}
+    tools: dict[str, Tool] = {}
+    for index, item in enumerate(declared):
+        name, description = (_text(item, "name"), _text(item, "description")) if isinstance(item, dict) else ("", "")
+        if not name or not description:
+            report.error(f"Tool at index {index} missing name or description", "give both as non-empty strings")
+            continue
+        if not is_clean(name):
+            report.error(f"the name of the tool at index {index} has unprintable characters", "rename it")
+            continue
+        if name in tools:
+            report.warn(f"Duplicate tool name '{name}'; the second is skipped", "rename one of the two")
+            continue
+        program = _text(item, "entrypoint") or shared
+        if program and program not in resolved:
+            resolved[program] = _entrypoint(folder, program, report)
+        input_schema = _input_schema(item, name, report)
+        tools[name] = Tool(
+            name=name,
+            own_name=name,
+            plugin=_text(raw, "name"),
+            description=description,
+            input_schema=input_schema,
+            program=resolved.get(program, ""),
+            timeout_s=TIMEOUT_S,
+        )
+    return tuple(tools.values())
+
+
+def _entrypoint(folder: str, given: str, report: manifest.Report) -> str:
+    if ".." in given.split("/"):
+        report.error(f"Plugin entrypoint '{given}' contains path traversal", "name a program inside the plugin")
+        return ""
+    return manifest.entrypoint(folder, folder, given, report, what="Plugin entrypoint", fatal=True)
+
+
+def _input_schema(item: dict[str, Any], name: str, report: manifest.Report) -> dict[str, Any]:
+    given = item.get("input_schema")
+    if not isinstance(given, dict) or not given:
+        report.error(
+            f"Tool '{name}' has an empty input_schema",
+            'a tool without parameters has {"type": "object", "properties": {}}',
+        )
+        return {}
+    if given.get("type") != "object":
+        report.error(f'Tool \'{name}\' input_schema must have "type": "object"', 'add "type": "object"')
+    if json_values.is_too_deep(given):
+        report.error(f"Tool '{name}' has an unusable input_schema: {json_values.TOO_DEEP}", "make it flatter")
+        return {}
+    return given
+
+
+def _program(call: Call, around: Surroundings) -> Program:
+    plugin, data = call.plugin, around.environment[DATA_VARIABLE]
+    one_shot.make_folder(data)
+    request = {
+        "tool": call.tool.own_name,
+        "input": call.arguments,
+        "context": {"plugin_dir": plugin.path, "data_dir": data},
+    }
+    return Program(
+        argv=(call.tool.program,),
+        cwd=plugin.path,
+        env=around.environment,
+        stdin=msgspec.json.encode(request) + b"\n",  # a shell's `read` needs the newline
+        timeout_s=around.settings.timeout_s or call.tool.timeout_s,
+        max_stdout=around.settings.max_output_bytes or MAX_STDOUT,
+        max_stderr=MAX_STDERR,
+    )
+
+
+def _response(finished: Finished, around: Surroundings) -> Result:
+    """Read the answer of a process that exited with 0."""
+    raw = finished.stdout.removeprefix(manifest.BOM).strip()
+    if not raw:
+        raise BadOutput(
+            "Plugin returned no output",
+            'write {"result": "...", "is_error": false} to stdout',
+            stderr=one_shot.decode(finished.stderr),
+        )
+    try:
+        answer = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _invalid_json(raw, str(error), finished, around) from error
+    if not isinstance(answer, dict):
+        raise _invalid_json(raw, "it must be one object", finished, around)
+    if "result" not in answer:
+        raise _invalid_json(raw, "(no result field)", finished, around)
+    result, warnings = answer["result"], []
+    is_error = answer.get("is_error", False)
+    if is_error not in (True, False):  # 1 and 0 are equal to these
+        warnings.append(f'"is_error" is {msgspec.json.encode(is_error).decode()}, taken as false')
+        is_error = False
+    structured = None
+    if not isinstance(result, str):
+        structured, result = result, msgspec.json.encode(result).decode()
+        warnings.append('"result" is not a string; its JSON text is given')
+    return Result(
+        content=(Text(result),),
+        structured=structured,
+        is_error=bool(is_error),
+        error=Failure("tool_error", result) if is_error else None,
+        metadata={"warnings": warnings} if warnings else {},
+    )
+
+
+def _invalid_json(raw: bytes, why: str, finished: Finished, around: Surroundings) -> BadOutput:
+    shown = around.conceal(one_shot.decode(raw))
+    cut = f"{shown[:RAW_SHOWN]}… ({len(shown):,} characters)" if len(shown) > RAW_SHOWN else shown
+    return BadOutput(
+        f"Plugin returned invalid JSON: {why}: {cut}",
+        "write one JSON object to stdout and everything else to stderr",
+        stderr=one_shot.decode(finished.stderr),
+    )
+
+
+def _text(raw: Any, field: str) -> str:
+    value = raw.get(field)
+    return value if isinstance(value, str) else ""

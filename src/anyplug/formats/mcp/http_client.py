@@ -1,0 +1,134 @@
+"""Servers at an address: the SDK's HTTP transports, with bounds, and an eye on what they do not pass on.
+
+Imports the SDK, so only what starts a server imports this.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from anyplug.model import permissions
+from anyplug.model.types import Endpoint
+
+if TYPE_CHECKING:  # the SDK has no public name for it
+    from mcp.client._transport import TransportStreams
+
+CONNECT_S = 30.0  # for one request to be accepted
+READ_S = 300.0  # for the next word of an answer that comes bit by bit
+REFUSED = 400  # and above: what a server answers to what it does not want
+NOT_FOUND = 404
+PORTS = {"http": 80, "https": 443}  # where an address names none
+NOT_STREAMABLE = frozenset({400, 404, 405, 406, 415})  # what servers of the older transport answer to a POST
+SESSION = "mcp-session-id"
+TOO_LARGE = "the answer has more than"
+
+
+class TooLarge(httpx2.StreamError):
+    """An answer is longer than it may be."""
+
+
+class NotOlder(Exception):
+    """The server does not look like one of the older transport."""
+
+
+class Exchange:
+    """What the HTTP side of one connection has seen."""
+
+    def __init__(
+        self, endpoint: Endpoint, limit: int, lost: Callable[[str], None], granted: tuple[str, ...] = ()
+    ) -> None:
+        """`limit` is in bytes of one answer; `lost` hears that the server does not know our session any more.
+
+        `granted` are the permissions of the plugin on whose behalf we connect.
+        """
+        self._granted = granted
+        self._endpoint = endpoint
+        self._limit = limit
+        self._lost = lost
+        self.status = 0  # of the first answer that was a refusal
+
+    @property
+    def ways(self) -> "Sequence[Callable[[], AbstractAsyncContextManager[TransportStreams]]]":
+        """The ways to the server; the older one comes second, and only where the newer is not understood."""
+        known = {"http": [self.streamable], "sse": [self.sse]}
+        return known.get(self._endpoint.transport, [self.streamable, self.older])
+
+    @asynccontextmanager
+    async def streamable(self) -> "AsyncIterator[TransportStreams]":
+        """Connect by streamable HTTP."""
+        async with (
+            self._client(self._endpoint.headers) as client,
+            streamable_http_client(self._endpoint.url, http_client=client, max_sse_event_size=self._limit) as streams,
+        ):
+            yield streams
+
+    @asynccontextmanager
+    async def sse(self) -> "AsyncIterator[TransportStreams]":
+        """Connect by the older transport: a stream of events, and posts beside it."""
+        async with sse_client(
+            self._endpoint.url,
+            headers=self._endpoint.headers,
+            httpx_client_factory=self._client,
+        ) as streams:
+            yield streams
+
+    @asynccontextmanager
+    async def older(self) -> "AsyncIterator[TransportStreams]":
+        """Connect by the older transport if the server answered as one that knows no other."""
+        if self.status not in NOT_STREAMABLE:
+            raise NotOlder
+        async with self.sse() as streams:
+            yield streams
+
+    def lacking(self, url: str) -> str:
+        """Give the permission that it takes to connect to an address; empty if that is granted."""
+        where = httpx2.URL(url)
+        port = where.port or PORTS.get(where.scheme, 0)
+        return "" if permissions.may_reach(self._granted, where.host, port) else permissions.to(where.host, port)
+
+    async def _refuse(self, request: httpx2.Request) -> None:
+        """Hold every request to the grants, wherever the server sent us."""
+        if lacking := self.lacking(str(request.url)):
+            raise httpx2.RequestError(f"{lacking} is not granted", request=request)
+
+    def _client(
+        self,
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        patience = httpx2.Timeout(CONNECT_S, read=READ_S)
+        hooks: dict[str, list[Callable[..., Any]]] = {"request": [self._refuse], "response": [self._look]}
+        return httpx2.AsyncClient(headers=headers, timeout=patience, event_hooks=hooks)
+
+    async def _look(self, response: httpx2.Response) -> None:
+        if response.status_code >= REFUSED:
+            self.status = self.status or response.status_code
+        if response.status_code == NOT_FOUND and SESSION in response.request.headers:
+            self._lost("it does not know our session any more")
+        if response.headers.get("content-type", "").lower().startswith("application/json"):
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _Bounded(response.stream, self._limit)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body that may not be longer than it may be."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, limit: int) -> None:
+        self._body = body
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        seen = 0
+        async for chunk in self._body:
+            seen += len(chunk)
+            if seen > self._limit:
+                raise TooLarge(f"{TOO_LARGE} {self._limit:,} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._body.aclose()

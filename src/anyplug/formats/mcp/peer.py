@@ -1,0 +1,327 @@
+"""One running MCP server, by command or at an address: its start, its tools, its calls, its end.
+
+A server by command is a process of ours like any other: our spawn, guard and log, and the SDK speaks through its
+pipes. A server at an address is gone when the connection is, and is connected anew as a process would be restarted.
+Imports nothing of the SDK before it starts one.
+"""
+
+import itertools
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+
+from anyplug.formats.mcp import config_file, config_variables, sdk, tool_results
+from anyplug.formats.shared import long_lived
+from anyplug.formats.shared.contract import PeerListener, Terms
+from anyplug.model.errors import CallError, TimedOut, TooLarge, Unavailable
+from anyplug.model.types import Call, Endpoint, Offer, Plugin, Result
+from anyplug.runtime.processes.program import Program
+from anyplug.runtime.session.reader import Unread
+from anyplug.runtime.session.session import PeerGone, Session
+
+if TYPE_CHECKING:  # these import the SDK
+    from anyplug.formats.mcp.client import Conversation
+    from anyplug.formats.mcp.http_client import Exchange
+    from anyplug.formats.mcp.stdio_client import Inbox, Outbox
+
+HELLO_S = 30.0  # from the start to the list of tools; what npx and uvx start has to be fetched first
+LEAVE_S = 2.0  # how long a server at an address may take to hear that we leave
+PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"  # where uv keeps what a project needs
+NOTICE_S = 1.0  # how long a connection that was lost may take to say why
+LONGEST_LINE = 16 << 20  # bytes of one message; an image in base64 is one line
+CLOSED = "the connection was closed"
+
+_numbers = itertools.count(1)
+
+Way = Callable[[], AbstractAsyncContextManager[Any]]  # opens a pair of streams
+
+
+class Server:
+    """One run of a server, from `start` on."""
+
+    RESTARTS = True
+    has_said_all = True  # it is up when it has
+
+    def __init__(self, plugin: Plugin, terms: Terms, listener: PeerListener) -> None:
+        self.plugin = plugin
+        self.session: Session | None = None  # from `start` on, of a server by command
+        self.gone: PeerGone | None = None
+        self.active: dict[str, Call] = {}
+        self._name = terms.process
+        self._terms = terms
+        self._listener = listener
+        self._project = terms.greeting.cwd or os.getcwd()
+        self._limit = terms.settings.max_output_bytes or LONGEST_LINE
+        self._talk: Conversation  # from `start` on
+        self._exchange: Exchange | None = None  # likewise, of a server at an address
+        self._under_way: dict[str, anyio.CancelScope] = {}
+        self._cut: set[str] = set()  # calls whose answer was too long, as far as anybody knows
+        self._is_ready = False
+        self._is_leaving = False
+        self._settled = anyio.Event()  # it is ready, or never will be
+        self._left = anyio.Event()  # nobody speaks with it any more
+        self._scope = anyio.CancelScope()  # of who speaks with it
+
+    @property
+    def offer(self) -> Offer:
+        """What it has listed so far."""
+        listing = self._talk.listing
+        named = [f"server '{self._name}': {text}" for text in listing.warnings]
+        return Offer(tools=tool_results.tools(self.plugin.name, self._name, listing), warnings=tuple(named))
+
+    async def start(self) -> None:
+        """Start or reach it and wait for its tools; raises Unavailable with the cure, and nothing is left then."""
+        endpoint = self._resolved()
+        conversation, inbox, outbox, exchange = await anyio.to_thread.run_sync(_load_sdk)
+        self._talk = conversation(self._name, self._folders(endpoint), log=self._log, changed=self._changed)
+        if endpoint.command:
+            ways = self._by_command(endpoint, inbox(), outbox)
+        else:
+            self._exchange = exchange(endpoint, self._limit, self._lose, self._terms.granted)
+            if lacking := self._exchange.lacking(endpoint.url):
+                raise Unavailable(
+                    f"MCP server '{self._name}' cannot be reached: '{self.plugin.name}' is not granted {lacking}",
+                    f"`anyplug grant {self.plugin.name} {lacking}`",
+                )
+            ways = list(self._exchange.ways)
+        self._terms.tasks.start_soon(self._converse, ways)
+        hello_s = self._terms.settings.hello_s or HELLO_S
+        try:
+            with anyio.fail_after(hello_s):
+                await self._settled.wait()
+        except TimeoutError:
+            await self._end()
+            raise self._too_slow(hello_s) from None
+        except BaseException:
+            await self._end()
+            raise
+        if not self._is_ready:
+            await self._end()
+            assert self.gone is not None
+            if self.session is not None and self.gone.exit_code is None:  # a confined start is answered only later
+                raise self._not_started(self._program(endpoint), self.gone.reason)
+            raise self.unavailable("before it was ready", self.gone)
+
+    async def call_tool(self, call: Call, timeout_s: float) -> Result:
+        """Call one of its tools; raises CallError."""
+        number, name = str(next(_numbers)), call.tool.own_name
+        if self.session is not None:  # what goes to an address has no pipe to fit into
+            long_lived.encoded(call.arguments)
+        self.active[number] = call
+        try:
+            with anyio.move_on_after(timeout_s) as self._under_way[number]:
+                return await self._talk.call(call)
+            if number in self._cut:
+                raise TooLarge(
+                    f"MCP server '{self._name}' sent a line of more than {self._limit:,} bytes, which was skipped",
+                    f"`max_output_bytes` under [plugins.{self.plugin.name}] in settings.toml changes the limit",
+                )
+            raise TimedOut(
+                f"timeout waiting for {self.plugin.name}/{name} after {timeout_s:g}s",
+                f"`timeout_s` under [plugins.{self.plugin.name}] in settings.toml changes the limit",
+            )
+        except CallError as error:
+            if self.session is None and self.gone is not None:  # what it answered was that it does not know us
+                raise self.unavailable(f"while '{name}' was under way", self.gone) from error
+            raise
+        except tool_results.Lost as lost:
+            with anyio.move_on_after(NOTICE_S):
+                await self._left.wait()
+            self._lose(str(lost))
+            raise self.unavailable(f"while '{name}' was under way", self.gone or PeerGone(str(lost))) from lost
+        finally:
+            del self.active[number], self._under_way[number]
+            self._cut.discard(number)
+
+    async def stop(self) -> None:
+        """Let it leave in order."""
+        self._is_leaving = True
+        self._talk.leave()
+        with anyio.move_on_after(LEAVE_S):
+            await self._left.wait()
+        await self._end()
+
+    def unavailable(self, when: str, gone: PeerGone) -> CallError:
+        """Describe that it has ended."""
+        what, hint = f"MCP server '{self._name}'", f"`anyplug logs {self.plugin.name}` shows what it said"
+        if self.session is None:
+            what = f"the connection to {what}"
+            hint = f"`anyplug show {self.plugin.name}` has its address: see that it is up, and that it lets you in"
+        return long_lived.ended(what, when, gone, hint)
+
+    def _not_started(self, program: Program, reason: str) -> Unavailable:
+        what = f"MCP server '{self._name}'"
+        if not os.path.isdir(program.cwd):
+            return Unavailable(f"{what} cannot be started: there is no folder {program.cwd}", "mend its `cwd`")
+        return long_lived.not_started(what, program, reason, plugin=self.plugin.name, named_in="the configuration")
+
+    def _too_slow(self, hello_s: float) -> Unavailable:
+        stderr = self.session.stderr_end if self.session else ""
+        return Unavailable(
+            f"MCP server '{self._name}' was not ready within {hello_s:g}s{long_lived.last_words(stderr)}",
+            "it has to answer `initialize` and `tools/list`; "
+            f"`hello_s` under [plugins.{self.plugin.name}] in settings.toml gives it more time",
+            stderr=stderr,
+        )
+
+    def _resolved(self) -> Endpoint:
+        """Give the configuration with every reference replaced; raises Unavailable with the cure."""
+        endpoint = next(one for one in self.plugin.endpoints if one.name == self._name)
+        try:
+            return config_variables.resolve(endpoint, self._terms.environment, self._project)
+        except config_variables.Unresolved as absent:
+            reason, cure = f"the variable {absent.name} is not set", f"export {absent.name}, or write its value"
+            if absent.kind:
+                reason = f"${{{absent.kind}:{absent.name}}} is something that only another program gives"
+                cure = "refer to an environment variable in its place: ${env:NAME}"
+            elif absent.name in os.environ:
+                from anyplug.secrets import env_vars  # its patterns take milliseconds to compile
+
+                why = env_vars.reason(absent.name, os.environ[absent.name])
+                reason = f"the variable {absent.name} is withheld: {why or 'it was not there at the start'}"
+                cure = f"`anyplug grant {self.plugin.name} env:{absent.name}` gives it"
+            raise Unavailable(f"MCP server '{self._name}' cannot be started: {reason}", cure) from None
+
+    def _by_command(self, endpoint: Endpoint, inbox: "Inbox", outbox: "Callable[[Session], Outbox]") -> list[Way]:
+        """Start a server by command; give the way to speak with it. Raises Unavailable."""
+        program = self._program(endpoint)
+        if not os.path.isdir(program.cwd):
+            raise self._not_started(program, "")
+
+        def ended(gone: PeerGone) -> None:
+            inbox.end()
+            self._ended(gone)
+
+        try:
+            session = Session(
+                program,
+                self._terms.spawn,
+                receive=inbox.take,
+                ended=ended,
+                log=self._terms.log,
+                longest_line=self._limit,
+                missed=self._missed,
+                sieve=self._terms.secrecy.stream(),
+            )
+        except OSError as error:
+            raise self._not_started(program, error.strerror or str(error)) from error
+        self.session = inbox.session = session
+
+        @asynccontextmanager
+        async def pipes() -> AsyncIterator[Any]:
+            yield inbox, outbox(session)
+
+        return [pipes]
+
+    def _program(self, endpoint: Endpoint) -> Program:
+        folder = self._project if self.plugin.is_file else self.plugin.path
+        cwd = os.path.normpath(os.path.join(folder, os.path.expanduser(endpoint.cwd))) if endpoint.cwd else folder
+        words = endpoint.arguments
+        if endpoint.cwd and not self.plugin.is_file:  # what lies in the folder is meant, wherever it is started
+            files = config_file.named_files(self.plugin)
+            words = tuple(os.path.join(folder, word) if os.path.normpath(word) in files else word for word in words)
+        variables = dict(self._terms.environment)
+        if PROJECT_ENVIRONMENT in variables:  # each server is a project of its own
+            variables[PROJECT_ENVIRONMENT] += f"-{self._name.replace('/', '_')}"
+        return Program(
+            argv=(config_file.program(self.plugin, endpoint), *words),
+            cwd=cwd,
+            env={**variables, **endpoint.environment},
+        )
+
+    def _folders(self, endpoint: Endpoint) -> list[str]:
+        """Give what the server works on: the caller's project, and what its command line names.
+
+        Servers that are told of folders take these for all that there are, and forget those that they were given.
+        """
+        if not endpoint.command:
+            return [self._project]
+        cwd = self._program(endpoint).cwd
+        named = (
+            os.path.normpath(os.path.join(cwd, os.path.expanduser(word)))
+            for word in endpoint.arguments
+            if word in {".", "..", "~"} or word.startswith(("/", "./", "../", "~/"))
+        )
+        return list(dict.fromkeys([self._project, *filter(os.path.isdir, named)]))
+
+    async def _converse(self, ways: list[Way]) -> None:
+        """Speak with the server, in the first way that it understands, until it or we leave."""
+        reasons: list[str] = []
+        try:
+            with self._scope:
+                for way in ways:
+                    try:
+                        async with way() as (read, write):
+                            reasons.append(await self._talk.run(read, write, self._ready))
+                    except Exception as error:  # noqa: BLE001 - a stranger's code and a network end here
+                        reasons.append(_in_a_line(error))
+                    if self._is_ready:
+                        break
+        finally:
+            reason = next(filter(None, reasons), CLOSED)
+            if self._exchange is not None and self._exchange.status and not self._is_ready:
+                reason = f"{reason} (HTTP {self._exchange.status})"
+            if self.session is None:
+                self._ended(PeerGone(reason))
+            elif self.session.gone is None and not self._is_leaving:
+                self.session.give_up(reason)
+            self._left.set()
+
+    def _ready(self) -> None:
+        self._is_ready = True
+        self._settled.set()
+
+    def _lose(self, reason: str) -> None:
+        """Take note that a server at an address is not there any more, so that it is reached anew."""
+        if self.session is None and self._is_ready and self.gone is None:
+            self._ended(PeerGone(reason))
+            self._talk.leave()
+
+    def _missed(self, line: Unread) -> None:
+        """Cut off what is under way if a line was too long: nobody can say whose answer it was."""
+        if not line.is_too_long or line.is_end:
+            return
+        for number, scope in self._under_way.items():
+            self._cut.add(number)
+            scope.cancel()
+
+    def _changed(self) -> None:
+        self._listener.registered(self)
+
+    def _log(self, text: str) -> None:
+        self._terms.log(f"[{self._name}] {text}\n".encode(errors="replace"))
+
+    async def _end(self) -> None:
+        """End everything that is left of it."""
+        with anyio.CancelScope(shield=True):
+            self._scope.cancel()
+            await self._left.wait()
+            if self.session is not None:
+                await self.session.stop()
+
+    def _ended(self, gone: PeerGone) -> None:
+        if self.gone is None:
+            self.gone = gone
+            self._settled.set()
+            self._listener.ended(self, gone)
+
+
+def _load_sdk() -> "tuple[type[Conversation], type[Inbox], type[Outbox], type[Exchange]]":
+    sdk.load()
+    # With the SDK: only what starts a server pays for it.
+    from anyplug.formats.mcp.client import Conversation
+    from anyplug.formats.mcp.http_client import Exchange
+    from anyplug.formats.mcp.stdio_client import Inbox, Outbox
+
+    return Conversation, Inbox, Outbox, Exchange
+
+
+def _in_a_line(error: BaseException) -> str:
+    """Say in a line what went wrong with a connection; such errors come in groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error).partition("\n")[0] or type(error).__name__

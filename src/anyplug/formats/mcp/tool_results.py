@@ -1,0 +1,146 @@
+"""What a server answers and offers, in our words. Needs the SDK's types only to be checked, not to run."""
+
+from typing import TYPE_CHECKING, Any
+
+from anyplug.model import json_values, schema
+from anyplug.model.types import Audio, Block, Failure, Image, Resource, Result, Text, Tool
+from anyplug.model.untrusted_text import is_clean
+
+if TYPE_CHECKING:
+    import mcp_types as types
+
+TIMEOUT_S = 60.0
+MOST_TOOLS = 1_000  # of one server; real ones have a few dozen
+LONGEST_NAME = 200  # characters of a tool's name
+SHOWN_WARNINGS = 5  # in what a result breaks its own schema
+SILENT = "the tool reported an error without a word"
+
+
+class Lost(Exception):
+    """The connection ended before the answer came. The text says how."""
+
+
+class Listing:
+    """The tools that a server listed, page by page. The first of a name wins; what cannot be used is named."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, dict[str, Any]] = {}
+        self.warnings: list[str] = []
+
+    def add(self, page: dict[str, Any]) -> dict[str, Any]:
+        """Take the tools of one page; give the page with only what others can rely on."""
+        listed = page.get("tools")
+        usable = [tool for tool in listed if self._take(tool)] if isinstance(listed, list) else []
+        if not isinstance(listed, list):
+            self.warn("its answer to tools/list has no list of tools")
+        kept = [
+            {"name": tool["name"], "inputSchema": {**tool["inputSchema"], "type": "object"}} for tool in usable
+        ]  # what the host itself uses comes from `tools`
+        cursor = page.get("nextCursor")
+        rest = {key: value for key, value in page.items() if key not in {"tools", "nextCursor"}}
+        return {**rest, "tools": kept, **({"nextCursor": cursor} if isinstance(cursor, str) and cursor else {})}
+
+    def warn(self, text: str) -> None:
+        """Note what a person should know."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def _take(self, tool: Any) -> bool:
+        name = tool.get("name") if isinstance(tool, dict) else None
+        if not isinstance(name, str) or not is_clean(name) or len(name) > LONGEST_NAME:
+            self.warn("a tool without a usable name was skipped")
+        elif not isinstance(tool.get("inputSchema"), dict):
+            self.warn(f"the tool '{name}' was skipped: its inputSchema is not an object")
+        elif json_values.is_too_deep(tool):
+            self.warn(f"the tool '{name}' was skipped: its schema is unusable, {json_values.TOO_DEEP}")
+        elif _is_only_a_task(tool):
+            self.warn(f"the tool '{name}' was skipped: it runs only as a task, and this host starts none")
+        elif name in self.tools:
+            self.warn(f"it lists the tool '{name}' twice; the first counts")
+        elif len(self.tools) >= MOST_TOOLS:
+            self.warn(f"it lists more than {MOST_TOOLS} tools; the others do not count")
+        else:
+            self.tools[name] = tool
+            return True
+        return False
+
+
+def _is_only_a_task(tool: dict[str, Any]) -> bool:
+    execution = tool.get("execution")
+    return isinstance(execution, dict) and execution.get("taskSupport") == "required"
+
+
+def tools(plugin: str, server: str, listing: Listing) -> tuple[Tool, ...]:
+    """Say in our words what a server listed."""
+    return tuple(_tool(plugin, server, name, raw) for name, raw in listing.tools.items())
+
+
+def result(answer: "types.CallToolResult", output_schema: Any) -> Result:
+    """Say in our words what a call gave."""
+    content = tuple(_block(block) for block in answer.content)
+    said = "\n".join(block.text for block in content if isinstance(block, Text))
+    metadata: dict[str, Any] = {"_meta": dict(answer.meta)} if answer.meta else {}
+    if notes := _annotations(answer):
+        metadata["annotations"] = notes
+    if isinstance(output_schema, dict) and not answer.is_error:
+        broken = schema.violations(output_schema, answer.structured_content)
+        if broken:
+            metadata["warnings"] = [f"the result breaks its schema: {text}" for text in broken[:SHOWN_WARNINGS]]
+    return Result(
+        content=content,
+        structured=answer.structured_content,
+        metadata=metadata,
+        is_error=answer.is_error,
+        error=Failure("tool_error", said or SILENT) if answer.is_error else None,
+    )
+
+
+def _tool(plugin: str, server: str, name: str, raw: dict[str, Any]) -> Tool:
+    annotations = raw.get("annotations")
+    title = raw.get("title") or (annotations.get("title") if isinstance(annotations, dict) else None)
+    title = title if isinstance(title, str) else ""
+    description = raw.get("description")
+    return Tool(
+        name=f"mcp.{server}.{name}",
+        own_name=f"{server}.{name}",
+        plugin=plugin,
+        description=description if isinstance(description, str) and description else title,
+        title=title,
+        input_schema=raw["inputSchema"],
+        program="",
+        timeout_s=TIMEOUT_S,
+        process=server,
+        output_schema=output if isinstance(output := raw.get("outputSchema"), dict) else None,
+    )
+
+
+def _block(block: "types.ContentBlock") -> Block:
+    if block.type == "text":
+        return Text(block.text)
+    if block.type == "image":
+        return Image(block.mime_type, block.data)
+    if block.type == "audio":
+        return Audio(block.mime_type, block.data)
+    if block.type == "resource_link":
+        return Resource(
+            uri=str(block.uri),
+            mime_type=block.mime_type or "",
+            name=block.title or block.name,
+            description=block.description or "",
+        )
+    held = block.resource
+    return Resource(
+        uri=str(held.uri),
+        mime_type=held.mime_type or "",
+        text=getattr(held, "text", ""),
+        data=getattr(held, "blob", ""),
+    )
+
+
+def _annotations(answer: "types.CallToolResult") -> list[dict[str, Any]]:
+    """Give what the server noted about single blocks: for whom they are, and how they matter."""
+    return [
+        {"block": number, **block.annotations.model_dump(by_alias=True, mode="json", exclude_none=True)}
+        for number, block in enumerate(answer.content)
+        if block.annotations is not None
+    ]

@@ -1,0 +1,1 @@
+"""What several formats use: the contract, manifests, scripts, one-shot and long-lived processes."""

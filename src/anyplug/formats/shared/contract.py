@@ -1,0 +1,175 @@
+"""What every format is: the whole contract on one screen. A format is a module that has these names.
+
+A format whose plugins stay up has a class for one run of such a plugin, a `Peer`, in `formats/standing.py`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from anyplug.home.settings import Arguments, Home, PluginSettings
+from anyplug.model.types import Call, Offer, Plugin, Result, Tool
+from anyplug.runtime.processes.program import PrivateTmp, Purpose, Run, Spawn
+
+if TYPE_CHECKING:  # need an event loop, which looking at plugins does not
+    from anyio.abc import TaskGroup
+
+    from anyplug.runtime.session.session import PeerGone, Session
+    from anyplug.secrets.redaction import Secrecy
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """A folder that may hold a plugin."""
+
+    path: str  # the real path
+    found_at: str  # the path by which it was found
+    explicit: bool = False  # the person named it
+
+    def is_named(self, name: str) -> bool:
+        """Whether the folder, or the link that leads to it, has this name."""
+        return name in {self.found_at.rpartition("/")[2], self.path.rpartition("/")[2]}
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What a format may use of the host while it runs something."""
+
+    home: Home
+    settings: PluginSettings
+    environment: dict[str, str]  # what its programs get, as the format promises
+    run: Run
+    conceal: Callable[[str], str]  # hides the plugin's secrets; needed before a text is cut, else the host does it
+    private_tmp: Callable[[str, Purpose], AbstractAsyncContextManager[PrivateTmp]]
+    tell: Callable[[str], None]  # progress, for a person
+    reload: Callable[[str], Awaitable[str]]  # reads all plugins again, renews the one named, says what there is now
+    reach: Callable[[Plugin, str], Awaitable[Any]]  # a process of a plugin that stays up, by name; raises Unavailable
+
+
+class Format(Protocol):
+    """A plugin system."""
+
+    NAME: str
+    MANIFEST: str  # the file that makes a folder one of its plugins
+    ARGUMENTS: Arguments  # what a violation of the schema does, unless the person set something else
+    EVERY_FILE_COUNTS: bool  # whether the digest covers all files, or only what can run
+    WRITES_BESIDE_ITSELF: bool  # whether its plugins may write into their own folder, except for their code
+
+    def load(self, folder: Folder) -> Plugin | None:
+        """Read a folder; None if it is not one of its plugins after all.
+
+        Never raises for what is in it: whatever is wrong is in the plugin's problems.
+        """
+        ...
+
+    def violations(self, tool: Tool, arguments: dict[str, Any]) -> list[str]:
+        """Say in what the arguments do not fit the tool."""
+        ...
+
+    def switched_off(self, plugin: Plugin, tool: Tool | None) -> str:
+        """Say how to switch the plugin or the tool on, if its own files switch it off; else empty."""
+        ...
+
+    def environment(self, plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
+        """Give what the plugin's programs get. `users` has no secrets but those `granted` by name."""
+        ...
+
+    def data(self, plugin: Plugin, home: Home) -> str:
+        """Give the folder in which a plugin keeps its data."""
+        ...
+
+    def readable(self, plugin: Plugin) -> tuple[str, ...]:
+        """Give what its programs read outside the plugin's folder, besides what all programs do."""
+        ...
+
+    async def invoke(self, call: Call, around: Surroundings) -> Result:
+        """Run one call. Raises CallError."""
+        ...
+
+    async def prepare(self, plugin: Plugin, around: Surroundings) -> str:
+        """Set an approved plugin up (scripts, dependencies) and give what that printed. Raises CallError."""
+        ...
+
+
+class Greeting(msgspec.Struct, frozen=True, kw_only=True):
+    """What plugins that stay up are told about whom they work for."""
+
+    provider: str = ""
+    model: str = ""
+    cwd: str = ""  # the caller's project
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plugin that stays up is started with."""
+
+    process: str  # which of its processes
+    home: Home
+    settings: PluginSettings
+    environment: dict[str, str]
+    granted: tuple[str, ...] = ()  # what the host does on the plugin's behalf is held to this, too
+    greeting: Greeting
+    spawn: Spawn
+    tasks: "TaskGroup"  # the host's own; what fails in it ends the host
+    log: Callable[[bytes], None]
+    secrecy: "Secrecy"  # hides the plugin's secrets in what it says
+
+
+class Peer(Protocol):
+    """One run of a plugin that stays up, from its start to its end."""
+
+    RESTARTS: bool  # whether it is started again when it ends by itself, or only when it is next needed
+
+    plugin: Plugin
+
+    @property
+    def active(self) -> Mapping[str, Call]:
+        """Its calls under way."""
+        ...
+
+    @property
+    def session(self) -> "Session | None":
+        """Its pipes, if it has a process of ours."""
+        ...
+
+    @property
+    def gone(self) -> "PeerGone | None":
+        """How it ended, once it has."""
+        ...
+
+    @property
+    def offer(self) -> Offer:
+        """What it has registered so far."""
+        ...
+
+    @property
+    def has_said_all(self) -> bool:
+        """Whether that is most likely all."""
+        ...
+
+    async def start(self) -> None:
+        """Start it and wait until it is ready; raises Unavailable with the cure, and nothing is left then."""
+        ...
+
+    async def stop(self) -> None:
+        """Let it leave in order. To be shielded by the caller."""
+        ...
+
+    def unavailable(self, when: str, gone: "PeerGone") -> Exception:
+        """Describe that it has ended."""
+        ...
+
+
+class PeerListener(Protocol):
+    """Who hears of what a peer does on its own account."""
+
+    def registered(self, peer: Any) -> None:
+        """Hear that it registered or subscribed to something, maybe long after its start."""
+        ...
+
+    def said(self, peer: Any, frame: msgspec.Struct) -> None:
+        """Hear a note, a text, a panel or a request of its own."""
+        ...
+
+    def ended(self, peer: Any, gone: "PeerGone") -> None:
+        """Hear that it has ended; called once."""
+        ...

@@ -1,0 +1,123 @@
+"""What formats share whose call is one process: its failures, each in the words that the format's users know."""
+
+import os
+
+import msgspec
+
+from anyplug.home.location import make_private
+from anyplug.model.errors import (
+    CURE_FOR_SHORTAGE,
+    SHORTAGES,
+    STDERR_SHOWN,
+    CallError,
+    Crashed,
+    NotExecutable,
+    TimedOut,
+    TooLarge,
+    Unavailable,
+    last_words,
+)
+from anyplug.model.types import Call
+from anyplug.runtime.processes.diagnosis import diagnose
+from anyplug.runtime.processes.program import Finished, Program
+
+COMMAND_NOT_FOUND = 127  # what shells and env exit with
+
+
+class Words(msgspec.Struct, frozen=True):
+    """How a format says it."""
+
+    timed_out: str  # with {seconds}
+    too_large: str  # with {size}
+    crashed: str
+    not_executable: str
+    not_started: str
+
+
+def failure(call: Call, program: Program, finished: Finished, words: Words) -> CallError:
+    """Describe a process that did not exit with 0."""
+    stdout, stderr = decode(finished.stdout), decode(finished.stderr)
+    if finished.ending == "not_started":
+        return _not_started(call, program, finished, words)
+    if finished.ending == "timed_out":
+        return TimedOut(
+            words.timed_out.format(seconds=program.timeout_s),
+            "run it by hand to see what it waits for; "
+            f"`timeout_s` under [plugins.{call.plugin.name}] in settings.toml changes the limit",
+            partial=stdout,
+            stderr=stderr,
+        )
+    if finished.ending == "too_large":
+        return TooLarge(
+            words.too_large.format(size=_size(program.max_stdout)),
+            "make it answer with less, or write to a file and answer with its path",
+            stderr=stderr,
+        )
+    if finished.ending == "lost":
+        return Unavailable(f"{words.crashed}: {finished.reason}", "call it again")
+    return _crashed(finished, words, stdout, stderr)
+
+
+def make_folder(path: str) -> None:
+    """Make a folder of the plugin's, unless it is there; raises Unavailable."""
+    if os.path.isdir(path):
+        return
+    try:
+        make_private(path)
+    except OSError as error:
+        raise Unavailable(f"cannot make the folder {path}: {error.strerror}", "look what is in its place") from error
+
+
+def cure_for_start(reason: str, plugin: str) -> str:
+    """Say what to do about a program that was not started although nothing is wrong with its file."""
+    if "permissions" in reason:  # the spawner's word for what Landlock refused
+        return f"`anyplug grant {plugin} shell:exec`, or shell:exec:PROGRAM for that program alone"
+    if any(os.strerror(number) in reason for number in SHORTAGES):
+        return CURE_FOR_SHORTAGE
+    return "run it by hand"
+
+
+def decode(output: bytes) -> str:
+    """Read a stranger's output as text."""
+    return output.decode(errors="replace")
+
+
+def _crashed(finished: Finished, words: Words, stdout: str, stderr: str) -> Crashed:
+    code = finished.exit_code or 0
+    said = stderr.strip()[:STDERR_SHOWN]
+    hint = "run it by hand with the same input and look at its stderr"
+    if finished.reason:
+        said = f"it was ended because {finished.reason}" + (f"; {said}" if said else "")
+        hint = "make it use less; `[plugins.NAME.limits]` in settings.toml changes the limits"
+    elif code < 0:
+        from anyplug.runtime.processes.guard import signal_name  # pulls in subprocess, which only a run needs
+
+        said = f"killed by {signal_name(-code)}" + (f"; {said}" if said else "")
+    if code == COMMAND_NOT_FOUND:
+        hint = "a program that it needs, or its interpreter, is not installed"
+    elif len(stderr.strip()) > STDERR_SHOWN:  # what went wrong stands at the end of a trace
+        hint = f"its last words: {last_words(stderr).splitlines()[-1][:STDERR_SHOWN]}"
+    return Crashed(
+        f"{words.crashed} (exit {abs(code)})" + (f": {said}" if said else ""),
+        hint,
+        partial=stdout,
+        stderr=stderr,
+        exit_code=code,
+    )
+
+
+def _not_started(call: Call, program: Program, finished: Finished, words: Words) -> CallError:
+    path = call.tool.program
+    if not os.path.isdir(call.plugin.path):
+        return Unavailable(f"the folder of plugin '{call.plugin.name}' is gone: {call.plugin.path}", "install it again")
+    fault = diagnose(path, program.env.get("PATH"))
+    if fault is None:
+        return NotExecutable(
+            f"{words.not_started}: {path}: {finished.reason}", cure_for_start(finished.reason, call.plugin.name)
+        )
+    what = words.not_started if os.access(path, os.X_OK) else words.not_executable
+    return NotExecutable(f"{what}: {path}: {fault.reason}", fault.hint)
+
+
+def _size(limit: int) -> str:
+    return f"{limit >> 20}MB" if limit % (1 << 20) == 0 else f"{limit:,} bytes"

@@ -1,0 +1,1 @@
+"""Stavrobot: bundles of tools in folders, each an executable."""

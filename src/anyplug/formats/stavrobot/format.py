@@ -1,0 +1,256 @@
+"""Stavrobot: a folder with `manifest.json` and a folder with another one for each tool; a call is one process.
+
+The parameters are one JSON object on stdin. Whatever the tool prints is its output, JSON or text; exit code 0
+is success; on failure stderr and stdout together are the message. The working folder is the tool's own, with
+the plugin's configuration at `../config.json`. Files go in and out through `/tmp/<plugin>`.
+"""
+
+import os
+from typing import Any
+
+import msgspec
+
+from anyplug.formats.shared import attachments, one_shot, scripts
+from anyplug.formats.shared.contract import Surroundings
+from anyplug.formats.stavrobot import manifests
+from anyplug.home import plugin_config
+from anyplug.home.settings import Arguments, Home
+from anyplug.model.errors import CallError, ConfigError, ConfigMissing, Unavailable
+from anyplug.model.types import Call, File, Plugin, Result, Text, Tool
+from anyplug.runtime.processes.program import Finished, PrivateTmp, Program, TmpTaken
+from anyplug.secrets.env_vars import certificates
+
+NAME = manifests.NAME
+MANIFEST = manifests.MANIFEST
+load = manifests.load
+violations = manifests.violations
+ARGUMENTS: Arguments = "strict"
+EVERY_FILE_COUNTS = False
+WRITES_BESIDE_ITSELF = True
+
+MAX_STDOUT = 16 << 20  # bytes; its own host has no bound
+MAX_STDERR = 1 << 20
+
+WORDS = one_shot.Words(
+    timed_out="Tool execution timed out after {seconds:g}s",
+    too_large="Tool output exceeded {size} limit",
+    crashed="Tool process failed",
+    not_executable="Failed to spawn script",
+    not_started="Failed to spawn script",
+)
+
+
+def switched_off(plugin: Plugin, tool: Tool | None) -> str:
+    """Honour `permissions` in `config.json`."""
+    try:
+        values = plugin_config.read(plugin)
+    except ConfigError:
+        return ""  # the call itself says what is wrong with the file
+    if plugin_config.allows(values, tool.own_name if tool else None):
+        return ""
+    return f'change "permissions" in {os.path.join(plugin.path, plugin_config.FILE)}'
+
+
+def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
+    """Give the short list that Stavrobot promises, and what was granted by name."""
+    cache = home.cache(plugin)
+    return {
+        **{name: users[name] for name in granted if name in users},
+        "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
+        "HOME": os.path.join(home.data(plugin), "home"),
+        "UV_CACHE_DIR": os.path.join(cache, "uv"),
+        # Not shared: what one plugin's dependencies do while they are built must not reach the others' interpreter.
+        "UV_PYTHON_INSTALL_DIR": os.path.join(cache, "python"),
+        "UV_NO_PROJECT": "1",  # a pyproject.toml above the plugin is none of its business
+        "PYTHONPYCACHEPREFIX": os.path.join(cache, "pycache"),
+        **certificates(users),
+    }
+
+
+def data(plugin: Plugin, home: Home) -> str:
+    """Give the folder in which it keeps its data."""
+    return home.data(plugin)
+
+
+def readable(plugin: Plugin) -> tuple[str, ...]:
+    """Name nothing: it needs what all need."""
+    return ()
+
+
+async def invoke(call: Call, around: Surroundings) -> Result:
+    """Run the tool once."""
+    from anyplug.runtime import thread_lanes  # 6 ms with anyio, and listing plugins runs nothing
+
+    _configure(call.plugin)
+    one_shot.make_folder(around.environment["HOME"])
+    await _ensure_resolved(call.plugin, call.tool.program, around)
+    try:
+        async with around.private_tmp(call.plugin.name, "run") as tmp:
+            inputs = attachments.put(tmp, call)
+            program = _program(call, inputs.arguments, tmp, around)
+            finished = await around.run(program)
+            if finished.ending == "exited" and finished.exit_code == 0:
+                keep = around.home.files(call.plugin)
+                files = await thread_lanes.run(call.plugin.path, attachments.take, tmp, inputs, keep, call)
+                return _output(finished, files)
+    except TmpTaken as taken:
+        raise _no_tmp(call.plugin, taken) from taken
+    raise _failure(call, program, finished)
+
+
+async def prepare(plugin: Plugin, around: Surroundings) -> str:
+    """Run the init script, then resolve the dependencies of every tool that names some."""
+    said = ""
+    one_shot.make_folder(around.environment["HOME"])
+    if plugin.init:
+        around.tell(f"running {os.path.relpath(plugin.init, plugin.path)}")
+        said = await _initialise(plugin, around)
+    await scripts.forget_aside(around.home.cache(plugin), scripts.notes(around.home, plugin))
+    for tool in plugin.tools:
+        await _ensure_resolved(plugin, tool.program, around)
+    return said
+
+
+def _configure(plugin: Plugin) -> None:
+    """See to it that the configuration is complete before anything runs.
+
+    Also where nothing is to be configured: a file that cannot be read may be one that switched the plugin off.
+    """
+    try:
+        values = plugin_config.read(plugin)
+        absent = plugin_config.missing(plugin, values)
+        if not absent:
+            plugin_config.fill_in_defaults(plugin, values)
+    except ConfigError as error:
+        raise ConfigUnusable(error.message, error.hint) from error
+    if absent:
+        raise ConfigMissing(plugin.name, absent)
+
+
+class ConfigUnusable(CallError):
+    """`config.json` is there, and cannot be used."""
+
+    code = "config_missing"
+
+
+def _program(call: Call, arguments: dict[str, Any], tmp: PrivateTmp, around: Surroundings) -> Program:
+    return Program(
+        argv=scripts.command(call.tool.program),
+        cwd=os.path.join(call.plugin.path, call.tool.own_name),
+        env=around.environment,
+        stdin=msgspec.json.encode(arguments),
+        timeout_s=around.settings.timeout_s or call.tool.timeout_s,
+        max_stdout=around.settings.max_output_bytes or MAX_STDOUT,
+        max_stderr=MAX_STDERR,
+        tmp=tmp.cover,
+        writable=() if tmp.cover else (tmp.folder,),
+        visible=scripts.visible(call.plugin.path, around.home, around.environment["PATH"]),
+    )
+
+
+async def _ensure_resolved(plugin: Plugin, script: str, around: Surroundings) -> None:
+    """See to it that what a script depends on is there, outside the time that a call has."""
+    notes = scripts.notes(around.home, plugin)
+    if scripts.is_resolved(script, around.environment, notes):
+        return
+    async with scripts.turn(notes):
+        if not scripts.is_resolved(script, around.environment, notes):
+            await _resolve(plugin, around)
+
+
+async def _resolve(plugin: Plugin, around: Surroundings) -> None:
+    """Fetch what all tools depend on, into an empty cache.
+
+    The plugin could write there, and who fetches has the network: it must find nothing of the plugin's, neither data
+    nor code. So all are done at once, before the plugin runs again. Not so where the person named the folder: those
+    who write plugins try each change.
+    """
+    notes = scripts.notes(around.home, plugin)
+    if not plugin.explicit:
+        await scripts.forget_aside(around.home.cache(plugin), notes)
+    for tool in plugin.tools:
+        if not scripts.is_resolved(tool.program, around.environment, notes):
+            await _fetch(plugin, tool.program, around)
+            scripts.remember(tool.program, notes)
+
+
+async def _fetch(plugin: Plugin, script: str, around: Surroundings) -> None:
+    around.tell(f"resolving the dependencies of {os.path.relpath(script, plugin.path)}")
+    finished = await around.run(scripts.resolution(script, around.environment))
+    if finished.exit_code != 0:
+        raise Unavailable(
+            f"the dependencies of {os.path.relpath(script, plugin.path)} could not be resolved: "
+            f"{one_shot.decode(finished.stderr).strip() or finished.reason or finished.ending}",
+            "check the network and the script's `dependencies`, then try again",
+        )
+
+
+async def _initialise(plugin: Plugin, around: Surroundings) -> str:
+    try:
+        async with around.private_tmp(plugin.name, "init") as tmp:
+            finished = await around.run(_init_program(plugin, tmp, around))
+    except TmpTaken as taken:
+        raise _no_tmp(plugin, taken) from taken
+    if finished.ending == "not_started":
+        raise InitFailed(f"Init script declared in manifest not found or not executable: {plugin.init}", "chmod +x it")
+    if finished.exit_code != 0:
+        raise InitFailed(
+            f"Init script failed: {_joined(finished) or finished.reason or finished.ending}",
+            "mend it, then approve again",
+        )
+    return one_shot.decode(finished.stdout).strip()
+
+
+def _init_program(plugin: Plugin, tmp: PrivateTmp, around: Surroundings) -> Program:
+    return Program(
+        argv=scripts.command(plugin.init),
+        cwd=plugin.path,
+        env=around.environment,
+        stdin=b"",
+        timeout_s=plugin.init_timeout_s,
+        max_stdout=MAX_STDOUT,
+        max_stderr=MAX_STDERR,
+        purpose="init",
+        tmp=tmp.cover,
+        writable=() if tmp.cover else (tmp.folder,),
+        visible=scripts.visible(plugin.path, around.home, around.environment["PATH"]),
+    )
+
+
+def _no_tmp(plugin: Plugin, taken: TmpTaken) -> Unavailable:
+    return Unavailable(f"plugin '{plugin.name}' writes to /tmp/{plugin.name}, but {taken}", "move it away")
+
+
+class InitFailed(CallError):
+    """The plugin's own set-up did not succeed."""
+
+    code = "crashed"
+
+
+def _output(finished: Finished, files: tuple[File, ...]) -> Result:
+    text = one_shot.decode(finished.stdout)
+    try:
+        structured = msgspec.json.decode(finished.stdout)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Result(content=(Text(text), *files))
+    shown = structured if isinstance(structured, str) else text.strip()
+    return Result(content=(Text(shown), *files), structured=structured)
+
+
+def _failure(call: Call, program: Program, finished: Finished) -> CallError:
+    """Describe a failed run: an exit code is the tool's own way to say no."""
+    if finished.ending != "exited" or (finished.exit_code or 0) < 0:
+        return one_shot.failure(call, program, finished, WORDS)
+    code = finished.exit_code
+    hint = "a program that it needs is not installed" if code == one_shot.COMMAND_NOT_FOUND else ""
+    return CallError(
+        _joined(finished) or f"the tool failed (exit {code}) and said nothing",
+        hint,
+        exit_code=code,
+        stderr=one_shot.decode(finished.stderr),
+    )
+
+
+def _joined(finished: Finished) -> str:
+    """Join stderr and stdout as Stavrobot does."""
+    return "\n".join(one_shot.decode(part) for part in (finished.stderr, finished.stdout) if part).strip()

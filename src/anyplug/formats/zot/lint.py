@@ -1,0 +1,138 @@
+"""Slips of those who write extensions: seen by a close look at the folder, for `check`. Nothing of it runs.
+
+Only what is all but certain is named: an extension may have keys, files and modules of its own.
+"""
+
+import ast
+import os
+import re
+import sys
+import warnings
+
+import anyplug
+from anyplug.formats.shared import manifest
+from anyplug.formats.zot.format import KEYS, MANIFEST
+from anyplug.home import digest
+from anyplug.model.types import Launch, Plugin, Problem
+
+BAD_CODE = "bad_code"
+SDK = "anyplug_ext"
+SDK_FILE = os.path.join(os.path.dirname(os.path.abspath(anyplug.__file__)), "ext", "__init__.py")
+OTHER_MODULES = (b"sys.path", b"# /// script")  # in a program that gets its modules from elsewhere too
+PYTHON_SUFFIX = ".py"
+
+# What runs a file that its arguments name.
+_INTERPRETER = re.compile(
+    r"(python|pypy|uv|node|deno|bun|tsx|ts-node|ruby|perl|lua|php|julia|Rscript|go|env|(ba|z|fi|da|k)?sh)[\d.]*"
+)
+
+
+def slips(plugin: Plugin) -> list[Problem]:
+    """List what its author will have meant otherwise."""
+    report = manifest.Report()
+    _look_at_keys(plugin, report)
+    if plugin.launch is not None:
+        _look_at_arguments(plugin, plugin.launch, report)
+        for path in _python_files(plugin, plugin.launch):
+            _look_at_python(plugin, path, report)
+    return report.problems
+
+
+def _look_at_keys(plugin: Plugin, report: manifest.Report) -> None:
+    given = manifest.read_object(os.path.join(plugin.path, MANIFEST), manifest.Report()) or {}
+    there = {key.lower() for key, value in given.items() if value is not None}
+    for key in given:
+        meant = manifest.near(key.lower(), KEYS) if key.lower() not in KEYS else ""
+        if not meant or meant in there or f'"{key.lower()}"' in _hints(plugin):
+            continue
+        report.warn(f"'{key}' in {MANIFEST} means nothing", f'did you mean "{meant}"?')
+
+
+def _hints(plugin: Plugin) -> str:
+    return "\n".join(problem.hint for problem in plugin.problems)
+
+
+def _look_at_arguments(plugin: Plugin, launch: Launch, report: manifest.Report) -> None:
+    """Look for the file that an interpreter is to run, and for others that have a name like one that is there."""
+    word = _script(launch)
+    path = os.path.join(plugin.path, word)
+    if not word or os.path.exists(path):
+        return
+    folder, name = os.path.split(path)
+    meant = manifest.near(name, os.listdir(folder)) if os.path.isdir(folder) else ""
+    if meant:
+        report.warn(
+            f"'args' names {word}, which is not there", f"did you mean {os.path.join(word[: -len(name)], meant)}?"
+        )
+    elif _INTERPRETER.fullmatch(os.path.basename(launch.program)):
+        report.warn(f"'args' names {word}, which is not there", "a path is relative to the extension's folder")
+
+
+def _script(launch: Launch) -> str:
+    """Give the first argument that has the name of a program; empty if there is none."""
+    return next((word for word in launch.arguments if _is_programs_name(word)), "")
+
+
+def _is_programs_name(word: str) -> bool:
+    suffix = os.path.splitext(word)[1].lower()
+    return suffix in digest.CODE_SUFFIXES and not word.startswith("-") and not re.search(r"\s|://", word)
+
+
+def _python_files(plugin: Plugin, launch: Launch) -> list[str]:
+    """Give the plugin's own files that Python is to run."""
+    paths = [os.path.normpath(os.path.join(plugin.path, word)) for word in (launch.program, _script(launch)) if word]
+    own = dict.fromkeys(path for path in paths if manifest.is_inside(path, plugin.path) and os.path.isfile(path))
+    return [path for path in own if path.endswith(PYTHON_SUFFIX) or b"python" in _shebang(path)]
+
+
+def _shebang(path: str) -> bytes:
+    try:
+        line = manifest.read_file(path).partition(b"\n")[0]
+    except OSError:
+        return b""
+    return line if line.startswith(b"#!") else b""
+
+
+def _look_at_python(plugin: Plugin, path: str, report: manifest.Report) -> None:
+    """Compile a program, which runs nothing of it, and look for its SDK."""
+    name = os.path.relpath(path, plugin.path)
+    if b"python2" in _shebang(path):
+        return
+    try:
+        source = manifest.read_file(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's doubts about a stranger's code are for its author
+            tree = ast.parse(source, name)
+            compile(tree, name, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        line = f", line {error.lineno}" if error.lineno else ""
+        report.error(f"{name}{line}: {error.msg}", _cure_for_syntax(), BAD_CODE)
+        return
+    except ValueError as error:
+        report.error(f"{name}: {error}", _cure_for_syntax(), BAD_CODE)
+        return
+    except (OSError, RecursionError, MemoryError):
+        return  # it cannot be read, which is said elsewhere, or is nested too deeply to be judged here
+    if _imports_sdk(tree) and not _has_sdk(path) and not any(sign in source for sign in OTHER_MODULES):
+        report.warn(
+            f"{name} imports {SDK}, and there is no {SDK}.py beside it",
+            f"cp {os.path.normpath(SDK_FILE)} {os.path.join(os.path.dirname(path), SDK)}.py",
+            BAD_CODE,
+        )
+
+
+def _cure_for_syntax() -> str:
+    ours = ".".join(map(str, sys.version_info[:2]))
+    return f"mend it there; this is what Python {ours} says, and a newer one that you run it with may take it"
+
+
+def _imports_sdk(tree: ast.Module) -> bool:
+    """Whether it cannot begin without the SDK: an import inside a function or a `try` may never be needed."""
+    names = [alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom) and not node.level]
+    return SDK in {name.partition(".")[0] for name in names}
+
+
+def _has_sdk(path: str) -> bool:
+    beside = os.path.join(os.path.dirname(os.path.realpath(path)), SDK)  # Python looks where a link leads
+    return os.path.exists(f"{beside}.py") or os.path.isdir(beside)

@@ -1,0 +1,384 @@
+"""One running extension: its handshake, what it registered, and the questions that go to it.
+
+A question's name, for the session, is the kind of frame that answers it and its id: an answer of another kind answers
+nobody. Knows the protocol and nothing of the host: what concerns others is handed to its listener.
+"""
+
+import asyncio
+import itertools
+import math
+import os
+import re
+from typing import Any
+
+import msgspec
+from anyio import CancelScope
+
+from anyplug.formats.shared.contract import PeerListener, Terms
+from anyplug.formats.zot import failures, frames
+from anyplug.formats.zot import format as zot
+from anyplug.formats.zot.failures import BadAnswer, LongAnswer
+from anyplug.formats.zot.registrations import Registration, Registrations
+from anyplug.home import plugin_logs
+from anyplug.home.settings import zot_home
+from anyplug.model.errors import CallError
+from anyplug.model.types import Call, Launch, Offer, Plugin
+from anyplug.runtime.processes.diagnosis import shebang
+from anyplug.runtime.processes.program import Program
+from anyplug.runtime.session.reader import Unread
+from anyplug.runtime.session.session import NotSent, PeerGone, Session
+
+HELLO_S = 10.0
+BUILT_FIRST_S = 60.0  # for those that are built or fetched before they run
+# What does that, into a cache that is the extension's own: at its first start there is nothing in it.
+BUILDERS = frozenset({"bunx", "cargo", "deno", "dotnet", "go", "npm", "npx", "pnpm", "pnpx", "uv", "uvx"})
+COMMAND_S = 30.0
+INTERCEPT_S = 5.0
+IDLE_READY_S = 0.25  # an extension that says nothing for so long after hello is taken to be ready
+READY_S = 3.0  # and after this in any case
+QUIET_STEP_S = 0.05  # between looks at one that says nothing
+SECOND_THOUGHT_S = 1.0  # until a line that is no frame is taken for a bad answer
+# What a line that should have been an answer has in it, in whatever quotes.
+MEANT = re.compile(rb"""["'](tool_result|command_response|event_intercept_response)["']""")
+MEANT_FOR = re.compile(rb"""["']id["']\s*:\s*["']?([^"',}\s]+)""")
+
+_numbers = itertools.count(1)
+
+
+class Question:
+    """What an extension is asked as a guard, until it has answered."""
+
+    def __init__(self, chain: tuple[str, ...]) -> None:
+        self.chain = chain  # the tools that led to it
+        self.calls = 0  # of tools, that it wants made to decide
+
+
+class Extension:
+    """One run of an extension, from `start` on."""
+
+    RESTARTS = True
+
+    def __init__(self, plugin: Plugin, terms: Terms, listener: PeerListener) -> None:
+        self.plugin = plugin
+        self._registered = Registrations()
+        self.capabilities: frozenset[str] = frozenset()
+        self.active: dict[str, Call] = {}  # its tool calls under way
+        self._questions: dict[str, Question] = {}  # that it is asked as a guard
+        self._doubted: set[str] = set()  # answers that may have come, on a line that is no frame
+        self._listener = listener
+        self._terms = terms
+        self._loop = asyncio.get_running_loop()
+        self._greeted: asyncio.Future[None] = self._loop.create_future()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._is_ready = False  # it said so
+        self._greeted_at = math.inf
+        self._heard = 0.0
+        self.session: Session  # from `start` on
+
+    @property
+    def gone(self) -> PeerGone | None:
+        """How it ended, once it has."""
+        return self.session.gone
+
+    @property
+    def offer(self) -> Offer:
+        """What it has registered so far."""
+        return self._registered.offer(self.plugin.name, is_whole=self.has_said_all)
+
+    @property
+    def has_said_all(self) -> bool:
+        """Whether it said that it is ready, or has had the time for it."""
+        return self._is_ready or self._loop.time() > self._greeted_at + READY_S
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether it has registered any."""
+        return bool(self._registered.tools)
+
+    @property
+    def events(self) -> set[str]:
+        """What it wants to hear of."""
+        return self._registered.events
+
+    @property
+    def intercepts(self) -> set[str]:
+        """What it wants to decide about."""
+        return self._registered.intercepts
+
+    async def start(self) -> None:
+        """Spawn it and wait until it is ready; raises Unavailable with the cure, and nothing is left then."""
+        terms, name, launch = self._terms, self.plugin.name, self.plugin.launch
+        assert launch is not None
+        hello_s = terms.settings.hello_s or (BUILT_FIRST_S if _is_built_first(launch) else HELLO_S)
+        program = Program(
+            argv=(launch.program, *launch.arguments),
+            cwd=self.plugin.path,
+            env=terms.environment,
+        )
+        self._link_log()
+        try:
+            self.session = Session(
+                program,
+                terms.spawn,
+                receive=self._receive,
+                ended=self._ended,
+                log=terms.log,
+                sieve=terms.secrecy.stream(),
+                decode=frames.read_plain,
+                missed=self._missed,
+            )
+        except OSError as error:
+            raise failures.not_started(name, program, error.strerror or str(error)) from error
+        try:
+            async with asyncio.timeout(hello_s):
+                await self._greeted
+            await self._settle()
+        except TimeoutError:
+            failure = failures.no_hello(name, hello_s, self.session)
+            await self._end("it said no hello")
+            raise failure from None
+        except PeerGone as gone:
+            if gone.exit_code is None:  # a confined program's start is answered only later
+                raise failures.not_started(name, program, gone.reason) from gone
+            raise self.unavailable("before it said hello", gone) from gone
+        except BaseException:
+            await self._end("its start was given up")
+            raise
+        if self.session.gone is not None:
+            raise self.unavailable("before it was ready", self.session.gone)
+        if "session_start" in self.events:
+            self.tell({"type": "event", "event": "session_start", "cwd": self._cwd})
+
+    async def call_tool(self, call: Call, timeout_s: float | None) -> frames.ToolResult:
+        """Call one of its tools; raises CallError."""
+        number, name = str(next(_numbers)), call.tool.own_name
+        self.active[number] = call
+        noise = failures.noise_lines(self.session)
+        frame = {"type": "tool_call", "id": number, "name": name, "args": call.arguments}
+        try:
+            answer: frames.ToolResult = await self.session.ask(f"tool_result {number}", frame, timeout_s)
+        except TimeoutError:
+            self._take_back(number)
+            raise failures.timed_out(
+                self.plugin.name, name, timeout_s, self.session, noise, is_interactive=call.tool.timeout_s <= 0
+            ) from None
+        except asyncio.CancelledError:
+            self._take_back(number)
+            raise
+        except BadAnswer as bad:
+            raise failures.bad_output(self.plugin.name, name, bad) from bad
+        except NotSent as not_sent:
+            raise failures.not_asked(self.plugin.name, not_sent) from not_sent
+        except PeerGone as gone:
+            raise self.unavailable(f"while '{name}' was under way", gone) from gone
+        finally:
+            del self.active[number]
+        return answer
+
+    async def run_command(self, name: str, words: str) -> frames.CommandResponse:
+        """Run one of its slash commands; raises CallError."""
+        number, noise = str(next(_numbers)), failures.noise_lines(self.session)
+        frame = {"type": "command_invoked", "id": number, "name": name} | ({"args": words} if words else {})
+        try:
+            answer: frames.CommandResponse = await self.session.ask(f"command_response {number}", frame, COMMAND_S)
+        except TimeoutError:
+            raise failures.timed_out(self.plugin.name, name, COMMAND_S, self.session, noise) from None
+        except BadAnswer as bad:
+            raise failures.bad_output(self.plugin.name, name, bad) from bad
+        except NotSent as not_sent:
+            raise failures.not_asked(self.plugin.name, not_sent) from not_sent
+        except PeerGone as gone:
+            raise self.unavailable(f"while '/{name}' was under way", gone) from gone
+        return answer
+
+    async def intercept(self, event: dict[str, Any], chain: tuple[str, ...] = ()) -> frames.InterceptResponse:
+        """Ask it about an event, to which the tools of `chain` led.
+
+        Raises TimeoutError, BadAnswer, NotSent or PeerGone; what follows from that is the host's rule.
+        """
+        number = str(next(_numbers))
+        frame = {"type": "event_intercept", "id": number, **event}
+        self._questions[number] = Question(chain)
+        try:
+            name = f"event_intercept_response {number}"
+            answer: frames.InterceptResponse = await self.session.ask(name, frame, INTERCEPT_S)
+        finally:
+            del self._questions[number]
+        return answer
+
+    def question(self, tool: str) -> Question | None:
+        """Give the question because of which it most likely wants a tool called, if it is asked any.
+
+        One for which it has nothing called yet, rather one to which that tool has not led; else that with the longest
+        chain.
+        """
+        free = [question for question in self._questions.values() if not question.calls]
+        if free:
+            return min(free, key=lambda question: (tool in question.chain, -len(question.chain)))
+        return max(self._questions.values(), key=lambda question: len(question.chain), default=None)
+
+    def tell(self, frame: dict[str, Any]) -> None:
+        """Send it something that has no answer. That it has just ended is no error; what is too much is left out."""
+        try:
+            self.session.send(frame)
+        except NotSent as not_sent:
+            self._terms.log(f"[anyplug] a frame of type {frame['type']} was left out: {not_sent}\n".encode())
+        except PeerGone:
+            pass
+
+    async def stop(self) -> None:
+        """Let it leave in order."""
+        await self.session.stop({"type": "shutdown"})
+
+    def unavailable(self, when: str, gone: PeerGone) -> CallError:
+        """Say how it ended."""
+        return failures.ended(self.plugin.name, when, gone)
+
+    @property
+    def _cwd(self) -> str:
+        """The project that it works in."""
+        return self._terms.greeting.cwd or os.getcwd()
+
+    def _take_back(self, number: str) -> None:
+        if "tool_cancel" in self.capabilities:
+            self.tell({"type": "tool_cancel", "id": number})
+
+    async def _settle(self) -> None:
+        """Wait for `ready` as zot does: until it comes, or nothing does. One that has nothing yet is not ready."""
+        until = self._loop.time() + READY_S
+        while not self._ready.done() and self._loop.time() < until:
+            quiet = self._heard + IDLE_READY_S - self._loop.time()
+            if quiet <= 0 and self._registered:
+                break
+            await asyncio.wait((self._ready,), timeout=min(max(quiet, QUIET_STEP_S), until - self._loop.time()))
+        if not self._ready.done():
+            self._terms.log(b"[anyplug] no ready frame; taken as ready\n")
+
+    def _receive(self, raw: dict[str, Any] | msgspec.Struct) -> None:
+        """Take one frame from the extension."""
+        if isinstance(raw, frames.ToolResult) and self._is_ready:  # nearly all are
+            self.session.counts.frames["tool_result"] += 1
+            self.session.answer(f"tool_result {raw.id}", raw)
+        else:
+            self._hear(raw)
+
+    def _hear(self, raw: dict[str, Any] | msgspec.Struct) -> None:
+        """Take any frame, at any time."""
+        self._heard = self._loop.time()
+        kind = frames.kind_of(raw)
+        try:
+            frame = self._read(kind, raw)
+        except frames.NotAFrame as error:
+            self._misread(kind, raw.get("id") if isinstance(raw, dict) else None, str(error))
+            return
+        self.session.counts.frames[kind] += 1
+        if not self._greeted.done():
+            self._greet(frame)
+            return
+        match frame:
+            case frames.ToolResult() | frames.CommandResponse() | frames.InterceptResponse():
+                self.session.answer(f"{kind} {frame.id}", frame)
+            case frames.RegisterTool() | frames.RegisterCommand() | frames.Subscribe():
+                self._register(frame)
+            case frames.Ready():
+                self._is_ready = True
+                if not self._ready.done():
+                    self._ready.set_result(None)
+            case frames.Hello() | frames.ShutdownAck():
+                pass  # said twice, or leaving
+            case _:
+                self._listener.said(self, frame)
+
+    def _misread(self, kind: str, number: Any, why: str) -> None:
+        """Take note of a bad frame, and fail what it was meant to answer."""
+        self.session.malformed(why)
+        if not self._greeted.done():
+            self._refuse(why)
+        elif number is not None:
+            self._fail(f"{kind} {number}", BadAnswer(why))
+        elif len(self.active) == 1:  # whose else could it be
+            self._doubt(f"{kind} {next(iter(self.active))}", BadAnswer(why))
+
+    def _fail(self, name: str, bad: BadAnswer) -> None:
+        """Fail what a bad answer was meant for, if somebody waits for it."""
+        self._doubted.discard(name)
+        self.session.fail(name, bad)
+
+    def _doubt(self, name: str, bad: BadAnswer) -> None:
+        """Do the same, unless a right answer follows soon: some print what they are about to send."""
+        if self.session.expects(name) and name not in self._doubted:
+            self._doubted.add(name)
+            self._loop.call_later(SECOND_THOUGHT_S, self._fail, name, bad)
+
+    def _missed(self, line: Unread) -> None:
+        """Look whether a line that is no frame was meant to answer something."""
+        kind, number = MEANT.search(line.part), MEANT_FOR.search(line.part)
+        if kind is not None and number is not None:
+            why = f"its answer was no frame: {line.why} (`anyplug logs {self.plugin.name}` has the line)"
+            bad = LongAnswer(f"its answer was {line.why}, and was skipped") if line.is_too_long else BadAnswer(why)
+            self._doubt(f"{kind[1].decode()} {number[1].decode(errors='replace')}", bad)
+
+    def _read(self, kind: str, raw: dict[str, Any] | msgspec.Struct) -> msgspec.Struct:
+        """Read a frame, with its secrets hidden if people see it as it is; raises NotAFrame."""
+        frame = frames.read(kind, raw)
+        return self._terms.secrecy.struct(frame, frames.NOT_TEXT) if isinstance(frame, frames.SHOWN) else frame
+
+    def _greet(self, frame: msgspec.Struct) -> None:
+        if not isinstance(frame, frames.Hello) or not frame.name:
+            said = "it has none" if isinstance(frame, frames.Hello) else f"it was {frames.name_of(frame)}"
+            self._refuse(f"the first frame must be a hello with a name, and {said}{failures.noise(self.session)}")
+            return
+        self.capabilities = frozenset(frame.capabilities)
+        if failures.noise_lines(self.session):
+            self._registered.warn("it wrote something else before its hello, which zot takes for a failure")
+        if zot.name_of(frame.name, self.plugin.name) != self.plugin.name:
+            self._registered.warn(f"it calls itself '{frame.name}'; its manifest says '{self.plugin.name}'")
+        self.tell(
+            {
+                "type": "hello_ack",
+                "protocol_version": frames.PROTOCOL_VERSION,
+                "zot_version": frames.SPOKEN_VERSION,
+                "provider": self._terms.greeting.provider,
+                "model": self._terms.greeting.model,
+                "cwd": self._cwd,
+                "extension_dir": self.plugin.path,
+                "data_dir": self.plugin.path,
+                "capabilities": ["call_tool"],
+            }
+        )
+        self._greeted_at = self._loop.time()
+        self._greeted.set_result(None)
+
+    def _link_log(self) -> None:
+        """Let the log be found where zot's users look for it."""
+        if os.path.dirname(self.plugin.found_at) == os.path.join(zot_home(), "extensions"):
+            other = os.path.join(zot_home(), "logs", f"ext-{self.plugin.name}.log")
+            plugin_logs.link(self._terms.home.log(self.plugin), other)
+
+    async def _end(self, why: str) -> None:
+        with CancelScope(shield=True):
+            self.session.give_up(why)
+            await self.session.stop()
+
+    def _refuse(self, why: str) -> None:
+        """End an extension whose first words were wrong."""
+        self.session.give_up(why)
+
+    def _register(self, frame: Registration) -> None:
+        """Keep a registration. Who listens hears of what is new, and not of a repetition."""
+        if self._registered.add(frame):
+            self._listener.registered(self)
+
+    def _ended(self, gone: PeerGone) -> None:
+        if not self._greeted.done():
+            self._greeted.set_exception(gone)
+            self._greeted.exception()  # a start that was given up does not ask for it
+        if not self._ready.done():
+            self._ready.set_result(None)
+        self._listener.ended(self, gone)
+
+
+def _is_built_first(launch: Launch) -> bool:
+    """Whether an extension is started by what builds it, or fetches what runs it: by name, or by its first line."""
+    words = [launch.program, *(shebang(launch.program) if "/" in launch.program else ())]
+    return not BUILDERS.isdisjoint(os.path.basename(word) for word in words)

@@ -1,0 +1,457 @@
+"""`approve`, `deny`, `revoke`, `grant`, `ungrant`, `enable`, `disable`: what a person decides about a plugin."""
+
+import os
+import shlex
+import shutil
+from typing import TYPE_CHECKING
+
+from anyplug.call.consent import HARMLESS_TIER
+from anyplug.catalog.approvals import Standing, definition
+from anyplug.catalog.pins import changed_texts
+from anyplug.catalog.snapshot import Entry
+from anyplug.formats import registry
+from anyplug.formats.shared.contract import Folder
+from anyplug.frontends.cli import model_texts, render, terminal
+from anyplug.frontends.cli.cli_run import Session, refuse
+from anyplug.frontends.cli.describe_plugin import FORMAT_NAMES, describe_permissions, describe_servers, problem_lines
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.home import plugin_config
+from anyplug.model import permissions
+from anyplug.model.errors import AnyplugError, ManifestError, NotApproved, UsageError
+from anyplug.model.types import Plugin
+from anyplug.model.untrusted_text import for_people, lines_for_people
+from anyplug.secrets.env_vars import INHERITING
+
+if TYPE_CHECKING:
+    from anyplug.catalog.approvals import Approval
+    from anyplug.host.host import Host
+
+SHOWN = 300  # characters of a description, so that what is asked for stays on the screen
+
+
+def add_approval_options(parser: Parser) -> None:
+    """Add the options that say how a plugin is approved."""
+    parser.add_argument("--yes", action="store_true", help="approve without asking")
+    parser.add_argument("--always", action="store_true", help="a plugin of tier 2 does not ask any more")
+    parser.add_argument(
+        "--follow", action="store_true", help="stay approved while only the code changes (for those who write it)"
+    )
+    parser.add_argument(
+        "--grant", action="append", metavar="P", help="grant this in place of what it asks for; may be repeated"
+    )
+    parser.add_argument(
+        "--allow-unconfined", action="store_true", help="let it run where its permissions cannot be enforced"
+    )
+    parser.add_argument(
+        "--inherit-env", action="store_true", help="give it your whole environment, except what looks like a secret"
+    )
+
+
+def _approve(parser: Parser) -> Command:
+    _name(parser)
+    add_approval_options(parser)
+    return lambda session: approve(session, session.plugin(session.options.name))
+
+
+def _grant(parser: Parser) -> Command:
+    _name(parser)
+    parser.add_argument("permissions", nargs="+", metavar="P", help="a permission, such as network or env:NAME")
+    return lambda session: _regrant(session, add=True)
+
+
+def _ungrant(parser: Parser) -> Command:
+    _name(parser)
+    parser.add_argument("permissions", nargs="+", metavar="P", help="a permission that was granted")
+    return lambda session: _regrant(session, add=False)
+
+
+def _deny(parser: Parser) -> Command:
+    _name(parser)
+    return deny
+
+
+def _revoke(parser: Parser) -> Command:
+    _name(parser)
+    return revoke
+
+
+def _enable(parser: Parser) -> Command:
+    _name(parser)
+    return lambda session: _switch(session, on=True)
+
+
+def _disable(parser: Parser) -> Command:
+    _name(parser)
+    return lambda session: _switch(session, on=False)
+
+
+COMMANDS = {
+    "approve": _approve,
+    "deny": _deny,
+    "revoke": _revoke,
+    "grant": _grant,
+    "ungrant": _ungrant,
+    "enable": _enable,
+    "disable": _disable,
+}
+
+
+def approve(session: Session, entry: Entry) -> int:
+    """Let a person approve a plugin, and say so."""
+    settle(session, entry)
+    _report(session, entry.plugin, what_holds(session, entry.plugin), decided="approved, but ")
+    if not session.options.json:
+        say_what_is_missing(session, entry.plugin)
+    return 0
+
+
+def settle(session: Session, entry: Entry) -> None:
+    """Show what a plugin asks for, ask the person, set it up, and approve it."""
+    options, plugin = session.options, entry.plugin
+    if entry.state in {"broken", "shadowed"}:
+        raise _unusable(entry)
+    if options.inherit_env and plugin.format not in INHERITING:
+        raise UsageError(
+            f"'{plugin.name}' cannot inherit your environment: {FORMAT_NAMES[plugin.format]} does not promise it",
+            f"`anyplug grant {plugin.name} env:VARIABLE` gives it one variable",
+        )
+    before = session.catalog.approvals.of(plugin)
+    granted = _granted(session, plugin) if options.grant is None else _checked(options.grant)
+    try:
+        seen = session.catalog.digest(plugin).value
+    except OSError as error:
+        why = f"'{plugin.name}' was not approved: cannot read {error.filename}: {error.strerror}"
+        refuse(
+            render.line(why), f"delete {error.filename} or move it out of the plugin's folder, then approve it again"
+        )
+    if not options.json:
+        _present(session, entry, granted)
+    if not options.yes:
+        if not terminal.can_ask():
+            refuse(
+                f"'{plugin.name}' was not approved: there is nobody to ask", f"`anyplug approve {plugin.name} --yes`"
+            )
+        if not session.confirm("Approve it?"):
+            refuse(f"'{plugin.name}' was not approved", "nothing of it has run")
+
+    async def work(host: "Host") -> int:
+        said = await host.approve(
+            plugin,
+            granted=granted,
+            always=options.always,
+            follow=options.follow,
+            unconfined=options.allow_unconfined,
+            inherits_environment=options.inherit_env,
+            seen=seen,
+        )
+        if said:
+            session.note("its set-up said:", *lines_for_people(said, f"  {render.QUOTE}"))
+        return 0
+
+    session.with_host(work)
+    _say_what_ended(session, plugin, before)
+
+
+def deny(session: Session) -> int:
+    """Deny a plugin."""
+    plugin = session.plugin(session.options.name).plugin
+    session.catalog.approvals.deny(plugin)
+    _report(session, plugin)
+    return 0
+
+
+def revoke(session: Session) -> int:
+    """Forget the decision about a plugin."""
+    plugin = session.plugin(session.options.name).plugin
+    had = session.catalog.approvals.revoke(plugin)
+    _report(session, plugin, "" if had else "; nobody had decided about it")
+    return 0
+
+
+def _regrant(session: Session, *, add: bool) -> int:
+    entry = session.plugin(session.options.name)
+    approval = _approval(session, entry)
+    if add:
+        asked = _checked(session.options.permissions)
+        granted = tuple(dict.fromkeys((*approval.granted, *asked)))
+    else:
+        asked = permissions.normalise(session.options.permissions)  # also what a manifest asked for and means nothing
+        absent = [name for name in asked if name not in approval.granted]
+        if absent:
+            _checked(absent)
+            has = ", ".join(approval.granted) or "nothing"
+            raise UsageError(f"'{entry.name}' was not granted {absent[0]}", f"it was granted {has}")
+        granted = tuple(name for name in approval.granted if name not in asked)
+    session.catalog.approvals.regrant(entry.plugin, approval, granted)
+    if add:
+        _say_what_it_means(session, asked)
+    if session.options.json:
+        session.print_json({"name": entry.name, "granted": list(granted)})
+    else:
+        render.out(f"{entry.name} is granted {render.line(', '.join(granted)) or 'nothing'}")
+    return 0
+
+
+def _switch(session: Session, *, on: bool) -> int:
+    plugin = session.plugin(session.options.name).plugin
+    if plugin.explicit:
+        raise UsageError(
+            f"'{plugin.name}' was named for this run, and is neither on nor off otherwise", "leave it out, or name it"
+        )
+    session.catalog.approvals.enable(plugin, on=on)
+    standing = session.catalog.standing(plugin)
+    if on and standing.state == "disabled" and not plugin.is_broken:
+        raise ManifestError(f"'{plugin.name}' cannot be enabled here: {_why_off(session, plugin)}", standing.reason)
+    _report(session, plugin, " (switched on)" if on else "")
+    return 0
+
+
+def _granted(session: Session, plugin: Plugin) -> tuple[str, ...]:
+    """Grant what it asks for; of what a person decided about before, only what they granted then."""
+    before = session.catalog.approvals.of(plugin)
+    if before is None or not before.approved:
+        return plugin.permissions
+    kept = [name for name in before.granted if name in plugin.permissions or name not in before.asked]
+    return (*kept, *(name for name in plugin.permissions if name not in before.asked and name not in kept))
+
+
+def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
+    """Show a person what they are about to approve."""
+    plugin = entry.plugin
+    version = f" {render.line(plugin.version)}" if plugin.version else ""
+    terminal.say(f"{plugin.name}{version} ({FORMAT_NAMES[plugin.format]}) in {plugin.path}")
+    if plugin.description:
+        terminal.say(f"  {for_people(render.line(plugin.description), SHOWN)}", fold=True)
+    terminal.say("It asks for:")
+    for permission in describe_permissions(plugin.permissions) or ["nothing"]:
+        terminal.say(f"  {permission}", fold=True)
+    if granted != plugin.permissions:
+        terminal.say(f"It would be granted: {render.line(', '.join(granted)) or 'nothing'}", fold=True)
+    if warning := permissions.warning(granted):
+        terminal.say(f"warning: {warning}")
+    _present_namesakes(session, entry)
+    _present_confinement(session, entry, granted)
+    _present_what_runs(session, entry)
+    for change in entry.standing.changes:
+        terminal.say(f"Changed since it was approved: {render.line(change)}", fold=True)
+    _present_changed_texts(session, plugin)
+    for problem in entry.problems:
+        first, *more = problem_lines(problem)
+        terminal.say(f"warning: {first}", fold=True)
+        for line in more:
+            terminal.say(f"  {line}", fold=True)
+
+
+def _present_changed_texts(session: Session, plugin: Plugin) -> None:
+    """Show what models would read of a manifest's tools now and did not when it was approved."""
+    before = session.catalog.approvals.of(plugin)
+    if plugin.stays_up or before is None or not before.approved or before.definition == definition(plugin):
+        return
+    approved = _approved(session, before)
+    if approved is None:
+        terminal.say("What models read may have changed: nothing is kept of what was approved, so read it above.")
+    elif lines := changed_texts(approved.tools, plugin.tools):
+        terminal.say("Changed in what models read:")
+        for line in lines:
+            terminal.say(f"  {line}", fold=True)
+
+
+def _approved(session: Session, before: "Approval") -> Plugin | None:
+    """Give a plugin as it was approved, if there is a snapshot of it."""
+    from anyplug.catalog import discovery  # only a changed plugin needs these two
+    from anyplug.home.code_snapshots import FILES, Snapshots
+
+    snapshots = Snapshots(session.catalog.home.path)
+    for path in (snapshots.path(before.digest), snapshots.path(before.digest, config=True)):
+        files = os.path.join(path, FILES)
+        named = os.path.join(path, before.name)  # some manifests have to say the name of their folder
+        approved = discovery.read(Folder(files, named)) if os.path.isdir(files) else None
+        if approved is not None and approved.name == before.name and approved.tools:
+            return approved
+    return None
+
+
+def _present_namesakes(session: Session, entry: Entry) -> None:
+    """Say what is kept for a plugin already, and what is not for it because another plugin of that name left it."""
+    from anyplug.manage.leftover_data import Leftovers  # only approvals need these two
+    from anyplug.secrets.vault import SecretsUnusable
+
+    plugin = entry.plugin
+    data = registry.BY_NAME[plugin.format].data(plugin, session.catalog.home)
+    for path in session.catalog.approvals.namesakes(plugin):
+        terminal.say(f"warning: {path} is approved under the same name")
+    if os.path.basename(data) != plugin.name:
+        terminal.say(f"note: its data is kept in {data}, because {session.catalog.home.owner(plugin.name)} came first")
+    leftovers = Leftovers(session.catalog)
+    try:
+        kept, left = leftovers.what(plugin), leftovers.of(plugin.name)
+    except SecretsUnusable as error:
+        session.warn(error.message)
+        return
+    if kept and entry.state != "approved":  # else it has used that all along
+        terminal.say(f"Kept for it already: {', '.join(kept)}", fold=True)
+    for one in left:
+        what = " and ".join([one.folder, *(f"the secret {name}" for name in one.secrets)])
+        terminal.say(
+            f"note: an earlier plugin called {plugin.name}, from {render.line(one.origin)}, left {what}."
+            f" This one does not get it: `anyplug leftovers {plugin.name} --give {one.number}` gives it to this one",
+            fold=True,
+        )
+
+
+def _present_confinement(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
+    """Say what the grants open where their names do not say so, and what of them this machine cannot hold."""
+    from anyplug.launch.assessment import assess  # brings an event loop along, and approving needs one in any case
+
+    allowed = session.options.allow_unconfined
+    held_by = assess(session.catalog, entry.plugin, Standing(state="new", granted=granted, unconfined=allowed))
+    for note in held_by.notes:
+        terminal.say(f"note: {render.line(note)}", fold=True)
+    for fall in held_by.shortfalls:
+        terminal.say(render.line(f"warning: nothing holds {fall.what}: {fall.why}. Cure: {fall.cure}"))
+    if held_by.state == "refused":
+        terminal.say("warning: so it will not run; --allow-unconfined lets it, held by what is left")
+    elif held_by.state == "partly":
+        terminal.say("warning: it will run all the same, held only by what is left, because of --allow-unconfined")
+    elif held_by.state == "off":
+        terminal.say(f"warning: confinement is switched off by {held_by.off_by}: nothing holds it to its permissions")
+
+
+def _present_what_runs(session: Session, entry: Entry) -> None:
+    plugin = entry.plugin
+    if plugin.launch is not None:
+        terminal.say("It runs this as long as a host is up, and says by itself what it offers:")
+        terminal.say(f"  {shlex.quote(plugin.launch.program)}")
+        if plugin.launch.arguments:
+            terminal.say(f"  with the arguments {shlex.join(plugin.launch.arguments)}", fold=True)
+    elif plugin.endpoints:
+        terminal.say("It runs or reaches these as long as a host is up, and they say by themselves what they offer:")
+    elif plugin.stays_up:
+        terminal.say("It runs in Node as long as a host is up, and says by itself what it offers.")
+    for server in describe_servers(plugin):
+        terminal.say(f"  {server}", fold=True)
+    if entry.tools:
+        terminal.say("Its tools:")
+    for line in model_texts.shown(entry.tools, f"anyplug tools {plugin.name}"):
+        terminal.say(f"  {line}", fold=True)
+    if plugin.init:
+        terminal.say(f"It runs {plugin.init} once, to set itself up.")
+
+
+def what_holds(session: Session, plugin: Plugin) -> str:
+    """Say how a plugin is approved, where that is more than usual."""
+    approval = session.catalog.approvals.of(plugin)
+    if approval is None or session.catalog.standing(plugin).state != "approved":
+        return ""
+    holds = [
+        *(["runs without asking"] if approval.always and plugin.tier > HARMLESS_TIER else []),
+        *(["stays approved while only its code changes"] if approval.follow else []),
+        *(["may run where its permissions cannot be enforced"] if approval.unconfined else []),
+        *(["gets your environment without secrets"] if approval.inherits_environment else []),
+    ]
+    return f": it {', and '.join(holds)}" if holds else ""
+
+
+def _say_what_ended(session: Session, plugin: Plugin, before: "Approval | None") -> None:
+    """Say what an approval before this one allowed, and this one does not."""
+    if before is None or not before.approved:
+        return
+    options = session.options
+    if before.always and not options.always and plugin.tier > HARMLESS_TIER:
+        session.note("it asks once in each run or session again, since --always was not given")
+    if before.follow and not options.follow:
+        session.note("a change of its code needs a new approval again, since --follow was not given")
+    if before.unconfined and not options.allow_unconfined:
+        lacking = "since --allow-unconfined was not given"
+        session.note(f"it does not run any more where its permissions cannot be enforced, {lacking}")
+    if before.inherits_environment and not options.inherit_env:
+        session.note("it no longer gets your whole environment, since --inherit-env was not given")
+
+
+def say_what_is_missing(session: Session, plugin: Plugin) -> None:
+    """Say which values a plugin needs before it works."""
+    try:
+        absent = plugin_config.missing(plugin, plugin_config.read(plugin))
+    except AnyplugError as error:
+        session.warn(error.message)
+        return
+    for name in absent:
+        session.note(f"it needs the value '{name}' before it works: `anyplug config {plugin.name} {name}=VALUE`")
+
+
+def _approval(session: Session, entry: Entry) -> "Approval":
+    approval = session.catalog.approvals.of(entry.plugin)
+    if approval is None or not approval.approved:
+        raise NotApproved(entry.name, entry.state)
+    return approval
+
+
+def _unusable(entry: Entry) -> ManifestError:
+    if entry.state == "shadowed":
+        return ManifestError(
+            f"'{entry.name}' in {entry.path} is shadowed by {entry.shadowed_by}", "remove or rename one of the two"
+        )
+    problem = next(problem for problem in entry.problems if problem.level == "error")
+    return ManifestError(f"'{entry.name}' cannot be loaded: {problem.message}", problem.hint)
+
+
+def _checked(names: list[str]) -> tuple[str, ...]:
+    """Accept only permissions that exist, with scopes that mean something."""
+    for name in names:
+        message, hint = permissions.fault(name)
+        if message:
+            raise UsageError(message, hint)
+    return permissions.normalise(names)
+
+
+def _say_what_it_means(session: Session, granted: tuple[str, ...]) -> None:
+    """Tell a person what a grant opens where its words do not say so."""
+    for permission in granted:
+        scope = permissions.scope_of(permission)
+        if text := permissions.really(permission):
+            session.note(f"note: {permission} {text}")
+        if permissions.kind(permission).startswith("filesystem:") and scope:
+            path = os.path.abspath(os.path.expanduser(scope))
+            if scope[0] not in "/~":
+                session.note(f"note: {permission} is a path in the folder in which anyplug runs: now {path}")
+            if not os.path.exists(path):
+                is_write = permissions.kind(permission) == "filesystem:write"
+                around = ", unless a folder around it is granted, too" if is_write else ""
+                session.warn(f"there is no {path}: {permission} opens nothing until there is{around}")
+        if permission.startswith("shell:exec:") and shutil.which(os.path.expanduser(scope)) is None:
+            session.warn(f"there is no program '{scope}' on your PATH: {permission} opens nothing until there is one")
+
+
+def _name(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the plugin's name, or its folder")
+
+
+def _why_off(session: Session, plugin: Plugin) -> str:
+    """Say who switched a plugin off; how to switch it on is its standing's to say."""
+    by_itself = not plugin.enabled and not session.catalog.approvals.is_disabled(plugin)
+    return "its manifest switches it off" if by_itself else "it is switched off"
+
+
+def _report(session: Session, plugin: Plugin, more: str = "", decided: str = "") -> None:
+    """Say where a plugin stands after what was decided; `decided` is said with a state that does not show it."""
+    standing = session.catalog.standing(plugin) if not plugin.is_broken else Standing(state="broken")
+    if session.options.json:
+        session.print_json({"name": plugin.name, "path": plugin.path, "state": standing.state})
+    else:
+        is_hidden = decided and standing.state == "disabled"
+        state = f"{decided}{_why_off(session, plugin)}" if is_hidden else standing.state
+        render.out(f"{plugin.name} is {state}{more}")
+    if standing.state != "approved":
+        warn_of_missing_guard(session, plugin)
+    if standing.state == "disabled" and standing.reason and not session.options.json:
+        session.note(f"hint: {standing.reason}")
+
+
+def warn_of_missing_guard(session: Session, plugin: Plugin) -> None:
+    """Say what it means that a plugin does not run, if the person wanted nothing to run without it."""
+    if session.catalog.settings.of(plugin.name).guard == "required":
+        namesakes = [entry for entry in session.catalog.load().entries if entry.name == plugin.name]
+        if any(entry.state == "approved" or entry.on_guard for entry in namesakes):
+            return
+        where = session.catalog.home.settings
+        session.warn(f'every call is refused now: {plugin.name} is a required guard (guard = "required" in {where})')

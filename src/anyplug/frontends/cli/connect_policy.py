@@ -1,0 +1,60 @@
+"""`connect opencode --policy`: the plugin that puts OpenCode's own tools to policies."""
+
+import os
+
+from anyplug.frontends.cli import render
+from anyplug.frontends.cli.cli_run import Session
+from anyplug.home.settings import find_home, usual_home
+from anyplug.model.errors import UsageError
+from anyplug.policy.opencode import installation
+
+SAID = {
+    "added": "OpenCode's tools are put to your policies, by {path}; start OpenCode anew",
+    "updated": "{path} is up to date now; start OpenCode anew",
+    "unchanged": "{path} is there already",
+    "removed": "{path} is gone: OpenCode's tools are put to no policies; start OpenCode anew",
+    "absent": "there is no {path}",
+}
+
+
+def gate(session: Session) -> int:
+    """Put the plugin where OpenCode looks, take it away, or print it."""
+    options = session.options
+    if options.client != "opencode":
+        hint = (
+            "`anyplug connect opencode --policy`; Claude Code asks by a hook that runs `anyplug eval --harness claude`"
+        )
+        raise UsageError("--policy is for OpenCode", hint)
+    home = find_home(options.home).path
+    other_home = home if home != usual_home().path else None
+    project = None if options.everywhere else os.getcwd()
+    if options.print:
+        render.trusted(installation.render(other_home))
+        return 0
+    changes = installation.remove(project) if options.remove else [installation.install(project, home=other_home)]
+    if options.json:
+        session.print_json([{"path": one.path, "change": one.change, "kept": one.kept or None} for one in changes])
+        return 0
+    if not options.remove and project is not None:
+        _look(session, home, project)  # first: where everything would be refused, that comes before the success
+    for one in changes:
+        render.out(SAID[one.change].format(path=one.path))
+        if one.kept:
+            session.note(f"what was there before is in {one.kept}")
+    return 0
+
+
+def _look(session: Session, home: str, project: str) -> None:
+    """Warn where the gate would refuse everything: there is nothing that it could decide by."""
+    from anyplug.frontends.cli import policy_trust as trusting  # only for those who connect
+    from anyplug.policy.engine import Engine, NoPolicies
+    from anyplug.policy.evaluation import Options
+
+    engine = Engine(home)
+    try:
+        nearest = engine.places_of(project, "opencode")[0]
+        engine.place("opencode", nearest, engine.global_root(Options(), "opencode"))
+        trusting.offer(session, nearest.root)
+    except NoPolicies as error:
+        session.warn(f"as it is, every tool is refused here: {error}")
+        session.note(f"hint: {error.hint}")

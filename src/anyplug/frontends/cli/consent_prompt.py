@@ -1,0 +1,46 @@
+"""Asks the person at the terminal whether a plugin of tier 2 may run."""
+
+import sys
+
+from anyplug.call.consent import Answer, Question
+from anyplug.frontends.cli import render, terminal
+
+ANSWERS: dict[str, Answer] = {"y": "once", "yes": "once", "r": "attachment", "a": "always"}
+
+
+def ask(question: Question) -> Answer:
+    """Put the question, and read the answer."""
+    _put(question)
+    return _answer()
+
+
+async def wait_for_answer(question: Question) -> Answer:
+    """Put the question, and let other work go on until there is an answer."""
+    import anyio  # here already where it is needed, with the host
+
+    _put(question)
+    await anyio.wait_readable(sys.stdin)  # a thread that reads could not be ended by Ctrl-C
+    return _answer()
+
+
+def _put(question: Question) -> None:
+    may_use = render.line(", ".join(question.permissions)) or "nothing"
+    if question.caller:
+        asked = f"{question.caller} wants {question.plugin} to run {question.tool} for it. It may use: {may_use}"
+        terminal.say(asked, fold=True)
+        terminal.say(f"called by: {render.line(' > '.join(question.callers))}", fold=True)
+    else:
+        terminal.say(f"{question.plugin} wants to run {question.tool}. It may use: {may_use}", fold=True)
+    if question.lent:
+        lent = render.line(", ".join(question.lent))
+        terminal.say(f"{question.caller} itself was not granted: {lent}", fold=True)
+    if question.asker or question.caller:  # about this very call, which a guard or a plugin made what it is
+        terminal.say(f"with: {render.line(question.given)}", fold=True)
+    if question.warning:
+        terminal.say(f"warning: {question.warning}")
+    always = "" if question.caller else "[a]lways; "  # that takes a grant which names the tool
+    terminal.put(f"Allow? [y]es, once; for this [r]un; {always}[N]o:")
+
+
+def _answer() -> Answer:
+    return ANSWERS.get(terminal.answer().strip().lower(), "no")

@@ -1,0 +1,68 @@
+"""How commands speak of plugins: whose they are, what they ask for, and what is wrong with them."""
+
+from anyplug.catalog.pins import TOOLS_CHANGED
+from anyplug.catalog.snapshot import Entry
+from anyplug.frontends.cli import render
+from anyplug.frontends.json_output import server_shape
+from anyplug.model import permissions
+from anyplug.model.types import Plugin, Problem
+
+FORMAT_NAMES = {
+    "cyclop": "Cyclop One",
+    "stavrobot": "Stavrobot",
+    "zot": "zot",
+    "mcp": "MCP",
+    "workbench": "Workbench",
+    "builtin": "built-in",
+    "": "?",
+}
+
+
+def named(name: str, description: str) -> str:
+    """Give a name with what it stands for, if anybody said."""
+    return f"{name}: {description}" if description else name
+
+
+def describe_servers(plugin: Plugin) -> list[str]:
+    """Say of each MCP server what is started, or where it is."""
+    lines = []
+    for server in map(server_shape, plugin.endpoints):
+        reached = " ".join(server["command"]) if server["command"] else server["url"]
+        given = [*(f"{name}={value}" for name, value in server["environment"].items()), *server["headers"]]
+        lines.append(render.line(f"{server['name']}: {reached}" + (f" (with {', '.join(given)})" if given else "")))
+    return lines
+
+
+def describe_permissions(asked: tuple[str, ...]) -> list[str]:
+    """Say what each permission means."""
+    return [render.line(f"{permission}: {permissions.describe(permission)}") for permission in asked]
+
+
+def print_problems(entries: list[Entry]) -> None:
+    """Print what is wrong with plugins, each with its cure."""
+    for entry in entries:
+        for problem in entry.problems:
+            first, *more = problem_lines(problem)
+            render.out("", f"{problem.level}: {entry.name}: {first}", *(f"  {line}" for line in more))
+            if problem.hint:
+                render.out(f"  hint: {render.line(problem.hint)}")
+        if entry.state == "shadowed":
+            render.out("", f"note: {entry.name} at {entry.path} is shadowed by {shadowed_by(entry)}")
+
+
+def problem_lines(problem: Problem) -> list[str]:
+    """Give a problem's message for people: in one line, but for a diff, which has no text in it that is not quoted."""
+    lines = problem.message.splitlines() if problem.code == TOOLS_CHANGED else [problem.message]
+    return [render.line(line) for line in lines]
+
+
+def shadowed_by(entry: Entry) -> str:
+    """Say which other one of its name comes first, and what is left to it."""
+    return entry.shadowed_by + ("; it still guards calls, until you approve the other one" if entry.on_guard else "")
+
+
+def first_sentence(text: str) -> str:
+    """Give as much of a description as fits into a list."""
+    line = text.strip().partition("\n")[0]
+    end = line.find(". ")
+    return line if end < 0 else line[: end + 1]

@@ -1,0 +1,255 @@
+"""`install`, `update` and `remove`."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from anyplug.catalog.snapshot import Entry
+from anyplug.frontends.cli import approve, render, terminal
+from anyplug.frontends.cli.cli_run import Session, Unanswered, refuse
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.json_output import entry_shape
+from anyplug.manage.installer import Installed, Installer
+from anyplug.manage.plugin_sources import Source
+from anyplug.model.errors import InstallError
+from anyplug.model.types import Plugin
+from anyplug.model.untrusted_text import for_people
+
+
+def _install(parser: Parser) -> Command:
+    parser.add_argument("source", metavar="PATH|GIT-URL", help="a plugin's folder, or a git repository")
+    parser.add_argument("--ref", default="", metavar="R", help="a branch, tag or commit")
+    parser.add_argument("--subdir", default="", metavar="D", help="the plugin's folder inside the source")
+    approve.add_approval_options(parser)
+    return install
+
+
+def _update(parser: Parser) -> Command:
+    parser.add_argument("name", metavar="NAME", help="the plugin's name")
+    approve.add_approval_options(parser)
+    return update
+
+
+def _remove(parser: Parser) -> Command:
+    parser.add_argument("name", metavar="NAME", help="the plugin's name, or the path of its folder")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--purge", action="store_true", help="also remove its data, files, log and secrets")
+    return remove
+
+
+COMMANDS = {"install": _install, "update": _update, "remove": _remove}
+
+
+def install(session: Session) -> int:
+    """Install a plugin, then let the person approve it. One whose set-up fails is not installed."""
+    options, installer = session.options, _installer(session)
+    source = Source(location=options.source, ref=options.ref, subdir=options.subdir)
+    with _progress(session, f"{'fetching' if source.is_git else 'copying'} {source.shown}"):
+        installed = installer.install(source)
+    entry = _entry(session, installed)
+    _describe(session, installed, entry, "installed")
+    is_approved = entry.state == "new" and _approves(session)
+    if is_approved:
+        try:
+            approve.settle(session, entry)
+        except Unanswered:
+            raise  # it stays, and may be approved later
+        except BaseException:
+            installer.remove(entry.plugin, purge=False)
+            session.note(f"{entry.name} is not installed after all: setting it up did not succeed")
+            raise
+    _report(session, installed, is_approved=is_approved)
+    return 0
+
+
+def update(session: Session) -> int:
+    """Update a plugin; if the person refuses the new version or its set-up fails, the one before comes back."""
+    options, installer = session.options, _installer(session)
+    entry = session.plugin(options.name)
+    before, is_approved = session.catalog.approvals.of(entry.plugin), False
+    with ExitStack() as stack:
+        with _progress(session, f"updating {entry.name}"):
+            installed = stack.enter_context(installer.update(entry.plugin))
+        if not installed.is_new:
+            return _say_nothing_is_new(session, installed)
+        fresh = _entry(session, installed)
+        _describe(session, installed, fresh, "updated")
+        if before is not None and before.approved and fresh.standing.digest not in {"", before.digest}:
+            options.always |= before.always
+            options.follow |= before.follow
+            options.allow_unconfined |= before.unconfined
+            options.inherit_env |= before.inherits_environment
+            # What a person follows needs no new word of theirs, but has to be set up anew all the same.
+            options.yes |= fresh.state == "approved"
+            is_approved = _approves(session)
+            if is_approved:
+                _settle_or_go_back(session, fresh)
+    _say_what_was_kept(session, installed)
+    _report(session, installed, is_approved=is_approved, **_inheritance_shape(installed))
+    return 0
+
+
+def remove(session: Session) -> int:
+    """Remove a plugin, after saying what goes."""
+    options, installer = session.options, _installer(session)
+    plugin = session.plugin(options.name).plugin
+    if plugin.is_file:
+        raise InstallError(
+            f"'{plugin.name}' belongs to another program, which keeps it in {plugin.path}",
+            f"take '{plugin.name}' out of [mcp] in {session.catalog.home.settings}",
+        )
+    if not installer.is_ours(plugin) and not _is_path_of(options.name, plugin):
+        raise InstallError(
+            f"'{plugin.name}' lies in {plugin.found_at or plugin.path}, where anyplug did not put it",
+            f"`anyplug remove {plugin.found_at or plugin.path}` removes it all the same",
+        )
+    going, staying = installer.belongings(plugin, purge=options.purge)
+    secrets = _secrets(session, plugin)
+    if not options.json:
+        shown, kept = (going + secrets, staying) if options.purge else (going, staying + secrets)
+        terminal.say("This removes:", *(f"  {what}" for what in shown))
+        if kept:
+            terminal.say("This stays (--purge removes it too):", *(f"  {what}" for what in kept))
+            if any(path.startswith(session.catalog.home.left) for path in staying):
+                terminal.say(
+                    f"Only what is installed from the same place gets it back: `anyplug leftovers {plugin.name}`"
+                )
+    if not options.yes:
+        if not terminal.can_ask():
+            refuse(f"'{plugin.name}' was not removed: there is nobody to ask", "--yes removes it without asking")
+        if not session.confirm("Remove it?"):
+            refuse(f"'{plugin.name}' was not removed", "nothing was changed")
+    installer.remove(plugin, purge=options.purge)
+    if options.json:
+        session.print_json({"name": plugin.name, "removed": going})
+    else:
+        render.out(f"{plugin.name} is removed")
+    approve.warn_of_missing_guard(session, plugin)
+    return 0
+
+
+def _installer(session: Session) -> Installer:
+    """Give what installs and removes, with everything in its place: a process that was killed may have left it not."""
+    installer = Installer(session.catalog)
+    for path in installer.tidy():
+        session.note(f"an update of {os.path.basename(path)} was cut short: the version before is back in its place")
+    return installer
+
+
+def _secrets(session: Session, plugin: Plugin) -> list[str]:
+    return [f"the secret {name}" for name in session.catalog.secrets.names(plugin)]
+
+
+def _is_path_of(given: str, plugin: Plugin) -> bool:
+    """Whether a person named the folder itself, and not only the plugin."""
+    return os.sep in given and os.path.abspath(os.path.expanduser(given)) in {plugin.path, plugin.found_at}
+
+
+def _entry(session: Session, installed: Installed) -> Entry:
+    """Find what was installed in a fresh snapshot."""
+    session.forget_snapshot()
+    return session.plugin(installed.plugin.path)
+
+
+def _approves(session: Session) -> bool:
+    """Whether a person approves it ahead, or can be asked."""
+    return session.options.yes or (terminal.can_ask() and not session.options.json)
+
+
+def _settle_or_go_back(session: Session, entry: Entry) -> None:
+    try:
+        approve.settle(session, entry)
+    except BaseException:
+        session.note(f"{entry.name} is not updated: the version before is back in its place")
+        raise
+
+
+def _describe(session: Session, installed: Installed, entry: Entry, what: str) -> None:
+    """Tell the person what lies in place now, before they decide about it."""
+    if session.options.json:
+        return
+    plugin = installed.plugin
+    at = f" at {installed.record.commit[:12]}" if installed.record.commit else ""
+    render.out(f"{plugin.name} is {what}{at} in {plugin.path}")
+    if installed.left_config:
+        session.warn("its config.json was left behind: configuration is yours to set")
+    if installed.left_modules:
+        these = " and ".join(installed.left_modules)
+        session.warn(f"{these} stayed behind; if it needs them, make them anew in {plugin.path}, then approve it again")
+    if entry.state == "shadowed":
+        session.warn(f"another plugin of that name comes first: {entry.shadowed_by}")
+    for problem in plugin.problems:
+        session.warn(render.line(problem.message))
+    if plugin.instructions:
+        render.out("", "Instructions from the plugin's author, for you:", "")
+        render.quote(plugin.instructions)
+        render.out("")
+
+
+def _say_nothing_is_new(session: Session, installed: Installed) -> int:
+    if not session.options.json:
+        at = f", at {installed.record.commit[:12]}" if installed.record.commit else ""
+        render.out(f"{installed.plugin.name} is up to date{at}")
+    _report(session, installed, **_inheritance_shape(installed))
+    return 0
+
+
+def _say_what_was_kept(session: Session, installed: Installed) -> None:
+    """Tell the person where the new version's own files are that do not lie in their place, and where theirs are."""
+    if session.options.json:
+        return
+    for name, aside in installed.inheritance.beside.items():
+        session.note(render.line(f"note: {name} stays as it was; what the new version brings is beside it, as {aside}"))
+    for name in installed.inheritance.kept:
+        kept = os.path.join(installed.kept, name)
+        session.note(
+            render.line(f"note: {name} was changed here and has no place in the new version; it is kept as {kept}")
+        )
+
+
+def _inheritance_shape(installed: Installed) -> dict[str, Any]:
+    folder, inheritance = installed.plugin.path, installed.inheritance
+    return {
+        "updated": installed.is_new,
+        "beside": [os.path.join(folder, aside) for aside in inheritance.beside.values()],
+        "kept": [os.path.join(installed.kept, name) for name in inheritance.kept],
+    }
+
+
+def _report(session: Session, installed: Installed, *, is_approved: bool = False, **more: Any) -> None:
+    """Say where the plugin stands in the end. `is_approved`: it was, just now, and has run since."""
+    plugin, entry = installed.plugin, _entry(session, installed)
+    if session.options.json:
+        commit = installed.record.commit or None
+        session.print_json({**entry_shape(entry), "commit": commit, "instructions": plugin.instructions, **more})
+    elif entry.state == "changed" and is_approved:
+        changes = ", ".join(entry.standing.changes)
+        session.warn(render.line(f"{plugin.name} has changed its own code since it was approved: {changes}"))
+        session.note(f"hint: some build themselves at their first start; `anyplug approve {plugin.name}` allows that")
+    elif entry.state in {"new", "changed"}:
+        session.note(f"hint: `anyplug approve {plugin.name}` shows what it asks for; nothing of it runs before")
+    elif entry.state == "disabled":
+        decision = session.catalog.approvals.of(plugin)
+        then = "" if decision is not None and decision.approved else f"; then `anyplug approve {plugin.name}`"
+        session.note(f"hint: it is switched off: {entry.standing.reason}{then}")
+    elif entry.state == "approved" and installed.is_new:
+        render.out(f"{plugin.name} is approved{approve.what_holds(session, plugin)}")
+        approve.say_what_is_missing(session, plugin)
+
+
+@contextmanager
+def _progress(session: Session, what: str) -> Iterator[None]:
+    """Show that something takes its time: a spinner for people, a line for logs."""
+    if session.options.quiet or session.options.json:
+        yield
+    elif sys.stderr.isatty():
+        from rich.console import Console  # 53 ms, for people who wait anyway
+        from rich.text import Text
+
+        with Console(stderr=True).status(Text(for_people(what))):
+            yield
+    else:
+        session.note(what)
+        yield

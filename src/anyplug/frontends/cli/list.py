@@ -1,0 +1,183 @@
+"""`list` and `tools`: what was found."""
+
+import os
+from typing import get_args
+
+from anyplug.catalog.offers import NOT_RUNNING
+from anyplug.catalog.snapshot import Entry, Snapshot
+from anyplug.frontends.cli import model_texts, render
+from anyplug.frontends.cli.cli_run import Session
+from anyplug.frontends.cli.describe_plugin import FORMAT_NAMES, first_sentence, print_problems
+from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.json_output import entry_shape, tool_shape
+from anyplug.home.location import RESIDENT
+from anyplug.model import tool_names
+from anyplug.model.errors import DONE, FAILED, AnyplugError
+from anyplug.model.types import State, Tool
+
+
+def _list(parser: Parser) -> Command:
+    states = get_args(State)
+    parser.add_argument("--state", metavar="STATE", choices=states, help=f"only plugins that are {', '.join(states)}")
+    return list_plugins
+
+
+def _tools(parser: Parser) -> Command:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a tool, or a plugin whose tools to list")
+    parser.add_argument("--all", action="store_true", help="also those that nobody has approved")
+    parser.add_argument("--cost", action="store_true", help="show what each plugin's tools take of an agent's context")
+    return tools
+
+
+COMMANDS = {"list": _list, "tools": _tools}
+
+
+def list_plugins(session: Session) -> int:
+    """List what was found."""
+    wanted = session.options.state
+    healths = _healths(session)
+    entries = [entry for entry in session.running_snapshot().entries if not wanted or entry.state == wanted]
+    if session.options.json:
+        session.print_json([entry_shape(entry, healths.get(entry.path, "idle")) for entry in entries])
+        return 0
+    if not entries:
+        render.out(f"No plugin is {wanted}." if wanted else "No plugins found.")
+        if not session.snapshot.entries:
+            session.note(*_where_we_looked(session))
+        return 0
+    rows = [
+        (
+            entry.name,
+            FORMAT_NAMES[entry.format],
+            entry.state,
+            str(entry.plugin.tier) if entry.state != "broken" else "-",
+            _count_tools(session, entry),
+            entry.plugin.description,
+        )
+        for entry in entries
+    ]
+    render.table(("NAME", "FORMAT", "STATE", "TIER", "TOOLS", "DESCRIPTION"), rows)
+    print_problems(entries)
+    return 0
+
+
+def _count_tools(session: Session, entry: Entry) -> str:
+    """Count a plugin's tools; of one that says only while it runs what it has, and never did, nobody knows."""
+    is_silent = entry.plugin.stays_up and entry.state not in {"approved", "broken"}
+    return "?" if is_silent and not session.catalog.knows_offer(entry.plugin) else str(len(entry.tools))
+
+
+def _healths(session: Session) -> dict[str, str]:
+    """Ask the host that is up how plugins that stay up are doing there. It starts none for that, and can be missed."""
+    if not os.path.exists(os.path.join(session.catalog.home.path, RESIDENT)):  # else importing what asks takes 6 ms
+        return {}
+    from anyplug.frontends.daemon.locate import may_attach  # only where one is up
+
+    try:
+        if not may_attach() or (resident := session.attach("control")) is None:
+            return {}
+        with resident:
+            conditions = resident.conditions()
+    except AnyplugError as error:
+        session.note(f"the host that is up did not say how plugins are: {error.message}")
+        return {}
+    if conditions:
+        session.see_as(conditions)
+    return {path: condition.health for path, condition in conditions.items()}
+
+
+def tools(session: Session) -> int:
+    """List the tools, show one, or say what they cost."""
+    if not session.options.cost:
+        return list_tools(session)
+    from anyplug.frontends.cli import cost  # what agents see, which only they and this need
+
+    return cost.show(session)
+
+
+def list_tools(session: Session) -> int:
+    """List the tools, or show one."""
+    name, snapshot = session.options.name, session.running_snapshot()
+    owned = list(snapshot.owners.values())
+    if name:
+        found = [one for one in owned if one[1].name == name]
+        if name in snapshot.owners or all(entry.name != name for entry in snapshot.entries):
+            one = snapshot.tool(name)
+            found = [one, *(other for other in found if other[0].name != one[0].name)]
+        owned = found
+    elif not session.options.all:
+        owned = [(tool, entry) for tool, entry in owned if entry.state == "approved"]
+    if session.options.json:
+        session.print_json([tool_shape(tool, entry, session.snapshot) for tool, entry in owned])
+    elif owned and name:
+        _show_tools(owned, snapshot)
+    elif owned:
+        _print_tools(owned, snapshot)
+    else:
+        render.out("No tools can be called.")
+    if name in snapshot.owners:
+        return DONE
+    return say_who_is_missing(session, snapshot, name or "", is_all=session.options.all)
+
+
+def say_who_is_missing(session: Session, snapshot: Snapshot, name: str = "", *, is_all: bool = False) -> int:
+    """Say whose tools or commands are not there, and why; give the exit code. `name`: of one plugin only.
+
+    Whoever names a folder for this run wants what is in it: if that cannot be used, it is an error.
+    """
+    code = DONE
+    for entry in snapshot.entries:
+        for problem in entry.problems if name in {"", entry.name} else ():
+            said = f"{entry.name}: {problem.message}"
+            if entry.plugin.explicit and (problem.level == "error" or problem.code == NOT_RUNNING):
+                render.error(said, problem.hint)
+                code = FAILED
+            elif entry.plugin.explicit or problem.code == NOT_RUNNING:
+                session.warn(said)
+    waiting = [
+        entry.name for entry in snapshot.entries if entry.state in {"new", "changed"} and name in {"", entry.name}
+    ]
+    if waiting and not is_all:
+        session.note(f"{render.count(len(waiting), 'plugin')} not approved: {', '.join(waiting)}")
+        session.note(f"hint: `anyplug approve {waiting[0]}` shows what it asks for")
+    return code
+
+
+def _print_tools(owned: list[tuple[Tool, Entry]], snapshot: Snapshot) -> None:
+    """Print a table, with the names that agents see if they cannot be guessed: some met others, or were too long."""
+    given = {tool.name: snapshot.model_names[tool.name] for tool, _ in owned}
+    is_odd = any(model_name != tool_names.plain_name(full) for full, model_name in given.items())
+    heads = ("TOOL", *(("FOR AGENTS",) if is_odd else ()), "PLUGIN", "DESCRIPTION")
+    rows = [
+        (tool.name, *((given[tool.name],) if is_odd else ()), entry.name, first_sentence(tool.description))
+        for tool, entry in owned
+    ]
+    render.table(heads, rows)
+
+
+def _show_tools(owned: list[tuple[Tool, Entry]], snapshot: Snapshot) -> None:
+    """Print all that models read of tools, one after the other."""
+    for number, (tool, entry) in enumerate(owned):
+        if number:
+            render.out("")
+        about = tool.description.strip().split("\n")
+        render.fields(
+            [
+                ("tool", tool.name),
+                ("title", tool.title),
+                ("for agents", snapshot.model_names.get(tool.name, "")),
+                ("plugin", f"{entry.name} ({entry.state})"),
+                ("about", about if len(about) == 1 else [render.QUOTE + line for line in about]),
+                ("arguments", model_texts.arguments(tool) or "none"),
+                *model_texts.rest_of_schemas(tool),
+                ("runs", "as a job" if tool.is_async else ""),
+            ],
+            whole=True,
+        )
+
+
+def _where_we_looked(session: Session) -> list[str]:
+    roots = session.catalog.roots
+    if not roots:
+        return ["hint: name a folder with --plugin"]
+    return ["hint: put a plugin into one of these, or `anyplug install` one:", *(f"  {root}" for root in roots)]

@@ -1,0 +1,107 @@
+"""The policies that a command of `policy` is about: those of the project around it, and the person's own."""
+
+import os
+from typing import Any
+
+from anyplug.frontends.cli.cli_run import Session
+from anyplug.model.errors import ConfigError
+from anyplug.policy import accepted_copies, policy_files
+from anyplug.policy.agent_events import HARNESSES, OURS, Event
+from anyplug.policy.authoring import examples, validate
+from anyplug.policy.authoring.trial import Trial, completed, in_force, of_place
+from anyplug.policy.authoring.validate import Checked
+from anyplug.policy.decisions import Decision
+from anyplug.policy.engine import Engine, NoPolicies
+from anyplug.policy.evaluation import Options
+from anyplug.policy.paths import FOLDER, find, is_within
+from anyplug.policy.policy_files import Source
+from anyplug.rego import RegoErrors
+
+VALIDATE = "`anyplug policy validate` says more"
+
+
+class Place:
+    """A project's `.cupcake`, which need not be there if the person has policies for all projects."""
+
+    def __init__(self, session: Session) -> None:
+        """Find it. Raises ConfigError if there are no policies at all."""
+        given = session.options
+        self._harness = given.harness or ""
+        self._home = session.catalog.home.path
+        self._options = Options(global_config=given.global_config)
+        self.engine = Engine(self._home, self_protection=session.catalog.settings.policy.self_protection)
+        found = policy_files.of_policy_dir(given.policy_dir) if given.policy_dir else find(os.getcwd())
+        self.root = found or os.path.join(os.getcwd(), FOLDER)
+        try:
+            self.own = {name: validate.own(self.engine, name, self._options) for name in HARNESSES}
+        except NoPolicies as error:
+            raise ConfigError(str(error), error.hint) from error
+        self.is_there = os.path.isdir(self.root)
+        if not self.is_there and given.policy_dir:
+            raise ConfigError(
+                f"there is no {FOLDER} in or around {given.policy_dir}", "`anyplug policy init` makes one"
+            )
+        if not self.is_there and not any(own.has_policies for own in self.own.values()):
+            raise ConfigError(f"there is no {FOLDER} here nor above", "`anyplug policy init` makes one")
+
+    @property
+    def folder(self) -> str:
+        """The project's folder."""
+        return os.path.dirname(self.root)
+
+    def checked(self) -> Checked:
+        """Check everything that is in force."""
+        return validate.check(self.engine, self.root, self._options, self._harness)
+
+    def harness(self, path: str = "") -> str:
+        """Say for whose events a file is: as the person says, by where it lies, or whoever has policies here."""
+        if self._harness:
+            return self._harness
+        roots = [self.root, *(own.root for name, own in self.own.items() if name != OURS)]
+        said = next((name for root in roots if path and (name := examples.harness_of(path, root))), "")
+        if not said and path and is_within(os.path.realpath(path), os.path.realpath(self.own[OURS].root)):
+            said = OURS
+        return said or next(iter(validate.harnesses(self.engine, self.root, self._options)), HARNESSES[0])
+
+    def is_own(self, path: str) -> bool:
+        """Whether a file lies among the person's own policies."""
+        return any(is_within(os.path.realpath(path), os.path.realpath(own.root)) for own in self.own.values())
+
+    def trial(self, harness: str, root: str = "") -> Trial:
+        """Give a trial of what is in force, here or in another place. Raises RegoErrors."""
+        return of_place(self.engine, root or self.root, harness, self._options)
+
+    def trial_here(self, harness: str) -> Trial:
+        """Give a trial of what is in force here. Raises ConfigError."""
+        try:
+            return self.trial(harness)
+        except RegoErrors as error:
+            raise unusable(error) from error
+
+    def in_force(self, event: Event, given: dict[str, Any], signals: dict[str, Any] | None) -> Decision | None:
+        """Decide about an event as `anyplug eval` does now; None if no copy was accepted that could decide too."""
+        if accepted_copies.record_of(self._home, self.folder) is None:
+            return None
+        whole = completed(given, self.folder, event.harness)
+        try:
+            return in_force(self.engine, self.root, event, whole, signals, self._options)
+        except NoPolicies as error:
+            raise ConfigError(str(error), error.hint) from error
+
+    def trial_alone(self, harness: str, *, is_own: bool) -> Trial:
+        """Give a trial of the project's policies without the person's, or the other way round. Raises ConfigError."""
+        nothing = Source(root=self.root, stamps={self.root: None})
+        try:
+            return Trial(
+                nothing if is_own else policy_files.read(self.root, harness),
+                harness,
+                self.own[harness] if is_own else None,
+                self.engine.protected(self.root),
+            )
+        except RegoErrors as error:
+            raise unusable(error) from error
+
+
+def unusable(error: Exception) -> ConfigError:
+    """Say that policies cannot be used, and why."""
+    return ConfigError(f"the policies cannot be used:\n{error}", VALIDATE)

@@ -1,0 +1,191 @@
+"""One run of the command line that is attached to the resident host: asks it, and answers what it asks the person.
+
+Plain blocking reads, because one command does one thing: that starts in half the time of an event loop.
+"""
+
+import json
+import socket
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import msgspec
+
+from anyplug import __version__
+from anyplug.call.consent import Answer, Question
+from anyplug.frontends.daemon.locate import START_S, hello
+from anyplug.frontends.daemon.protocol import Condition
+from anyplug.model.errors import AnyplugError
+from anyplug.model.types import Result
+
+if TYPE_CHECKING:
+    from anyplug.call.chains import ChainOutcome, Step
+    from anyplug.call.slash_commands import CommandOutcome
+
+CONTROL_S = 10.0  # for a host to answer those who only ask how it does: nothing is opened for them
+
+T = TypeVar("T")
+
+
+class Refused(AnyplugError):
+    """What the resident host answered in place of a result."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.code = code
+
+
+class HostGone(AnyplugError):
+    """The resident host ended while it was asked."""
+
+    code = "unavailable"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the host that is up ended before it had answered",
+            "try again; `anyplug audit` says what became of the call",
+        )
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True):
+    id: int | None = None
+    result: msgspec.Raw = msgspec.Raw()  # nothing at all, unlike null
+    error: dict[str, str] | None = None
+    step: int | None = None
+    note: str | None = None
+    ask: int | None = None
+    question: Question | None = None
+
+
+class Attached:
+    """The resident host, as a command sees it."""
+
+    def __init__(
+        self, connection: socket.socket, *, note: Callable[[str], None], ask: Callable[[Question], Answer]
+    ) -> None:
+        """`note` hears what a person should know; `ask` is asked where they have to agree."""
+        self._connection = connection
+        self._lines = connection.makefile("rb")
+        self._note = note
+        self._ask = ask
+        self.pid = 0  # of the host, once we are attached
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave; what is under way is cancelled."""
+        self._lines.close()
+        self._connection.close()
+
+    def attach(self, kind: str = "cli", **options: Any) -> bool:
+        """Say who we are; False if it does not serve us as we would be served without it. Raises Refused."""
+        self._connection.settimeout(CONTROL_S if kind == "control" else START_S)
+        try:
+            self._connection.sendall(hello(kind, **options))
+            welcome = json.loads(self._lines.readline() or b"{}")
+        except TimeoutError:
+            self._note("the host that is up does not answer (`anyplug stop` says how to end it)")
+            return False
+        except (OSError, ValueError):
+            return False
+        if kind != "control":
+            self._connection.settimeout(None)  # calls have limits of their own
+        error = welcome.get("error")
+        if error is not None and error["code"] != "unavailable":
+            raise Refused(**error)
+        if "attached" not in welcome:
+            return False
+        if welcome.get("version") != __version__ and kind == "cli":
+            other = f"the host that is up is anyplug {welcome.get('version')}, and this is {__version__}"
+            self._note(f"{other}: working without it (`anyplug stop` ends it)")
+            return False
+        self.pid = welcome["pid"]
+        return True
+
+    def call(self, name: str, arguments: Any) -> Result:
+        """Call a tool. Raises AnyplugError."""
+        return self._asked(Result, "call", name=name, arguments=arguments)
+
+    def schema_of(self, name: str) -> dict[str, Any] | None:
+        """Give a tool's input schema; None if there is none of that name."""
+        return self._asked(dict[str, Any] | None, "find", name=name)  # type: ignore[arg-type]  # a type all the same
+
+    def run(self, line: str) -> "CommandOutcome":
+        """Run a slash command."""
+        from anyplug.call.slash_commands import CommandOutcome  # brings an event loop along, and calls need none
+
+        return self._asked(CommandOutcome, "run", line=line)
+
+    def chain(self, steps: "tuple[Step, ...]", on_step: Callable[[int, Result], None]) -> "ChainOutcome":
+        """Run a chain; `on_step` hears of each step's end."""
+        from anyplug.call.chains import ChainOutcome  # as above
+
+        return self._asked(ChainOutcome, "chain", on_step, steps=steps)
+
+    def look(self, path: str) -> dict[str, Any]:
+        """Start a plugin that stays up, and say how its processes do."""
+        return self._asked(dict[str, Any], "look", path=path)
+
+    def conditions(self) -> dict[str, Condition]:
+        """Let it look at all plugins again, and say of those that stay up how each does, by their paths.
+
+        For a client of kind "control" it says so of those that it has up already, as they are.
+        """
+        return self._asked(dict[str, Condition], "conditions")
+
+    def reload(self, name: str) -> str:
+        """Start anew what stays up; says what there is now."""
+        return self._asked(str, "reload", name=name)
+
+    def status(self) -> dict[str, Any]:
+        """Say how the resident host does."""
+        return self._asked(dict[str, Any], "status")
+
+    def stop(self) -> int:
+        """End it; gives its process id."""
+        return self._asked(int, "stop")
+
+    def _asked(
+        self,
+        kind: type[T],
+        do: str,
+        on_step: Callable[[int, Result], None] = lambda _number, _result: None,
+        **more: Any,
+    ) -> T:
+        self._send({"do": do, "id": 1, **more})
+        while True:
+            line = self._read()
+            if line.note is not None:
+                self._note(line.note)
+            elif line.ask is not None and line.question is not None:
+                self._send({"answer": line.ask, "word": self._ask(line.question)})
+            elif line.step is not None:
+                on_step(line.step, msgspec.json.decode(line.result, type=Result))
+            elif line.error is not None:
+                raise Refused(**line.error)
+            elif bytes(line.result):
+                return msgspec.json.decode(line.result, type=kind)
+
+    def _send(self, value: Any) -> None:
+        try:
+            self._connection.sendall(msgspec.json.encode(value) + b"\n")
+        except OSError as error:
+            raise HostGone from error
+
+    def _read(self) -> _Line:
+        try:
+            line = self._lines.readline()
+        except TimeoutError as error:
+            hint = "`anyplug stop` says how to end it"
+            raise Refused("unavailable", "the host that is up does not answer", hint) from error
+        except OSError as error:
+            raise HostGone from error
+        if not line.endswith(b"\n"):
+            raise HostGone
+        return msgspec.json.decode(line, type=_Line)

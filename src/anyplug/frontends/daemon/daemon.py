@@ -1,0 +1,368 @@
+"""The resident host: listens on a socket that only its user may open, and keeps hosts up for those who attach."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import msgspec
+
+from anyplug import __version__
+from anyplug.call.consent import Attachment
+from anyplug.catalog.profiles import View
+from anyplug.formats.mcp import sdk
+from anyplug.frontends.daemon import proc_tree, protocol
+from anyplug.frontends.daemon.connection import Connection, hearing
+from anyplug.frontends.daemon.hosts import Projects
+from anyplug.frontends.daemon.locate import PLACES, PLACES_OF_POLICIES, Address
+from anyplug.frontends.daemon.policy_clients import Decisions
+from anyplug.home.location import at_socket, make_private
+from anyplug.home.settings import Home
+from anyplug.host.host import Host
+from anyplug.model.errors import AnyplugError
+from anyplug.model.untrusted_text import lines_for_people
+
+if TYPE_CHECKING:  # brings the SDK along
+    from anyplug.frontends.daemon.mcp_over_http import Web
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+AHEAD_S = 2.0  # what it was started for comes first, and then what the next agent should not wait for
+LOOK_S = 1.0  # between two looks whether anybody is attached
+BACKLOG = 512  # clients that may knock at the same moment
+SLOWEST = 10  # tools in the status
+LEAVE_S = 5.0  # for clients to hear the last answers
+LEAVE_STEP_S = 0.01
+LAST_S = 60.0  # for a client that left to take what it is owed; people put programs to sleep
+FREE_S = 30.0  # for the one before to end: its plugins are given some seconds to end in order
+FREE_STEP_S = 0.05
+MOST_FILES = 65_536  # open at once: some seven for each plugin that stays up, in each project
+STEADY_S = 1.0  # one that answers for so long is up; whoever started us for want of one has found it by then
+
+
+class AlreadyUp(AnyplugError):
+    """This home has a resident host."""
+
+    code = "unavailable"
+
+
+class Resident:
+    """One resident host. It ends when stopped, by a signal, or when nobody needs it any more."""
+
+    def __init__(self, home: Home, *, linger_s: float | None = None) -> None:
+        """`linger_s`: how long it stays when nobody is attached; for ever without it."""
+        self.home = home
+        self._address = Address(home.path)
+        self._linger_s = linger_s
+        self._stopping = anyio.Event()
+        self._attached: set[Connection] = set()
+        self._is_closing = False
+        self._busy_at = time.monotonic()  # when somebody was last attached
+        self._started = time.time()
+        self._decisions = Decisions(home)
+        self.pid = os.getpid()
+        self.url = ""  # where it is over HTTP
+        self.projects: Projects
+
+    def stop(self) -> None:
+        """Let it end, in order."""
+        self._stopping.set()
+
+    @asynccontextmanager
+    async def up(self, web: "Web | None" = None) -> AsyncIterator[None]:
+        """Be up inside, also over HTTP if that is wanted. Clients find it once all of it is.
+
+        Raises AlreadyUp, OSError if it cannot listen, and AnyplugError if there is no host for HTTP.
+        """
+        _allow_files()
+        # Signals first: whoever sees that it is up may end it at once. nohup ignores SIGHUP, and so do we then.
+        heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+        with anyio.open_signal_receiver(*heard) as signals:
+            async with _tasks() as tasks:
+                tasks.start_soon(self._stop_by, signals)
+                async with self._locked():
+                    with self._listening() as (path, listener):
+                        async with self._serving(listener, tasks), self._over_http(web):
+                            self._write_word(path)
+                            self._busy_at = time.monotonic()  # nobody could attach before
+                            tasks.start_soon(self._leave_when_alone)
+                            yield
+
+    @asynccontextmanager
+    async def _serving(self, listener: socket.socket, tasks: anyio.abc.TaskGroup) -> AsyncIterator[None]:
+        """Serve whoever attaches, inside."""
+        self.projects = Projects(self.home.path, tasks, self._tell)
+        tasks.start_soon(self.projects.close_those_left)
+        tasks.start_soon(_load_mcp_ahead)
+
+        def attach(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            tasks.start_soon(self._attach, reader, writer)
+
+        server = await asyncio.start_unix_server(attach, sock=listener, limit=protocol.LONGEST_LINE)
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._close(server)
+
+    def _over_http(self, web: "Web | None") -> AbstractAsyncContextManager[None]:
+        return nullcontext() if web is None else self._serving_http(web)
+
+    @asynccontextmanager
+    async def _serving_http(self, web: "Web") -> AsyncIterator[None]:
+        """Serve over HTTP, too, inside; `url` says where."""
+        await anyio.to_thread.run_sync(sdk.load)
+        from anyplug.frontends.daemon.mcp_over_http import serve  # with the SDK and uvicorn, for those who want it
+
+        project = await self.projects.enter(web.key, os.environ)
+        try:
+            assert project.host is not None
+            project.host.warm_up()
+            async with _tasks() as tasks:
+                self.url = await tasks.start(serve, web, project.host, self.home)
+                yield
+        finally:
+            self.projects.leave(project)
+
+    async def until_stopped(self) -> None:
+        """Wait for a signal, for `stop`, or until nobody needs it any more."""
+        await self._stopping.wait()
+
+    def welcome(self, hello: protocol.Hello) -> None:
+        """See whether a client would find the same here as by itself; raises Elsewhere if not."""
+        if hello.kind == "control":
+            return
+        for name in PLACES_OF_POLICIES if hello.kind == "policy" else PLACES:
+            if hello.environment.get(name, "") != os.environ.get(name, ""):
+                raise Elsewhere(f"the host that is up has another {name}", "`anyplug stop`, or work without it")
+        if hello.kind != "policy" and not os.path.isdir(hello.cwd):
+            raise Elsewhere(f"there is no folder {hello.cwd}", "")
+
+    async def serve_mcp(
+        self, host: Host, view: View, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, attachment: Attachment
+    ) -> None:
+        """Speak MCP with a client until it leaves."""
+        serve_stream = await anyio.to_thread.run_sync(_load_mcp)  # at once, except right after the start
+        host.warm_up()
+        await serve_stream(host, view, reader, writer, attachment=attachment)
+
+    async def decide(self, request: dict[str, Any], hello: protocol.Hello) -> dict[str, Any]:
+        """Decide about an agent's event by the policies of its project. Raises AnyplugError."""
+        return await self._decisions.answer(request, hello)
+
+    def status(self) -> dict[str, Any]:
+        """Say how it does."""
+        hosts = self.projects.hosts
+        children = proc_tree.descendants(self.pid)
+        tally = self.projects.tally
+        clients = [connection for connection in self._attached if connection.is_attached]
+        return {
+            "up": True,
+            "pid": self.pid,
+            "version": __version__,
+            "home": self.home.path,
+            "url": self.url or None,
+            "uptime_s": round(time.time() - self._started, 1),
+            "attached": len(clients),
+            "clients": [_client_shape(connection) for connection in clients],
+            "projects": [
+                {"folder": project.key.folder, "attached": project.users, "plugins": list(project.key.plugins)}
+                for project in self.projects.all
+            ],
+            "settings": next((host.catalog.settings_fault for host in hosts if host.catalog.settings_fault), None),
+            "plugins": _approved(hosts) if hosts else None,
+            "running": sum(len(host.peers.up) for host in hosts),
+            "processes": len(children),
+            "memory_bytes": sum(map(proc_tree.memory, [self.pid, *children])),
+            "calls": tally.calls,
+            "errors": tally.errors,
+            "slowest": [msgspec.to_builtins(pace) for pace in tally.paces()[:SLOWEST]],
+        }
+
+    async def _attach(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(self, reader, writer)
+        self._attached.add(connection)
+        try:
+            if not self._is_closing:  # else it came too late, and is told so by the end of its connection
+                await connection.serve()
+        except Exception as error:  # noqa: BLE001 - a fault of ours with one client must not end the others
+            connection.send_away(self.projects.fault(error))
+        finally:
+            self._attached.discard(connection)
+            if connection.is_attached:
+                self._busy_at = time.monotonic()
+            writer.close()
+            try:
+                with anyio.move_on_after(LAST_S), contextlib.suppress(OSError):
+                    await writer.wait_closed()
+            finally:
+                writer.transport.abort()  # what they have not taken by now
+
+    async def _leave_when_alone(self) -> None:
+        while self._linger_s is not None:
+            await anyio.sleep(min(LOOK_S, self._linger_s))
+            is_needed = any(not connection.is_control for connection in self._attached)
+            if is_needed or any(host.has_jobs for host in self.projects.hosts):
+                self._busy_at = time.monotonic()
+            elif time.monotonic() - self._busy_at > self._linger_s:
+                self.stop()
+                return
+
+    async def _stop_by(self, signals: AsyncIterator[signal.Signals]) -> None:
+        async for _ in signals:
+            self.stop()
+
+    async def _close(self, server: asyncio.Server) -> None:
+        """Let nobody in any more, end what is under way, and close every host."""
+        self._is_closing = True
+        server.close()
+        for connection in list(self._attached):
+            connection.leave()
+        with anyio.move_on_after(LEAVE_S):
+            while self._attached:
+                await anyio.sleep(LEAVE_STEP_S)
+        await self.projects.close()
+        await anyio.to_thread.run_sync(self._decisions.close)
+
+    @asynccontextmanager
+    async def _locked(self) -> AsyncIterator[None]:
+        """Be the only one for this home, inside; one that is just ending is waited for. Raises AlreadyUp."""
+        make_private(self._address.folder)
+        fd = os.open(self._address.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            began = unanswered = time.monotonic()
+            while not _is_locked(fd):
+                # Whoever has the lock and is not to be reached comes up, ends, or only looks whether it is free.
+                now = time.monotonic()
+                if not self._address.is_answered():
+                    unanswered = now
+                if self._stopping.is_set() or now - unanswered > STEADY_S or now - began > FREE_S:
+                    word = self._address.read() or {}
+                    raise AlreadyUp(
+                        f"a host is up for {self.home.path} (pid {word.get('pid', '?')})",
+                        "`anyplug status` says more; `anyplug stop` ends it",
+                    )
+                await anyio.sleep(FREE_STEP_S)
+            yield
+        finally:
+            os.close(fd)
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[tuple[str, socket.socket]]:
+        """Listen, inside; gives where. Whoever has the lock knows that what lies there is left over."""
+        path = self._address.socket_path()
+        self._take_away(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            before = os.umask(0o177)
+            try:
+                at_socket(listener.bind, path)
+            finally:
+                os.umask(before)
+            listener.listen(BACKLOG)
+            yield path, listener
+        finally:
+            listener.close()
+            self._take_away(path)
+
+    def _take_away(self, path: str) -> None:
+        for left in (self._address.word, path):
+            with contextlib.suppress(OSError):
+                os.unlink(left)
+
+    def _write_word(self, path: str) -> None:
+        """Say where we are: from here on we are found."""
+        word = {"pid": self.pid, "socket": path, "version": __version__, "started": self._started}
+        written = f"{self._address.word}.{self.pid}"
+        try:
+            fd = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with open(fd, "wb") as file:
+                file.write(msgspec.json.encode(word))
+            os.replace(written, self._address.word)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(written)
+            raise
+
+    @staticmethod
+    def _tell(text: str) -> None:
+        """Tell whoever asked for what is done just now; what nobody asked for goes to the log."""
+        hearer = hearing.get(None)
+        if hearer is None or not hearer.hears(text):
+            with contextlib.suppress(OSError):  # a disk that is full must not end what goes on
+                print("\n".join(lines_for_people(text, "")), file=sys.stderr, flush=True)
+
+
+@asynccontextmanager
+async def _tasks() -> AsyncIterator[anyio.abc.TaskGroup]:
+    """Give tasks that are ended with the block."""
+    tasks = await anyio.create_task_group().__aenter__()
+    try:
+        yield tasks
+    finally:
+        tasks.cancel_scope.cancel()
+        # The block's own error is not the tasks': handed to them, it would come back inside a group.
+        await tasks.__aexit__(None, None, None)
+
+
+def _allow_files() -> None:
+    """Let this process open as many files as it may: what people have by default is too little for many plugins."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # macOS has a limit besides, which is not said here
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _is_locked(fd: int) -> bool:
+    """Lock a file, if nobody else has."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+async def _load_mcp_ahead() -> None:
+    await anyio.sleep(AHEAD_S)
+    await anyio.to_thread.run_sync(_load_mcp, abandon_on_cancel=True)
+
+
+def _load_mcp() -> Callable[..., Awaitable[None]]:
+    sdk.load()
+    # With the SDK: a second, which no agent shall wait for.
+    from anyplug.frontends.mcp.mcp_server import serve_stream
+
+    return serve_stream
+
+
+class Elsewhere(AnyplugError):
+    """A client that this host would not serve as it would be served without one."""
+
+    code = "unavailable"
+
+
+def _approved(hosts: list[Host]) -> int:
+    """Count the plugins that may run, each once although several projects have it."""
+    return len({entry.path for host in hosts for entry in host.plugins if entry.state == "approved"})
+
+
+def _client_shape(connection: Connection) -> dict[str, Any]:
+    assert connection.hello is not None
+    return {
+        "id": connection.attachment.id,
+        "kind": connection.hello.kind,
+        "pid": connection.pid,
+        "folder": connection.hello.cwd,
+        "since": connection.since,
+    }

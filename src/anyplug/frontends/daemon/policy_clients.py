@@ -1,0 +1,37 @@
+"""Decides about agents' events by the policies of their projects, for clients of kind "policy"."""
+
+from typing import TYPE_CHECKING, Any
+
+from anyplug.frontends.daemon import protocol
+from anyplug.home.settings import Home
+from anyplug.launch.signal_runner import SignalRuns
+
+if TYPE_CHECKING:  # with the compiler, which only those who have policies need
+    from anyplug.policy.eval_requests import Desk
+
+
+class Decisions:
+    """The policies of all projects, kept as long as the resident host is up. `close` when done."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._signals = SignalRuns(home)
+        self._desk: Desk | None = None
+        self._stamp: Any = None
+
+    async def answer(self, request: dict[str, Any], hello: protocol.Hello) -> dict[str, Any]:
+        """Decide about one event. Raises ConfigError if the settings cannot be read."""
+        stamp = self._home.settings_stamp()
+        if self._desk is None or stamp != self._stamp:
+            # 50 ms, and only those who have policies need it.
+            from anyplug.frontends.policy_records import recorder
+            from anyplug.policy.eval_requests import desk
+
+            settings = self._home.read_settings()
+            self._desk = desk(self._home.path, settings.policy, recorder(self._home, settings), self._signals)
+            self._stamp = stamp
+        return await self._desk.answer(request, cwd=hello.cwd, environment=hello.environment)
+
+    def close(self) -> None:
+        """End what signals left. Blocks: call it in a thread."""
+        self._signals.close()

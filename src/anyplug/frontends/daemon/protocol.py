@@ -1,0 +1,168 @@
+"""What goes over the resident host's socket: one JSON object a line, both ways.
+
+The client's first line attaches it: Hello. The answer is {"attached", "version", "pid"} or {"error"}, and the end.
+
+kind "mcp": from then on the connection carries MCP's own lines.
+kind "cli": the client sends requests with an id of its choice, any number at once, and may leave at any time, which
+cancels what it asked for. To each request there is one {"id", "result"} or {"id", "error"}; before it there may be
+{"id", "step"} for each step of a chain. Without an id come {"note"}, a text for the person, and {"ask", "question"},
+which the client answers with {"answer", "word"}.
+kind "control": the same, about the resident host itself: `status` and `stop`. No host is opened for it.
+kind "policy": the same, with `eval` as its only request.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from anyplug.call.consent import Answer
+from anyplug.home.settings import Surface
+from anyplug.model.errors import AnyplugError
+from anyplug.model.types import Offer
+
+LONGEST_LINE = 64 << 20  # bytes; files in arguments and in results are within it
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """Who attaches, from where, and with what."""
+
+    attach: Literal[1]
+    kind: Literal["cli", "mcp", "control", "policy"]
+    cwd: str
+    environment: dict[str, str] = {}
+    plugins: tuple[str, ...] = ()
+    discover: bool = True
+    asks: bool = False  # whether a person sits there
+    yes: bool = False  # answers tier 2's question ahead
+    profile: str = ""
+    surface: Surface | None = None
+
+
+class _Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="do"):
+    id: int
+
+
+class CallTool(_Request, frozen=True, kw_only=True, tag="call"):
+    """Call a tool: gives a Result."""
+
+    name: str
+    arguments: Any = None
+
+
+class FindTool(_Request, frozen=True, kw_only=True, tag="find"):
+    """Give a tool's input schema, or null if there is none of that name."""
+
+    name: str
+
+
+class RunCommand(_Request, frozen=True, kw_only=True, tag="run"):
+    """Run a slash command: gives a CommandOutcome."""
+
+    line: str
+
+
+class RunChain(_Request, frozen=True, kw_only=True, tag="chain"):
+    """Run a chain, given as its steps: gives a ChainOutcome."""
+
+    steps: list[Any]
+
+
+class Look(_Request, frozen=True, kw_only=True, tag="look"):
+    """Start a plugin that stays up, by its path, and say how its processes do."""
+
+    path: str
+
+
+class Conditions(_Request, frozen=True, kw_only=True, tag="conditions"):
+    """Wait until all plugins that stay up have settled, and give the Condition of each by its path."""
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """How a plugin that stays up does, and what it offers, with the reason if it is not up."""
+
+    health: str
+    offer: Offer | None = None
+
+
+class Reload(_Request, frozen=True, kw_only=True, tag="reload"):
+    """Read everything again and start anew what stays up, or the plugin of that name: says what there is now."""
+
+    name: str = ""
+
+
+class Status(_Request, frozen=True, kw_only=True, tag="status"):
+    """Say how the resident host does."""
+
+
+class Stop(_Request, frozen=True, kw_only=True, tag="stop"):
+    """End the resident host; gives its process id."""
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's answer to a question."""
+
+    answer: int
+    word: Answer
+
+
+Request = CallTool | FindTool | RunCommand | RunChain | Look | Conditions | Reload | Status | Stop
+
+
+def read_hello(line: bytes) -> Hello:
+    """Read a client's first line; raises BadFrame."""
+    hello: Hello = _read(line, _HELLO)
+    return hello
+
+
+def read_request(line: bytes) -> Request | Answered:
+    """Read a client's line; raises BadFrame."""
+    request: Request | Answered = _read(line, _ANSWERED if line.startswith(b'{"answer"') else _REQUEST)
+    return request
+
+
+def read_event(line: bytes) -> dict[str, Any]:
+    """Read the line of a client of kind "policy"; raises BadFrame. What is in the event, policies say."""
+    request: dict[str, Any] = _read(line, _OBJECT)
+    if request.get("do") != "eval" or not isinstance(request.get("id"), int):
+        raise BadFrame('a client of this kind can only ask for "eval", with an id', "")
+    return request
+
+
+def error_shape(error: AnyplugError) -> dict[str, str]:
+    """Give an error as it goes over the socket."""
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+class BadFrame(AnyplugError):
+    """A line that is none of this protocol."""
+
+    code = "usage"
+
+
+class Overloaded(AnyplugError):
+    """A client has too much under way."""
+
+    code = "overloaded"
+
+
+def _read(line: bytes, decoder: "msgspec.json.Decoder[Any]") -> Any:
+    try:
+        return decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        hint = "the client and the host are of different versions: `anyplug stop`, then try again"
+        raise BadFrame(f"the host does not understand this request: {error}", hint) from error
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+_HELLO = msgspec.json.Decoder(Hello)
+_REQUEST = msgspec.json.Decoder(Request)
+_ANSWERED = msgspec.json.Decoder(Answered)
+
+
+def id_of(line: bytes) -> Any:
+    """Find the id in a line that is no request, if there is one."""
+    try:
+        read = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return read.get("id") if isinstance(read, dict) else None

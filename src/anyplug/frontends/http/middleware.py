@@ -1,0 +1,177 @@
+"""What every request passes, in this order: our name, its origin, a path, the token, its size, our limits.
+
+An ASGI application around others. It knows paths and who may come in, and of what is behind them only whether it
+speaks JSON-RPC: there, answers and notes to calls under way are told from calls, since they must always get through.
+"""
+
+import asyncio
+import logging
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from anyplug.frontends.http import refusals
+from anyplug.frontends.http.asgi import App, Receive, Scope, Send
+from anyplug.frontends.http.listener import Listener
+from anyplug.frontends.http.rate_limits import Admission, Kind
+from anyplug.frontends.http.refusals import NULL, Refusal
+from anyplug.frontends.http.request_bodies import Bodies, replaying
+from anyplug.frontends.http.response import Reply
+from anyplug.frontends.http.token import Token
+from anyplug.frontends.http.uvicorn_timeouts import KNOWN
+from anyplug.home.settings import HttpSettings
+
+# Headers that decide something: of two, a proxy before us could have judged the other one.
+SINGLE = frozenset({b"authorization", b"host", b"origin", b"content-length", b"content-type", b"mcp-session-id",
+                    b"mcp-protocol-version", b"mcp-method", b"access-control-request-method"})  # fmt: skip
+LISTENING = b"subscriptions/listen"  # the request of the newer era that stays open to hear of changes
+
+_logger = logging.getLogger(__name__)
+
+
+class Route(msgspec.Struct, frozen=True):
+    """What is at a path, and below it."""
+
+    app: App
+    is_rpc: bool = False
+    is_open: bool = False  # to those without a token
+
+
+class Shell:
+    """Stands in front of everything that is served."""
+
+    def __init__(self, listener: Listener, routes: Mapping[str, Route], token: Token, settings: HttpSettings) -> None:
+        self._listener = listener
+        self._routes = {**routes, "/healthz": Route(_healthy, is_open=True)}
+        self._token = token
+        self._origins = listener.origins | {origin.encode() for origin in settings.origins}
+        self._admission = Admission(settings)
+        self._bodies = Bodies(settings.max_request_bytes)
+        self._running: dict[asyncio.Task[Any], Kind] = {}
+        self._is_ending = False
+        self._idle = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        if len(headers) < len(scope["headers"]) and _is_ambiguous(scope["headers"]):
+            return await Reply(send).refuse(refusals.TWICE)
+        origin = headers.get(b"origin")
+        if not self._listener.is_ours(headers.get(b"host", b"")):
+            return await Reply(send).refuse(refusals.NOT_OURS)
+        if origin is not None and origin not in self._origins:
+            return await Reply(send).refuse(refusals.FOREIGN)
+        reply = Reply(send, origin)
+        if origin is not None and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+            return await reply.allow(headers)
+        route = self._route(scope["path"])
+        if route is None:
+            return await reply.refuse(refusals.NOTHING_HERE)
+        reply.request_id = NULL if route.is_rpc else None
+        if not route.is_open:
+            if not self._token.is_carried_by(headers.get(b"authorization", b"")):
+                return await reply.refuse(refusals.NO_TOKEN)
+            scope[KNOWN] = True
+        body = await self._bodies.read(int(headers.get(b"content-length", b"0")), receive)
+        if body is None:
+            return None
+        if isinstance(body, Refusal):
+            return await reply.refuse(body)
+        try:
+            return await self._admit(route, scope, headers, body, receive, reply)
+        finally:
+            self._bodies.release(body)
+
+    async def end(self, grace_s: float) -> None:
+        """Take no more calls, end streams, let calls end for a bounded time, then end them."""
+        self._is_ending = True
+        self._cancel(Kind.STREAM)
+        if self._admission.calls:
+            try:
+                await asyncio.wait_for(self._idle.wait(), grace_s)
+            except TimeoutError:
+                pass
+        self._cancel(*Kind)
+
+    def _route(self, path: str) -> Route | None:
+        while path:
+            if (found := self._routes.get(path)) is not None:
+                return found
+            path = path.rpartition("/")[0]
+        return None
+
+    async def _admit(
+        self, route: Route, scope: Scope, headers: dict[bytes, bytes], body: bytes, receive: Receive, reply: Reply
+    ) -> None:
+        kind, client = _kind(route, scope, headers, body, reply), _client(scope, headers)
+        if self._is_ending and kind is not Kind.WORD:
+            return await reply.refuse(refusals.ENDING)
+        if (refusal := self._admission.enter(client, kind)) is not None:
+            return await reply.refuse(refusal)
+        task = asyncio.current_task()
+        assert task is not None
+        self._running[task] = kind
+        try:
+            await route.app(scope, replaying(body, receive), reply.send)
+        except asyncio.CancelledError:
+            if not self._is_ending:
+                raise
+            task.uncancel()
+            await reply.cut_off(refusals.ENDING)
+        except Exception:  # whatever is behind us, the next request is served
+            _logger.exception("%s %s failed", scope["method"], scope["path"])
+            await reply.cut_off(refusals.FAILED)
+        finally:
+            del self._running[task]
+            self._admission.leave(client, kind)
+            if self._is_ending and not self._admission.calls:
+                self._idle.set()
+
+    def _cancel(self, *kinds: Kind) -> None:
+        for task, kind in self._running.items():
+            if kind in kinds:
+                task.cancel()
+
+
+def _is_ambiguous(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Whether a header that decides something is there twice."""
+    names = [name for name, _ in headers if name in SINGLE]
+    return len(names) != len(set(names))
+
+
+def _kind(route: Route, scope: Scope, headers: dict[bytes, bytes], body: bytes, reply: Reply) -> Kind:
+    """Tell what a request costs; and learn the id of a JSON-RPC request for its reply."""
+    if scope["method"] == "GET":
+        return Kind.STREAM if route.is_rpc or b"text/event-stream" in headers.get(b"accept", b"") else Kind.CALL
+    if not route.is_rpc or scope["method"] != "POST":
+        return Kind.CALL
+    try:
+        message = _peek(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Kind.CALL  # whatever it is, it is no answer and no note
+    if not message.id or not message.method:
+        return Kind.WORD
+    reply.request_id = message.id
+    return Kind.STREAM if headers.get(b"mcp-method") == LISTENING else Kind.CALL
+
+
+class _Peek(msgspec.Struct):
+    """As much of a JSON-RPC message as tells what it is."""
+
+    id: msgspec.Raw = msgspec.Raw()
+    method: msgspec.Raw = msgspec.Raw()
+
+
+_peek = msgspec.json.Decoder(_Peek).decode
+
+
+def _client(scope: Scope, headers: dict[bytes, bytes]) -> Hashable:
+    """Tell clients apart."""
+    session, address = headers.get(b"mcp-session-id"), scope["client"]
+    return address if session is None or address is None else (address[0], session)
+
+
+async def _healthy(scope: Scope, receive: Receive, send: Send) -> None:
+    body = b'{"ok":true}'
+    await Reply(send).whole(200, refusals.json_headers(body), body)

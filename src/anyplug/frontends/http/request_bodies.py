@@ -1,0 +1,60 @@
+"""The bodies of requests: read whole, bounded each and all together. How long one may take, the connection knows."""
+
+from anyplug.frontends.http.asgi import Message, Receive
+from anyplug.frontends.http.rate_limits import BUSY, WAIT_S
+from anyplug.frontends.http.refusals import Refusal, overloaded, too_large
+
+IN_STEP = 16  # bodies of the largest size that may be in memory at once
+
+
+class Bodies:
+    """What is in memory of all requests under way."""
+
+    def __init__(self, most: int) -> None:
+        """`most` is in bytes of one body."""
+        self._most = most
+        self._most_held = most * IN_STEP
+        self._held = 0
+
+    async def read(self, declared: int, receive: Receive) -> bytes | Refusal | None:
+        """Read one, which must be released then; or say why not. None if the client has left."""
+        if declared > self._most:
+            return too_large(self._most)
+        chunks: list[bytes] = []
+        size, body = 0, None
+        try:
+            while body is None:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                chunks.append(message["body"])
+                size += len(message["body"])
+                self._held += len(message["body"])
+                if size > self._most:
+                    return too_large(self._most)
+                if self._held > self._most_held:
+                    return overloaded(BUSY, "too many large requests are under way", WAIT_S)
+                if not message["more_body"]:
+                    body = b"".join(chunks)
+            return body
+        finally:
+            if body is None:
+                self._held -= size
+
+    def release(self, body: bytes) -> None:
+        """Note that its request has ended."""
+        self._held -= len(body)
+
+
+def replaying(body: bytes, receive: Receive) -> Receive:
+    """Give the body that was read, then whatever comes: that the client has left."""
+    is_given = False
+
+    async def replay() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

@@ -1,0 +1,172 @@
+"""Where the requests of MCP clients become calls of the host, in both eras of the protocol. Imports no SDK.
+
+Every tool is called by `Host.call`, with the attachment of whoever asks; also what call_tool means is called under
+its own name, so that gates and the audit see the tool and not the way to it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from anyplug.call.consent import Answer, Ask, Attachment, Question
+from anyplug.catalog.profiles import View
+from anyplug.frontends.mcp import consent_elicitation, search_tools
+from anyplug.frontends.mcp.consent_elicitation import Elicit, Kept, Questions
+from anyplug.frontends.mcp.listing import Offering
+from anyplug.frontends.mcp.result_content import ERROR, QUESTION, Wire, prompt_result, refusal, tool_result
+from anyplug.host.host import Host
+from anyplug.model.types import Failure, Progress
+
+MOST_AT_ONCE = 1_000  # calls of all clients of one server; agents have a few dozen under way
+COME_BACK_S = 1  # what a client is told to wait that has too many
+INSTRUCTIONS = (
+    "Tools of the plugins that the user installed and approved in anyplug. Each description names its plugin. "
+    f"Where {search_tools.FIND}, {search_tools.DESCRIBE} and {search_tools.CALL} are listed, the plugins' tools are "
+    "found and called through them. A result that is an error says what to do next."
+)
+
+
+class BadState(Exception):
+    """An answer to a question that is not open, or not to this call."""
+
+
+class Failed(Exception):
+    """A slash command did not come to an answer."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks for something, and how they can be asked."""
+
+    attachment: Attachment
+    is_modern: bool = False
+    can_ask: bool = False  # the client said that it can
+    elicit: Elicit | None = None  # how, in the older era
+    is_alone: bool = False  # nobody knows which requests come from the same client, so no answer is for more than one
+    progress: Progress | None = None
+    state: str | None = None  # the question that is answered, in the newer era
+    responses: dict[str, Any] | None = None  # and the answer
+
+
+class Desk:
+    """Serves the clients that look at a host through one view."""
+
+    def __init__(self, host: Host, view: View) -> None:
+        self.host = host
+        self.view = view
+        self._questions = Questions()
+        self._offering: Offering | None = None
+        self._told: Offering | None = None  # what clients were last told of
+        self._under_way = 0
+
+    @property
+    def offering(self) -> Offering:
+        """What there is now."""
+        known = self._offering
+        if known is None or known.snapshot is not self.host.snapshot or known.version != self.view.version:
+            known = self._offering = Offering(self.host.snapshot, self.view, is_confining=self._is_confining)
+        return known
+
+    def look_again(self) -> tuple[bool, bool]:
+        """Take note that something may be another; say whether tools are, and whether prompts are, since last time."""
+        self.view.refresh()
+        before, self._told = self._told, self.offering
+        if before is None or before is self._told:
+            return False, False
+        tools, prompts = (old != new for old, new in zip(before.stamps, self._told.stamps, strict=True))
+        return tools, prompts
+
+    async def call(self, name: str, arguments: dict[str, Any] | None, request: Request) -> Wire:
+        """Call a tool, as a client names it; raises BadState."""
+        offering, given = self.offering, arguments or {}
+        if offering.surface == "search":
+            match name:
+                case search_tools.FIND:
+                    return _answered(search_tools.find(offering.index, offering.snapshot, given))
+                case search_tools.DESCRIBE:
+                    return _answered(
+                        search_tools.describe_one(self.view, offering.snapshot, given, is_confining=self._is_confining)
+                    )
+                case search_tools.CALL:
+                    target = search_tools.target(given)
+                    if isinstance(target, Failure):
+                        return refusal(target)
+                    name, given = target
+        if self._under_way >= MOST_AT_ONCE:
+            return refusal(Failure("overloaded", "too many calls are under way", f"try again in {COME_BACK_S} s"))
+        opened: list[Question] = []
+        attachment = request.attachment.asking(self._asking(request, name, given, opened.append))
+        self._under_way += 1
+        try:
+            result = await self.host.call(name, given, attachment=attachment, progress=request.progress)
+        finally:
+            self._under_way -= 1
+        if opened:
+            return self._input_required(opened[0], request, name, given)
+        return tool_result(result, offering.output_schemas.get(result.tool), is_modern=request.is_modern)
+
+    async def prompt(self, name: str, words: str, request: Request) -> Wire:
+        """Run a slash command; raises Failed, and BadState."""
+        opened: list[Question] = []
+        ask = self._asking(request, f"/{name}", words, opened.append)
+        outcome = await self.host.run_command(f"/{name} {words}", attachment=request.attachment.asking(ask))
+        if opened:
+            return self._input_required(opened[0], request, f"/{name}", words)
+        if outcome.error is not None:
+            raise Failed(outcome.error)
+        return prompt_result(outcome)
+
+    @property
+    def _is_confining(self) -> bool:
+        return self.host.catalog.settings.is_confining
+
+    def _asking(self, request: Request, target: str, given: Any, opened: Callable[[Question], None]) -> Ask:
+        """Say how this caller is asked, if anybody has to be."""
+        if request.is_modern:
+            kept, answer = self._answered_question(request, target, given)
+            return consent_elicitation.by_ending(opened, kept, answer, can_ask=request.can_ask)
+        if request.elicit is None or not request.can_ask:
+            return _ask_nobody
+        return consent_elicitation.by_request(request.elicit, for_all=not request.is_alone)
+
+    def _answered_question(self, request: Request, target: str, given: Any) -> tuple[Kept | None, Answer]:
+        if request.state is None:
+            return None, "no"
+        kept = self._questions.take(request.state, _whose(request), target, given)
+        if kept is None:
+            raise BadState
+        response = (request.responses or {}).get(consent_elicitation.KEY, {})
+        action, content = response.get("action", "cancel"), response.get("content")
+        return kept, consent_elicitation.read(action, content, for_all=not request.is_alone)
+
+    def _input_required(self, question: Question, request: Request, target: str, given: Any) -> Wire:
+        """End a request before anything ran, with what has to be answered first."""
+        self._questions.keep(question, _whose(request), target, given)
+        form = {
+            "mode": "form",
+            "message": consent_elicitation.text(question),
+            "requestedSchema": consent_elicitation.form(for_all=not request.is_alone),
+        }
+        why = {"code": "needs_answer", "message": "a person has to answer first", "hint": "call again with the answer"}
+        return {
+            "inputRequests": {consent_elicitation.KEY: {"method": "elicitation/create", "params": form}},
+            "requestState": question.id,
+            "_meta": {ERROR: why, QUESTION: question.id},
+            "resultType": "input_required",
+        }
+
+
+async def _ask_nobody(question: Question) -> Answer:
+    raise consent_elicitation.unable(question)
+
+
+def _whose(request: Request) -> str:
+    return "" if request.is_alone else request.attachment.id
+
+
+def _answered(answer: Wire | Failure) -> Wire:
+    return refusal(answer) if isinstance(answer, Failure) else answer

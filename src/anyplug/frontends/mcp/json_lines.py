@@ -1,0 +1,155 @@
+"""Messages on a stream of bytes: newline-delimited JSON-RPC.
+
+Lines go to the SDK, except those that the lane takes. What is no message is answered as JSON-RPC says, so that a
+client with a fault hears of it; what is too long is skipped.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import anyio
+import mcp_types as types
+import msgspec
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from anyplug.frontends.mcp.fast_path import Lane
+from anyplug.frontends.mcp.result_content import encoded
+
+LONGEST_LINE = 64 << 20  # bytes; 25 MiB of files, which is what a call may carry, are 34 MiB in base64
+CHUNK = 65_536  # bytes
+STALL_S = 60.0  # that a client may take nothing of what it is sent while it sends more; people put programs to sleep
+
+
+class Reader(Protocol):
+    """Where a client's bytes come from, as asyncio's StreamReader has it."""
+
+    async def read(self, n: int, /) -> bytes:
+        """Give some bytes, none at the end."""
+        ...
+
+
+class Writer(Protocol):
+    """Where a client's bytes go, as asyncio's StreamWriter has it."""
+
+    def write(self, data: bytes, /) -> None:
+        """Take bytes, whole."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until there is room for more; raises OSError if nobody reads any longer."""
+        ...
+
+
+async def read(receive: Reader, outlet: "Outlet", to_sdk: Any, lane: Lane | None = None) -> None:
+    """Hand every line on, to the lane or to the SDK, until the stream ends.
+
+    While the client does not take what it is sent, nothing more is read, so that answers cannot pile up; for a
+    bounded time, since it may have closed its end, which nobody sees who does not read.
+    """
+    async for line in _lines(receive):
+        if line is None:
+            await outlet.send_error(types.INVALID_REQUEST, f"a line has more than {LONGEST_LINE >> 20} MiB")
+            continue
+        with anyio.move_on_after(STALL_S) as patience:
+            await outlet.has_room()
+        if patience.cancelled_caught:
+            return
+        if not line or line.isspace() or (lane is not None and lane.takes(line)):
+            continue
+        try:
+            message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValidationError:
+            await outlet.send_error(*_fault(line))
+            continue
+        if lane is not None:
+            lane.passes(message)
+        try:
+            await to_sdk.send(SessionMessage(message))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            return
+
+
+async def _lines(receive: Reader) -> AsyncIterator[bytes | None]:
+    """Divide what comes into lines; None stands for one that is too long."""
+    parts: list[bytes] = []
+    length, is_skipping = 0, False
+    while True:
+        try:
+            chunk = await receive.read(CHUNK)
+        except OSError:
+            return
+        if not chunk:
+            return  # what has no end of line was not meant to be read
+        *ended, rest = chunk.split(b"\n")
+        for piece in ended:
+            parts.append(piece)
+            if is_skipping or length + len(piece) > LONGEST_LINE:
+                yield None
+            else:
+                yield parts[0] if len(parts) == 1 else b"".join(parts)
+            parts, length, is_skipping = [], 0, False
+        length += len(rest)
+        if length > LONGEST_LINE:
+            parts, is_skipping = [], True
+        elif rest:
+            parts.append(rest)
+
+
+def _fault(line: bytes) -> tuple[int, str, Any]:
+    """Say what is wrong with a line that is no message, and to which request that is the answer."""
+    try:
+        given = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return types.PARSE_ERROR, "Parse error", None
+    if isinstance(given, list):
+        return types.INVALID_REQUEST, "batches of messages are not understood: send one message on each line", None
+    name = given.get("id") if isinstance(given, dict) and "method" in given else None
+    is_name = isinstance(name, str | int) and not isinstance(name, bool)
+    return types.INVALID_REQUEST, "Invalid request", name if is_name else None
+
+
+class Outlet:
+    """Where messages to the client go, each as one line; the SDK's write stream."""
+
+    def __init__(self, send: Writer, broken: Callable[[], None]) -> None:
+        """`broken` hears that nobody reads any longer."""
+        self._send = send
+        self._broken = broken
+        self._is_broken = False
+
+    async def send_bytes(self, line: bytes) -> None:
+        """Send a line, and wait while the client is behind; to one that has gone, nothing is sent."""
+        if not self._is_broken:
+            self._send.write(line)
+            await self.has_room()
+
+    async def has_room(self) -> None:
+        """Wait while the client is behind."""
+        if self._is_broken:
+            return
+        try:
+            await self._send.drain()
+        except OSError:
+            self._is_broken = True
+            self._broken()
+
+    async def send_error(self, code: int, message: str, name: Any = None) -> None:
+        """Answer something that is no request."""
+        await self.send_bytes(encoded({"jsonrpc": "2.0", "id": name, "error": {"code": code, "message": message}}))
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send a message of the SDK."""
+        await self.send_bytes(encoded(item.message.model_dump(by_alias=True, mode="python", exclude_unset=True)))
+
+    async def aclose(self) -> None:
+        """Do nothing: the stream belongs to the caller."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass

@@ -1,0 +1,94 @@
+"""What a client is listed: tools and prompts of one snapshot through one view, ready to be sent page by page."""
+
+import base64
+import binascii
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from anyplug.catalog import tool_schemas
+from anyplug.catalog.profiles import View
+from anyplug.catalog.snapshot import Snapshot
+from anyplug.catalog.tool_search import Index
+from anyplug.frontends.mcp import search_tools
+from anyplug.frontends.mcp.result_content import Wire
+
+PAGE = 100  # tools or prompts in one answer: some clients bound a message, and none has trouble with this
+ARGUMENT = "args"  # of a slash command: everything behind its name
+
+
+class BadCursor(Exception):
+    """A cursor that we did not give."""
+
+
+class Offering:
+    """What there is, made once for each snapshot."""
+
+    def __init__(self, snapshot: Snapshot, view: View, *, is_confining: bool) -> None:
+        self.snapshot = snapshot
+        self.version = view.version
+        self._seen = view.tools(snapshot)
+        definitions = [
+            tool_schemas.definition(tool, entry, snapshot, is_confining=is_confining) for tool, entry in self._seen
+        ]
+        self.surface = tool_schemas.chosen(view, definitions)
+        listed = search_tools.TOOLS if self.surface == "search" else definitions
+        self.tools: list[Wire] = [msgspec.to_builtins(one) for one in listed]
+        self.output_schemas: dict[str, dict[str, Any]] = {  # by full name: what clients check results by
+            tool.name: defined.output_schema
+            for (tool, _), defined in zip(self._seen, definitions, strict=True)
+            if defined.output_schema is not None and self.surface == "all"
+        }
+        self.prompts = [
+            {
+                "name": command.name,
+                "description": tool_schemas.describe(command, entry),
+                "arguments": [{"name": ARGUMENT, "description": "What follows the command.", "required": False}],
+            }
+            for command, entry in view.commands(snapshot)
+        ]
+
+    @cached_property
+    def index(self) -> Index:
+        """The words by which tools are found."""
+        return Index(self._seen, self.snapshot)
+
+    @cached_property
+    def stamps(self) -> tuple[bytes, bytes]:
+        """What is another when the tools, or the prompts, are."""
+        return msgspec.json.encode(self.tools), msgspec.json.encode(self.prompts)
+
+    def page_of_tools(self, cursor: str | None) -> Wire:
+        """Give some of the tools; raises BadCursor."""
+        return _page("tools", self.tools, cursor)
+
+    def page_of_prompts(self, cursor: str | None) -> Wire:
+        """Give some of the prompts; raises BadCursor."""
+        return _page("prompts", self.prompts, cursor)
+
+
+def _page(kind: str, all_of_them: list[Wire], cursor: str | None) -> Wire:
+    """Go on behind the one that a cursor names, so that a list which changed meanwhile loses none that stayed."""
+    start = 0 if cursor is None else _place_behind(all_of_them, _name_in(cursor))
+    page = all_of_them[start : start + PAGE]
+    more: dict[str, Any] = {"nextCursor": _cursor(page[-1]["name"])} if start + PAGE < len(all_of_them) else {}
+    return {kind: page, **more, "ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
+
+
+def _place_behind(all_of_them: list[Wire], name: str) -> int:
+    for number, one in enumerate(all_of_them, 1):
+        if one["name"] == name:
+            return number
+    raise BadCursor
+
+
+def _cursor(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode()
+
+
+def _name_in(cursor: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(cursor.encode()).decode()
+    except (binascii.Error, ValueError):
+        raise BadCursor from None

@@ -1,0 +1,68 @@
+"""The MCP server over a host: for the SDK's own ways in, such as HTTP, and for one connection on a stream of bytes.
+
+An attachment is one connection in the older era and on streams. Over HTTP in the newer era, which has no sessions,
+nothing says which requests come from the same client: there each request is alone, and no answer counts for more than
+one call, unless `attachment_of` knows better.
+
+Imports the SDK, which takes about a second.
+"""
+
+from typing import Any
+
+import anyio
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.shared.message import SessionMessage
+
+from anyplug.call.consent import Attachment
+from anyplug.catalog.profiles import View
+from anyplug.frontends.mcp.fast_path import Lane
+from anyplug.frontends.mcp.handlers import Desk
+from anyplug.frontends.mcp.json_lines import Outlet, Reader, Writer, read
+from anyplug.frontends.mcp.sdk_server import AttachmentOf, Reception
+from anyplug.host.host import Host
+
+
+def make_server(host: Host, view: View, *, attachment_of: AttachmentOf | None = None) -> Server[Any]:
+    """Make a server for any number of connections; its lifespan follows the host's changes.
+
+    `attachment_of` says whose a request without a session is, or None if that is not known. What it gives should
+    look through the same view.
+    """
+    return Reception(Desk(host, view), attachment_of).server
+
+
+def initialization(server: Server[Any]) -> InitializationOptions:
+    """Give what a client of the older era is told when it connects."""
+    return server.create_initialization_options(NotificationOptions(prompts_changed=True, tools_changed=True))
+
+
+async def serve_stream(
+    host: Host,
+    view: View,
+    receive: Reader,
+    send: Writer,
+    *,
+    attachment: Attachment | None = None,
+    is_fast: bool = True,
+) -> None:
+    """Serve one connection, in the era that the client begins with, until its stream ends or nobody reads it.
+
+    It is one attachment; what is under way at its end is cancelled. `is_fast=False` leaves everything to the SDK.
+    """
+    attachment = attachment or Attachment("mcp", shows_panels=False)
+    attachment.view = view
+    reception = Reception(Desk(host, view), lambda _: attachment)
+    reading = anyio.CancelScope()
+    outlet = Outlet(send, reading.cancel)
+    to_sdk, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    async with from_client, anyio.create_task_group() as tasks:
+        tasks.start_soon(reception.server.run, from_client, outlet, initialization(reception.server))
+        async with to_sdk:
+            if not is_fast:
+                with reading:
+                    await read(receive, outlet, to_sdk)
+                return
+            async with Lane(reception, attachment, outlet.send_bytes) as lane:
+                with reading:
+                    await read(receive, outlet, to_sdk, lane)

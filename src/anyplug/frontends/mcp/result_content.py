@@ -1,0 +1,144 @@
+"""Results and outcomes as MCP writes them. Plain dicts with the protocol's own keys; imports no SDK."""
+
+import os
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from anyplug.call.slash_commands import CommandOutcome
+from anyplug.model import schema
+from anyplug.model.types import Audio, Block, Failure, File, Image, Resource, Result, Text
+
+INLINE_BYTES = 65_536  # a file up to this size goes along; a larger one would fill an agent's context
+ERROR, METADATA, QUESTION = "anyplug/error", "anyplug/metadata", "anyplug/question"  # our keys in `_meta`
+UNKNOWN_TYPE = "application/octet-stream"
+MOST_BROKEN = 3  # violations of its own schema that are named
+Wire = dict[str, Any]
+
+
+def tool_result(result: Result, output_schema: dict[str, Any] | None, *, is_modern: bool) -> Wire:
+    """Write what a call gave. Its content comes as it is; an error of ours says what to do, and carries its code."""
+    content = [_block(block) for block in result.content]
+    error, structured, is_error = result.error, result.structured, result.is_error
+    if output_schema is not None and not is_error and (broken := schema.violations(output_schema, structured)):
+        # Clients refuse the whole answer if it breaks the schema that was promised, unless it is an error.
+        why = f"the result breaks the tool's own schema: {'; '.join(broken[:MOST_BROKEN])}"
+        error, is_error = Failure("bad_output", why, "the tool's output is above, as it came"), True
+    if error is not None and error.code != "tool_error":
+        content += [{"type": "text", "text": line} for line in _explained(error, result)]
+    elif error is not None:
+        content = content or [{"type": "text", "text": error.message}]
+        content += [{"type": "text", "text": f"hint: {error.hint}"}] if error.hint else []
+    meta: Wire = {ERROR: _failure(error)} if error is not None else {}
+    if result.metadata:
+        meta[METADATA] = result.metadata
+    return {
+        "content": content,
+        **({"structuredContent": structured} if _may_go(structured, is_modern) else {}),
+        "isError": is_error,
+        **({"_meta": meta} if meta else {}),
+        "resultType": "complete",
+    }
+
+
+def text_result(text: str, structured: Wire | None = None) -> Wire:
+    """Write an answer of our own."""
+    return {
+        "content": [{"type": "text", "text": text}],
+        **({"structuredContent": structured} if structured is not None else {}),
+        "isError": False,
+        "resultType": "complete",
+    }
+
+
+def refusal(error: Failure) -> Wire:
+    """Write that a call did not come to a host."""
+    return tool_result(Result(content=(Text(error.message),), is_error=True, error=error), None, is_modern=False)
+
+
+def prompt_result(outcome: CommandOutcome) -> Wire:
+    """Write what a slash command asks for: what is to be sent is the user's, what is to be shown is not."""
+    said = outcome.text or f"{outcome.command} ran, and has nothing to say."
+    role = "user" if outcome.action in {"prompt", "insert"} else "assistant"
+    return {
+        "description": f"{outcome.command} of plugin {outcome.plugin}: {outcome.action}",
+        "messages": [{"role": role, "content": {"type": "text", "text": said}}],
+        "resultType": "complete",
+    }
+
+
+def failure_data(error: Failure) -> Wire:
+    """Give an error as the `data` of a JSON-RPC error."""
+    return _failure(error)
+
+
+def _failure(error: Failure) -> Wire:
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def _explained(error: Failure, result: Result) -> list[str]:
+    """Say an error in words, less what the content says already."""
+    said = any(isinstance(block, Text) and error.message in block.text for block in result.content)
+    hint = f"hint: {error.hint}\n" if error.hint else ""
+    return [f"{'' if said else error.message + chr(10)}{hint}({error.code})"]
+
+
+def _may_go(structured: Any, is_modern: bool) -> bool:
+    """Whether a structured result can be written: the older era knows only objects."""
+    return isinstance(structured, dict) or (is_modern and structured is not None)
+
+
+def _block(block: Block) -> Wire:
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case Image():
+            return {"type": "image", "data": block.data, "mimeType": block.mime_type}
+        case Audio():
+            return {"type": "audio", "data": block.data, "mimeType": block.mime_type}
+        case Resource():
+            return _resource(block)
+        case File():
+            return _file(block)
+
+
+def _resource(block: Resource) -> Wire:
+    kind = {"mimeType": block.mime_type} if block.mime_type else {}
+    if block.data:
+        return {"type": "resource", "resource": {"uri": block.uri, **kind, "blob": block.data}}
+    if block.text:
+        return {"type": "resource", "resource": {"uri": block.uri, **kind, "text": block.text}}
+    about = {"description": block.description} if block.description else {}
+    return {"type": "resource_link", "uri": block.uri, "name": block.name or block.uri, **kind, **about}
+
+
+def _file(block: File) -> Wire:
+    """Write a file: along with it if it is small, else where it lies."""
+    uri, kind = f"file://{quote(block.path)}", {"mimeType": block.mime_type or UNKNOWN_TYPE}
+    try:
+        size = os.stat(block.path).st_size
+        if size <= INLINE_BYTES:
+            with open(block.path, "rb") as file:
+                return {"type": "resource", "resource": {"uri": uri, **kind, **_held(file.read(INLINE_BYTES))}}
+    except OSError:
+        return {"type": "text", "text": f"the file {block.path} cannot be read any more"}
+    return {"type": "resource_link", "uri": uri, "name": block.name, **kind, "size": size}
+
+
+def _held(data: bytes) -> Wire:
+    from base64 import b64encode  # 6 ms, and few tools give files
+
+    try:
+        return {"text": data.decode()}
+    except UnicodeDecodeError:
+        return {"blob": b64encode(data).decode()}
+
+
+def encoded(message: Wire) -> bytes:
+    """Write a message as a line; one that cannot be written becomes an error, so that nobody waits for it."""
+    try:
+        return msgspec.json.encode(message) + b"\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        failed = {"code": -32603, "message": f"the answer cannot be written as JSON: {error}"}
+        return msgspec.json.encode({"jsonrpc": "2.0", "id": message.get("id"), "error": failed}) + b"\n"

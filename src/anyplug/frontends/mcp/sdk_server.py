@@ -1,0 +1,290 @@
+"""Takes what the SDK's server received to the desk, and the host's notices to the clients.
+
+Imports the SDK, which takes about a second.
+"""
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.server.connection import Connection, allowed_log_levels
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, PromptsListChanged, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from anyplug import __version__
+from anyplug.call.consent import Attachment
+from anyplug.frontends.mcp import consent_elicitation
+from anyplug.frontends.mcp.handlers import INSTRUCTIONS, BadState, Desk, Failed, Request
+from anyplug.frontends.mcp.listing import ARGUMENT, BadCursor
+from anyplug.frontends.mcp.result_content import Wire, failure_data
+from anyplug.peers.notices import Note, Notice, SnapshotChanged
+
+NAME = "anyplug"
+CALM_S = 0.1  # between a change and saying so: a reload makes many in one go
+SEND_S = 5.0  # for a client to take a notification; one that does not read must not hold up the others
+MOST_NOTES = 100  # that wait to be sent; of more the oldest are dropped, since nobody reads so many
+LEVELS: dict[str, types.LoggingLevel] = {"info": "info", "success": "notice", "warn": "warning", "error": "error"}
+SEVERITIES: tuple[types.LoggingLevel, ...] = (
+    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
+)  # fmt: skip
+USUAL_LEVEL: types.LoggingLevel = "info"  # until a client says which it wants
+KEY = "anyplug"  # in a connection's scratch state
+
+Context = ServerRequestContext[Any, Any]
+AttachmentOf = Callable[[Context], Attachment | None]
+
+for _name in ("mcp", "server"):  # what the SDK logs is no output of ours; whoever wants it adds a handler
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+
+class Client:
+    """A connection of the older era."""
+
+    def __init__(self, session: ServerSession, attachment: Attachment) -> None:
+        self.session = session
+        self.attachment = attachment
+        self.level = USUAL_LEVEL
+
+    def wants(self, level: types.LoggingLevel) -> bool:
+        """Whether it wants to hear notes of this level."""
+        return SEVERITIES.index(level) >= SEVERITIES.index(self.level)
+
+
+class Reception:
+    """One server, with any number of connections."""
+
+    def __init__(self, desk: Desk, attachment_of: AttachmentOf | None = None) -> None:
+        self.desk = desk
+        self.clients: list[Client] = []
+        self.opened: Callable[[Context], None] = lambda _: None  # hears that a client of the older era is ready
+        self._attachment_of = attachment_of or (lambda _: None)
+        self._bus = InMemorySubscriptionBus()
+        self._stale = anyio.Event()
+        self._notes: deque[Note] = deque(maxlen=MOST_NOTES)  # that wait to be sent
+        self._noted = anyio.Event()
+        self.server: Server[Any] = Server(
+            NAME,
+            version=__version__,
+            title="anyplug",
+            instructions=INSTRUCTIONS,
+            lifespan=self._lifespan,
+            get_tool_input_schema=lambda _: None,  # no schema of ours has arguments in headers
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_subscriptions_listen=ListenHandler(self._bus),
+        )
+        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
+        self.server.add_notification_handler("notifications/initialized", types.NotificationParams, self._ready)
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Server[Any]) -> AsyncIterator[None]:
+        """Follow the host for as long as the server is up."""
+        async with anyio.create_task_group() as tasks:
+            stop = self.desk.host.listen(self._heard)
+            self.desk.look_again()  # from here on changes are told
+            tasks.start_soon(self._follow)
+            tasks.start_soon(self._pass_on_notes)
+            try:
+                yield
+            finally:
+                stop()
+                tasks.cancel_scope.cancel()
+
+    async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> Any:
+        try:
+            return self.desk.offering.page_of_tools(params.cursor if params else None)
+        except BadCursor:
+            raise bad_cursor() from None
+
+    async def _list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> Any:
+        try:
+            return self.desk.offering.page_of_prompts(params.cursor if params else None)
+        except BadCursor:
+            raise bad_cursor() from None
+
+    async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> Any:
+        request = self._request(ctx, params)
+        try:
+            async with self._notes_for(ctx):
+                return await self.desk.call(params.name, params.arguments, request)
+        except BadState:
+            raise bad_state() from None
+
+    async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> Any:
+        request = self._request(ctx, params)
+        words = (params.arguments or {}).get(ARGUMENT, "")
+        try:
+            async with self._notes_for(ctx):
+                return await self.desk.prompt(params.name, words, request)
+        except BadState:
+            raise bad_state() from None
+        except Failed as failed:
+            code = types.INVALID_PARAMS if failed.failure.code == "not_found" else types.INTERNAL_ERROR
+            raise MCPError(code, failed.failure.message, failure_data(failed.failure)) from None
+
+    async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        self._client(ctx).level = params.level
+        return types.EmptyResult()
+
+    async def _ready(self, ctx: Context, _: types.NotificationParams) -> None:
+        client = self._client(ctx)
+        if client not in self.clients:
+            self.clients.append(client)
+            _connection(ctx).exit_stack.callback(self.clients.remove, client)
+        self.opened(ctx)
+
+    def _client(self, ctx: Context) -> Client:
+        """Give what is known of a connection of the older era."""
+        connection = _connection(ctx)
+        if KEY not in connection.state:
+            known = self._attachment_of(ctx) if connection.session_id is None else None
+            connection.state[KEY] = Client(
+                ctx.session, known or Attachment("mcp", view=self.desk.view, shows_panels=False)
+            )
+        client: Client = connection.state[KEY]
+        return client
+
+    def _request(self, ctx: Context, params: types.CallToolRequestParams | types.GetPromptRequestParams) -> Request:
+        """Say who asks, and how they can be asked."""
+        capabilities = ctx.session.client_capabilities
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return Request(
+                attachment=self._client(ctx).attachment,
+                can_ask=can_show_forms(capabilities),
+                elicit=elicitation(ctx.session, ctx.request_id),
+                progress=ctx.session.report_progress,
+            )
+        known = self._attachment_of(ctx)
+        responses = params.input_responses or {}
+        return Request(
+            attachment=known or Attachment("mcp", view=self.desk.view, shows_panels=False),
+            is_modern=True,
+            can_ask=can_show_forms(capabilities),
+            is_alone=known is None,
+            progress=ctx.session.report_progress,
+            state=params.request_state,
+            responses={key: answer.model_dump(by_alias=True, mode="json") for key, answer in responses.items()},
+        )
+
+    def _heard(self, notice: Notice) -> None:
+        if isinstance(notice, SnapshotChanged):
+            self._stale.set()
+        elif isinstance(notice, Note) and self.clients and self.desk.view.has_plugin(notice.plugin):
+            self._notes.append(notice)
+            self._noted.set()
+
+    async def _follow(self) -> None:
+        """Tell clients when there is something else to call."""
+        while True:
+            await self._stale.wait()
+            await anyio.sleep(CALM_S)
+            self._stale = anyio.Event()
+            tools, prompts = self.desk.look_again()
+            if tools:
+                await self._bus.publish(ToolsListChanged())
+                await self._notify_all(types.ToolListChangedNotification())
+            if prompts:
+                await self._bus.publish(PromptsListChanged())
+                await self._notify_all(types.PromptListChangedNotification())
+
+    async def _pass_on_notes(self) -> None:
+        """Send what plugins say on their own account as log messages, in the era that has them at any time."""
+        while True:
+            await self._noted.wait()
+            self._noted = anyio.Event()
+            while self._notes:
+                note = self._notes.popleft()
+                level = LEVELS.get(note.level, "info")
+                await self._notify_all(_log(note, level), [client for client in self.clients if client.wants(level)])
+
+    async def _notify_all(self, message: types.ServerNotification, clients: list[Client] | None = None) -> None:
+        async with anyio.create_task_group() as tasks:
+            for client in self.clients if clients is None else clients:
+                tasks.start_soon(_notify, client.session, message)
+
+    @asynccontextmanager
+    async def _notes_for(self, ctx: Context) -> AsyncIterator[None]:
+        """Send notes along with a request that asked for them, in the era that has no other way."""
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            yield
+            return
+        wanted = allowed_log_levels(ctx.protocol_version, ctx.meta)
+        if not wanted:
+            yield
+            return
+        async with anyio.create_task_group() as tasks:
+
+            def heard(notice: Notice) -> None:
+                if isinstance(notice, Note) and self.desk.view.has_plugin(notice.plugin):
+                    level = LEVELS.get(notice.level, "info")
+                    if level in wanted:
+                        tasks.start_soon(_notify, ctx.session, _log(notice, level), ctx.request_id)
+
+            stop = self.desk.host.listen(heard)
+            try:
+                yield
+            finally:
+                stop()
+
+
+def can_show_forms(capabilities: types.ClientCapabilities | None) -> bool:
+    """Whether a client said that it can ask its user; one that names no way means forms."""
+    asking = capabilities.elicitation if capabilities is not None else None
+    return asking is not None and (asking.form is not None or asking.url is None)
+
+
+def elicitation(session: ServerSession, request: types.RequestId | None) -> consent_elicitation.Elicit:
+    """Ask by a request to the client, for a bounded time."""
+
+    async def elicit(message: str, form: dict[str, Any]) -> tuple[str, Any]:
+        try:
+            with anyio.fail_after(consent_elicitation.ANSWER_S):
+                answer = await session.elicit_form(message, form, related_request_id=request)
+        except (MCPError, ValidationError) as error:
+            raise ConnectionError(str(error).partition("\n")[0]) from error
+        return answer.action, answer.content
+
+    return elicit
+
+
+def bad_cursor() -> MCPError:
+    """Say that a cursor is not one of ours."""
+    return MCPError(types.INVALID_PARAMS, "there is no such cursor any more: list again from the beginning")
+
+
+def bad_state() -> MCPError:
+    """Say that an answer is to no open question of this caller."""
+    hint = "call again without requestState; the question is asked anew"
+    data: Wire = {"code": "denied", "message": "the question is not open, or was about something else", "hint": hint}
+    return MCPError(types.INVALID_PARAMS, "Invalid or expired requestState", data)
+
+
+def _connection(ctx: Context) -> Connection:
+    return ctx.session._connection  # noqa: SLF001 - the SDK has no public way to what lasts as long as a connection
+
+
+def _log(note: Note, level: types.LoggingLevel) -> types.LoggingMessageNotification:
+    return types.LoggingMessageNotification(
+        params=types.LoggingMessageNotificationParams(level=level, logger=note.plugin, data=note.message)
+    )
+
+
+async def _notify(
+    session: ServerSession, message: types.ServerNotification, request: types.RequestId | None = None
+) -> None:
+    with anyio.move_on_after(SEND_S):
+        try:
+            await session.send_notification(message, request)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # it has just left

@@ -1,0 +1,1 @@
+"""What lies on disk: settings, database, journal, logs, digests, snapshots of code."""

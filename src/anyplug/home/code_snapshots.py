@@ -1,0 +1,391 @@
+"""Snapshots: read-only copies of plugins' code, one for each digest, from which plugins run.
+
+    <home>/snapshots/DIGEST[+config]/files/...    what runs
+    <home>/snapshots/DIGEST[+config]/index        each entry with its hash, which together make up the digest
+    <home>/snapshots/.work/...                    where overlays work while a sandbox is up
+
+A snapshot is copied and hashed in one read, beside its place, and renamed into it when the hash is right: so it holds
+what was approved and nothing else, whoever changes the plugin meanwhile. It is verified when a host first uses it.
+Plugins cannot see this folder. Knows nothing of sandboxes.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from anyplug.home import digest, untrusted_files
+from anyplug.home.digest import EXECUTABLE, Reading, Stamp
+from anyplug.home.location import make_private
+from anyplug.home.untrusted_files import Budget, HeldFolder
+from anyplug.model.untrusted_text import for_people
+
+FILES, INDEX, WORK, EMPTY = "files", "index", ".work", "empty"
+WITH_CONFIG = "+config"  # of one in which the person's values are shown, too
+STAGED = ".staged-"
+CHANCE = 8  # bytes in the name of what is not there yet
+CHUNK = untrusted_files.CHUNK
+READ_ONLY, RUNNABLE, WRITABLE = 0o444, 0o555, 0o644  # the last for data, of which a plugin may have an own version
+ABANDONED_S = 3600.0  # a copy that was begun so long ago will not be finished
+UNUSED_S = 24 * 3600.0  # what no approval names goes when nobody used it for so long
+# Links to these stay links: an interpreter finds its libraries by where it lies.
+INTERPRETERS = ("python", "pypy", "node", "ruby", "perl", "deno", "bun")
+SYSTEM = ("/usr/", "/bin/", "/lib", "/opt/", "/nix/", "/snap/")
+
+
+class Changed(Exception):
+    """What is to be copied is not what was looked at. The text says which file."""
+
+
+class Entry(NamedTuple):
+    """One file or link of a snapshot."""
+
+    path: str
+    mode: int  # of the original, as the digest counts it
+    sha: str  # as in the digest; of what does not count, its own
+    counts: bool
+    link: str = ""  # where the original led
+    is_kept: bool = True  # else it is a part of the digest, and nothing is stored for it
+
+
+class Snapshot:
+    """A snapshot that is in use, and stays until `release`."""
+
+    def __init__(self, folder: str, lock: int) -> None:
+        self.files = os.path.join(folder, FILES)
+        self._locks = [lock]
+        self._works: list[str] = []
+
+    def work(self) -> str:
+        """Make a folder in which overlays can work; it goes with `release`, or after us if we are killed."""
+        store = os.path.dirname(os.path.dirname(self.files))
+        path = os.path.join(store, WORK, secrets.token_hex(CHANCE))
+        make_private(os.path.join(path, EMPTY))
+        self._works.append(path)
+        self._locks.append(_locked(path, fcntl.LOCK_SH))
+        return path
+
+    def release(self) -> None:
+        """Let it go when nobody else needs it."""
+        while self._works:
+            with suppress(OSError):
+                untrusted_files.remove(self._works.pop())
+        while self._locks:
+            os.close(self._locks.pop())
+
+
+class Snapshots:
+    """The snapshots of one home. Everything here blocks: call it in a thread."""
+
+    def __init__(self, home: str) -> None:
+        self.folder = os.path.join(home, "snapshots")
+        self._verified: set[str] = set()
+
+    def path(self, value: str, *, config: bool = False) -> str:
+        """Return where the snapshot of a digest is, or would be."""
+        return os.path.join(self.folder, value + (WITH_CONFIG if config else ""))
+
+    def hold(
+        self, root: str, reading: Reading, *, config: bool = False, whole: tuple[str, ...] | None = None
+    ) -> Snapshot:
+        """Return the snapshot of a plugin as it was read, made now if there is none.
+
+        `config`: with a place for the person's values. `whole`: the plugin writes beside its code, so only what counts
+        is copied, and of these folders everything. Raises Changed if the plugin is another by now, and OSError.
+        """
+        key = os.path.basename(self.path(reading.digest, config=config))
+        held = self._held(key)
+        if held is None:
+            self._make(root, reading, whole, key, config=config)
+            held = self._held(key)
+        if held is None:
+            raise OSError(f"the snapshot {self.folder}/{key} is gone again")
+        return held
+
+    def size(self, value: str) -> int:
+        """Return how many bytes the snapshots of a digest take."""
+        found = 0
+        for config in (False, True):
+            for folder, _, names in os.walk(self.path(value, config=config)):
+                found += sum(os.lstat(os.path.join(folder, name)).st_size for name in names)
+        return found
+
+    def collect(self, named: frozenset[str]) -> None:
+        """Remove what no approval names and nobody uses, and what was begun and never finished."""
+        self._clear_work()
+        with suppress(FileNotFoundError):
+            for name in os.listdir(self.folder):
+                path = os.path.join(self.folder, name)
+                if name == WORK or name.removesuffix(WITH_CONFIG) in named:
+                    continue
+                with suppress(OSError):  # somebody else removes it, or just made it
+                    unused_s = time.time() - os.stat(path).st_mtime
+                    if name.startswith(STAGED):
+                        if unused_s > ABANDONED_S:
+                            untrusted_files.remove(path)
+                    elif unused_s > UNUSED_S:
+                        self._remove(name)
+
+    def _clear_work(self) -> None:
+        """Remove what hosts that were killed worked in."""
+        above = os.path.join(self.folder, WORK)
+        with suppress(FileNotFoundError):
+            for name in os.listdir(above):
+                with suppress(OSError):  # it is in use
+                    path = os.path.join(above, name)
+                    lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    try:
+                        if time.time() - os.stat(path).st_mtime > ABANDONED_S:  # one that was just made has no lock yet
+                            untrusted_files.remove(path)
+                    finally:
+                        os.close(lock)
+
+    def _held(self, key: str) -> Snapshot | None:
+        """Return a snapshot that is there and right; one that is not is removed."""
+        folder = os.path.join(self.folder, key)
+        try:
+            lock = os.open(os.path.join(folder, INDEX), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if os.path.lexists(folder):
+                self._remove(key)
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if not os.path.exists(os.path.join(folder, INDEX)):  # it was removed while we waited
+                os.close(lock)
+                return None
+            if key not in self._verified:
+                if not _is_right(folder, key.removesuffix(WITH_CONFIG)):
+                    os.close(lock)
+                    self._remove(key)
+                    return None
+                self._verified.add(key)
+            os.utime(folder)
+        except BaseException:
+            with suppress(OSError):
+                os.close(lock)
+            raise
+        return Snapshot(folder, lock)
+
+    def _remove(self, key: str) -> None:
+        """Remove a snapshot unless somebody uses it; raises OSError."""
+        folder = os.path.join(self.folder, key)
+        self._verified.discard(key)
+        with suppress(FileNotFoundError):
+            lock = os.open(os.path.join(folder, INDEX), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._put_aside(folder)
+            finally:
+                os.close(lock)
+            return
+        self._put_aside(folder)
+
+    def _put_aside(self, folder: str) -> None:
+        aside = os.path.join(self.folder, STAGED + secrets.token_hex(CHANCE))
+        with suppress(FileNotFoundError):
+            os.rename(folder, aside)
+            untrusted_files.remove(aside)
+
+    def _make(self, root: str, reading: Reading, whole: tuple[str, ...] | None, key: str, *, config: bool) -> None:
+        staged = os.path.join(self.folder, STAGED + secrets.token_hex(CHANCE))
+        make_private(os.path.join(staged, FILES))
+        try:
+            entries = list(_copied(root, reading, whole, os.path.join(staged, FILES)))
+            if config:
+                with open(os.path.join(staged, FILES, digest.CONFIG), "xb"):
+                    pass  # the real one is mounted here
+            if _total(entries) != reading.digest:
+                raise Changed("its files changed while they were copied")
+            with open(os.path.join(staged, INDEX), "x", encoding="ascii") as file:
+                json.dump(entries, file)
+            _keep_times(os.path.join(staged, FILES), root)
+            self._put_in_place(staged, os.path.join(self.folder, key))
+            self._verified.add(key)
+        finally:
+            if os.path.lexists(staged):
+                untrusted_files.remove(staged)
+
+    @staticmethod
+    def _put_in_place(staged: str, place: str) -> None:
+        try:
+            os.rename(staged, place)
+        except OSError:
+            if not os.path.lexists(place):  # else somebody was faster, with the same
+                raise
+
+
+def _copied(root: str, reading: Reading, whole: tuple[str, ...] | None, to: str) -> Iterator[Entry]:
+    """Copy what counts, and all below the folders that are copied whole; give an entry for each.
+
+    A link to a folder elsewhere becomes a folder, unless the snapshot will be laid over the real one, which has it.
+    """
+    folders = {stamp[0][1:] for stamp in reading.folders}
+    counted = {stamp[0] for stamp, sha in zip(reading.stamps, reading.hashes, strict=True) if sha}
+    linked = tuple(f"{name}/" for name in folders if whole is not None and os.path.islink(os.path.join(root, name)))
+    for folder in sorted(folders) if whole is None else ():
+        os.makedirs(os.path.join(to, folder), exist_ok=True)
+    budget = digest.whole_budget()
+    with untrusted_files.hold(root) as held:
+        for stamp, sha in zip(reading.stamps, reading.hashes, strict=True):
+            path = stamp[0]
+            if not sha and not any(path.startswith(f"{folder}/") for folder in whole or ()):
+                continue
+            budget.entry(path)
+            at = "" if path.startswith(linked) or (whole is None and path in folders) else os.path.join(to, path)
+            if sha:
+                entry = _copied_entry(os.path.join(root, path), at, stamp, root, counted, budget)
+                if entry.sha != sha:
+                    raise Changed(f"{for_people(path)} changed")
+                yield entry
+            elif at and stat.S_ISREG(stamp[1]):
+                yield _copied_data(held, at, stamp, budget)
+
+
+def _copied_data(held: HeldFolder, at: str, stamp: Stamp, budget: Budget) -> Entry:
+    """Copy a file that does not count. No hash vouches for it, so it is reached through no link that may lead out."""
+    path, mode = stamp[0], stamp[1]
+    try:
+        fd = held.open(path)
+    except OSError as error:
+        raise Changed(f"{for_people(path)} cannot be read: {error.strerror}") from error
+    total = hashlib.sha256()
+    os.makedirs(os.path.dirname(at), exist_ok=True)
+    try:
+        _write_hashed(fd, held.where(path), at, path, total, budget)
+    finally:
+        os.close(fd)
+    os.chmod(at, RUNNABLE if mode & EXECUTABLE else WRITABLE)
+    os.utime(at, ns=(stamp[3], stamp[3]))
+    return Entry(path, mode, total.hexdigest(), counts=False)
+
+
+def _copied_entry(source: str, at: str, stamp: Stamp, root: str, counted: set[str], budget: Budget) -> Entry:
+    """Copy one file or link to `at`, or only hash it if that is empty."""
+    path, mode, link = stamp[0], stamp[1], _link(source)
+    if at:
+        os.makedirs(os.path.dirname(at), exist_ok=True)
+    is_link = bool(link) and (not stat.S_ISREG(mode) or _stays_link(os.path.realpath(source), root, counted))
+    if is_link and at:
+        os.symlink(link, at)
+    is_kept = is_link and bool(at)
+    if not stat.S_ISREG(mode):
+        sha = hashlib.sha256(_bytes(f"{stat.S_IFMT(mode):o} {link}")).hexdigest()
+    else:
+        copied = _copy(source, "" if is_link else at, path, link, budget)
+        sha = copied or hashlib.sha256(_bytes(link)).hexdigest()  # nobody may read it, neither we nor the plugin
+        if copied and at and not is_link:
+            is_kept = True
+            os.chmod(at, RUNNABLE if mode & EXECUTABLE else WRITABLE if digest.is_data(path, at) else READ_ONLY)
+            os.utime(at, ns=(stamp[3], stamp[3]))
+    return Entry(path, mode, sha, counts=True, link=link, is_kept=is_kept)
+
+
+def _copy(source: str, at: str, path: str, link: str, budget: Budget) -> str | None:
+    """Copy a file, or only read it; return its hash as the digest has it, of the same bytes. None: not readable."""
+    total = hashlib.sha256(_bytes(link))
+    try:
+        fd = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if link else os.O_NOFOLLOW))
+    except PermissionError:
+        return None
+    except OSError as error:
+        raise Changed(f"{for_people(path)} cannot be read: {error.strerror}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise Changed(f"{for_people(path)} is no file any more")
+        _write_hashed(fd, source, at, path, total, budget)
+    finally:
+        os.close(fd)
+    return total.hexdigest()
+
+
+def _write_hashed(fd: int, source: str, at: str, path: str, total: "hashlib._Hash", budget: Budget) -> None:
+    """Copy an open file to `at`, or only read it if that is empty, and hash the same bytes as the digest does."""
+    with open(at or os.devnull, "xb" if at else "wb") as copy:
+        for number, chunk in enumerate(untrusted_files.chunks(fd, source, budget)):
+            total.update(chunk if number else digest.as_hashed(path, chunk))
+            copy.write(chunk)
+
+
+def _is_right(folder: str, value: str) -> bool:
+    """Whether all that a snapshot holds has the hash that it should have, and together they are the digest."""
+    files = os.path.join(folder, FILES)
+    try:
+        with open(os.path.join(folder, INDEX), encoding="ascii") as file:
+            entries = [Entry(*entry) for entry in json.load(file)]
+        kept = [entry for entry in entries if entry.is_kept]
+        return (
+            _total(entries) == value
+            and {entry.path for entry in kept} == set(untrusted_files.files(files)) - {digest.CONFIG}
+            and all(_is_as_noted(os.path.join(files, entry.path), entry) for entry in kept)
+        )
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def _total(entries: list[Entry]) -> str:
+    """Compute the digest that entries make up."""
+    total = hashlib.sha256()
+    for entry in entries:
+        if entry.counts:
+            total.update(_bytes(f"{entry.path}\0{entry.mode & EXECUTABLE:o}\0{entry.sha}\n"))
+    return total.hexdigest()
+
+
+def _is_as_noted(at: str, entry: Entry) -> bool:
+    found = os.lstat(at)
+    if stat.S_ISLNK(found.st_mode):
+        return os.readlink(at) == entry.link  # what it leads to has an entry of its own, or lies outside
+    if not stat.S_ISREG(found.st_mode) or bool(found.st_mode & EXECUTABLE) != bool(entry.mode & EXECUTABLE):
+        return False
+    total = hashlib.sha256(_bytes(entry.link))
+    with open(os.open(at, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        chunk = digest.as_hashed(entry.path, file.read(CHUNK))
+        while chunk:
+            total.update(chunk)
+            chunk = file.read(CHUNK)
+    return total.hexdigest() == entry.sha
+
+
+def _stays_link(real: str, root: str, counted: set[str]) -> bool:
+    """Whether a link to a file stays one in a snapshot; else it becomes a copy of what it leads to."""
+    if real.startswith(root + "/"):
+        return real[len(root) + 1 :] in counted
+    return real.startswith(SYSTEM) or os.path.basename(real).startswith(INTERPRETERS)
+
+
+def _keep_times(folder: str, root: str) -> None:
+    """Give folders the times that they had."""
+    for below, _, _ in os.walk(folder, topdown=False):
+        with suppress(OSError):  # it may be gone by now
+            found = os.stat(os.path.join(root, os.path.relpath(below, folder)))
+            os.utime(below, ns=(found.st_mtime_ns, found.st_mtime_ns))
+
+
+def _locked(folder: str, how: int) -> int:
+    """Lock a folder; raises OSError if somebody else has."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, how)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _link(path: str) -> str:
+    """Return where a link leads; empty if it is none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,226 @@
+"""The host's SQLite database: connection, tables, transactions. Knows no rules about what is in it.
+
+Several processes use one database: WAL, and whoever writes takes the write lock first.
+"""
+
+import os
+import threading
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from anyplug.home.location import make_private
+from anyplug.model.errors import StoreError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator
+
+    Aside = Callable[[Callable[[], None]], object]  # does something in a thread
+
+VERSION = 4  # of the tables below
+TIDY_AFTER = 3_000  # rows; about as many as SQLite itself would let pass
+LONGEST_LOG = 10_000  # pages; whoever writes then waits for the disk, in case rows are large or many processes write
+BUSY_S = 5.0  # how long to wait for another process's write, which takes microseconds
+
+TABLES = (
+    "CREATE TABLE approvals (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE disabled (path TEXT PRIMARY KEY) WITHOUT ROWID",
+    # How many there were, as their mark has it: whoever keeps them in memory looks at that.
+    "CREATE TABLE decisions (count INTEGER NOT NULL)",
+    "INSERT INTO decisions VALUES (0)",
+    "CREATE TABLE digests (path TEXT PRIMARY KEY, reading BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE registrations (path TEXT PRIMARY KEY, digest TEXT NOT NULL, record BLOB NOT NULL) WITHOUT ROWID",
+    # What models read of plugins that stay up, as it was when they were first started after their approval.
+    "CREATE TABLE pins (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
+    # Copies of policies that a person accepted: one that is gone from the disk is missed.
+    "CREATE TABLE accepted (key TEXT PRIMARY KEY, project TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE installs (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE jobs (id TEXT PRIMARY KEY, tool TEXT NOT NULL, state TEXT NOT NULL, started REAL NOT NULL,
+    ended REAL, result BLOB, host TEXT NOT NULL, cancel INTEGER NOT NULL DEFAULT 0)""",
+    """CREATE TABLE audit (number INTEGER PRIMARY KEY AUTOINCREMENT, call TEXT NOT NULL, record BLOB NOT NULL,
+    previous TEXT NOT NULL, hash TEXT NOT NULL)""",
+    "CREATE INDEX audit_calls ON audit (call)",
+)
+FROM_1 = (
+    *(f"DROP TRIGGER {table}_{event}" for table in ("approvals", "disabled") for event in ("INSERT", "DELETE")),
+    "UPDATE decisions SET count = 0",
+    "DROP TRIGGER call_ended",
+    "DROP TABLE pending",
+    "CREATE INDEX audit_calls ON audit (call)",
+)
+FROM_2 = ("CREATE TABLE pins (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",)
+FROM_3 = ("CREATE TABLE accepted (key TEXT PRIMARY KEY, project TEXT NOT NULL) WITHOUT ROWID",)
+
+
+class Store:
+    """A database in the home folder. Nothing is created before something is written."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.journals = os.path.join(os.path.dirname(path), "journal")  # what is not in the database yet
+        self._lock = threading.RLock()  # a reload in a thread and a call on the loop share the connection
+        self._connection: sqlite3.Connection | None = None
+        self._failures: tuple[type[Exception], ...] = ()  # SQLite's, once it is imported
+        self._aside: Aside | None = None
+        self._tidied = 0  # changes of this connection up to which the database was tidied
+
+    def rows(self, query: str, *values: Any) -> list[Any]:
+        """Read rows; none if there is no database yet. Raises StoreError."""
+        if self._connection is None and not os.path.exists(self.path):
+            return []
+        with self._lock:
+            connection = self._connection or self._open()
+            try:
+                return connection.execute(query, values).fetchall()
+            except self._failures as error:
+                raise self._failed(error) from error
+
+    def each(self, query: str, *values: Any) -> "Iterator[Any]":
+        """Read rows one by one, for who may not want them all; else as `rows`."""
+        if self._connection is None and not os.path.exists(self.path):
+            return
+        with self._lock:
+            cursor = (self._connection or self._open()).cursor()
+            try:
+                yield from cursor.execute(query, values)
+            except self._failures as error:
+                raise self._failed(error) from error
+            finally:
+                cursor.close()
+
+    def run(self, statement: str, *values: Any) -> int:
+        """Run one statement that writes, in a transaction of its own; give the rows touched. Raises StoreError."""
+        with self._lock:
+            connection = self._connection or self._open()
+            try:
+                touched = connection.execute(statement, values).rowcount
+            except self._failures as error:
+                raise self._failed(error) from error
+            self._tidy_in_time(connection)
+            return touched
+
+    @contextmanager
+    def writing(self) -> "Iterator[sqlite3.Connection]":
+        """Write in one transaction, alone from its first look to its end. Raises StoreError."""
+        with self._lock:
+            connection = self._connection or self._open()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield connection
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection.in_transaction:  # a full disk has ended it already
+                        connection.execute("ROLLBACK")
+                    raise
+            except self._failures as error:
+                raise self._failed(error) from error
+            self._tidy_in_time(connection)
+
+    def tidy_aside(self, aside: "Aside") -> None:
+        """From now on let threads wait for the disk, and nobody who writes. For a store that is not open yet."""
+        self._aside = aside
+
+    def tidy(self) -> None:
+        """Move what was written from the log into the database.
+
+        What is not moved now is moved some other time. It has a connection of its own, and holds nobody up.
+        """
+        import sqlite3  # as in `_open`, which came first
+
+        try:
+            with closing(sqlite3.connect(self.path, timeout=BUSY_S)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.Error:
+            pass
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _tidy_in_time(self, connection: "sqlite3.Connection") -> None:
+        if self._aside is not None and connection.total_changes - self._tidied >= TIDY_AFTER:
+            self._tidied = connection.total_changes
+            self._aside(self.tidy)
+
+    def _open(self) -> "sqlite3.Connection":
+        import sqlite3  # 6 ms, and not every command finds a database
+
+        self._failures = (sqlite3.Error,)
+        try:
+            make_private(os.path.dirname(self.path))
+            _make_private(self.path)
+        except OSError as error:
+            raise StoreError(
+                f"cannot open {self.path}: {error.strerror}", "check the folder, or give --home"
+            ) from error
+        try:
+            connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        try:
+            self._set_up(connection)
+        except sqlite3.Error as error:
+            connection.close()
+            raise self._failed(error) from error
+        except StoreError:
+            connection.close()
+            raise
+        self._connection, self._tidied = connection, connection.total_changes
+        return connection
+
+    def _set_up(self, connection: "sqlite3.Connection") -> None:
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if self._aside is not None:
+            connection.execute(f"PRAGMA wal_autocheckpoint = {LONGEST_LOG}")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version == VERSION:
+            return
+        if version > VERSION:
+            raise StoreError(
+                f"{self.path} was written by a newer anyplug (tables of version {version})", "update anyplug"
+            )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN IMMEDIATE")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()  # somebody may have been faster
+        if version == 1:
+            self._keep_pending(connection)
+        for statement in {0: TABLES, 1: (*FROM_1, *FROM_2, *FROM_3), 2: (*FROM_2, *FROM_3), 3: FROM_3}.get(version, ()):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {max(version, VERSION)}")
+        connection.execute("COMMIT")
+
+    def _keep_pending(self, connection: "sqlite3.Connection") -> None:
+        """Move what version 1 kept of calls under way to journals, in the names of the hosts that run them."""
+        from anyplug.home import journal  # listing plugins needs none, and few databases are so old
+
+        noted: dict[str, list[bytes]] = {}
+        for host, record in connection.execute("SELECT host, record FROM pending"):
+            noted.setdefault(host, []).append(record)
+        try:
+            for host, records in noted.items():
+                journal.write_for(host, self.journals, records)
+        except OSError as error:
+            raise StoreError(f"cannot write to {self.journals}: {error.strerror}", "check the folder") from error
+
+    def _failed(self, error: Exception) -> StoreError:
+        return StoreError(
+            f"the database {self.path} failed: {error}",
+            "check the disk's space and the file's permissions; a damaged file can be moved away",
+        )
+
+
+def _make_private(path: str) -> None:
+    """Make a file that only we can read, if there is none; raises OSError.
+
+    One that is there is left alone: whoever closes a file lets go of all locks that the process has on it, and so of
+    those that SQLite holds for another connection.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    os.close(fd)

@@ -1,0 +1,120 @@
+"""A plugin's `config.json`: the values that a person set, kept beside the plugin because its tools read it there.
+
+Tools rewrite it too, so it is read anew at each use and merged, never cached. What cannot be parsed is never
+overwritten. The key `permissions` (which tools may run) is honoured and never written.
+"""
+
+import errno
+import os
+from typing import Any
+
+import msgspec
+
+from anyplug.home import untrusted_files
+from anyplug.model.errors import CURE_FOR_SHORTAGE, ConfigError, UsageError, is_shortage
+from anyplug.model.types import ConfigKey, Plugin
+
+FILE = "config.json"
+PERMISSIONS = "permissions"
+EVERYTHING = "*"
+SHOWN_SECRET = "•••"
+LARGEST = 256 << 10  # bytes; real ones have a few hundred, and it is read on the event loop, where others wait
+
+
+def read(plugin: Plugin) -> dict[str, Any]:
+    """Read the values; raises ConfigError if the file cannot be understood."""
+    path = os.path.join(plugin.path, FILE)
+    try:
+        value = msgspec.json.decode(untrusted_files.read(path, LARGEST).removeprefix(b"\xef\xbb\xbf"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        # The plugin could have laid a link, to what it may not read itself.
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        cure = CURE_FOR_SHORTAGE if is_shortage(error) else "mend the file; it was left as it is"
+        raise ConfigError(f"cannot read {path}: {why}", cure) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"cannot read {path}: {error}", "mend the file; it was left as it is") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} must hold a JSON object", "mend the file; it was left as it is")
+    return value
+
+
+def missing(plugin: Plugin, values: dict[str, Any]) -> list[str]:
+    """List the required keys that have no value. An empty string is none."""
+    return [
+        key.name
+        for key in plugin.config
+        if key.required and key.default is msgspec.UNSET and values.get(key.name) in (None, "")
+    ]
+
+
+def fill_in_defaults(plugin: Plugin, values: dict[str, Any]) -> dict[str, Any]:
+    """Add the defaults of keys that are not there, because tools look for them in the file."""
+    absent = {
+        key.name: key.default for key in plugin.config if key.default is not msgspec.UNSET and key.name not in values
+    }
+    if absent:
+        values = values | absent
+        _write(plugin, values)
+    return values
+
+
+def change(plugin: Plugin, given: dict[str, str], unset: list[str]) -> dict[str, Any]:
+    """Set and unset keys; raises UsageError for keys that the plugin does not know."""
+    known = {key.name: key for key in plugin.config}
+    unknown = [name for name in (*given, *unset) if name not in known or name == PERMISSIONS]
+    if unknown:
+        has = f"it has {', '.join(known)}" if known else "it takes no configuration"
+        raise UsageError(f"plugin '{plugin.name}' has no configuration value '{unknown[0]}'", has)
+    values = read(plugin) | {name: _typed(known[name], word) for name, word in given.items()}
+    for name in unset:
+        values.pop(name, None)
+    _write(plugin, values)
+    return values
+
+
+def allows(values: dict[str, Any], tool: str | None) -> bool:
+    """Whether the file's `permissions` let the plugin (or one tool of it) run."""
+    allowed = values.get(PERMISSIONS, [EVERYTHING])
+    if not isinstance(allowed, list):
+        return True
+    return bool(allowed) if tool is None else EVERYTHING in allowed or tool in allowed
+
+
+def _typed(key: ConfigKey, word: str) -> Any:
+    """Read a word as what the default is, so that a number stays one."""
+    if isinstance(key.default, str) or key.default in (None, msgspec.UNSET):
+        return word
+    if isinstance(key.default, bool) and word.lower() in {"true", "false"}:
+        return word.lower() == "true"
+    try:
+        return msgspec.json.decode(word)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return word
+
+
+def _write(plugin: Plugin, values: dict[str, Any]) -> None:
+    path = os.path.join(plugin.path, FILE)
+    text = _encoded(values)
+    # A name that a plugin cannot foresee, and that must be new: it could have laid a link there.
+    new = f"{FILE}.{os.urandom(6).hex()}.tmp"
+    try:
+        with untrusted_files.hold(plugin.path) as held:
+            fd = held.create(new)
+            try:
+                with os.fdopen(fd, "wb") as file:
+                    file.write(text)
+                os.replace(new, FILE, src_dir_fd=held.fd, dst_dir_fd=held.fd)
+            except BaseException:
+                os.unlink(new, dir_fd=held.fd)
+                raise
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}", "check the folder's permissions") from error
+
+
+def _encoded(values: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.format(msgspec.json.encode(values), indent=2)
+    except UnicodeEncodeError as error:
+        raise UsageError("a value is not text in UTF-8", "check what was typed, or the terminal's encoding") from error

@@ -1,0 +1,377 @@
+"""Where things are, and how the person set them: the home folder, the roots, `settings.toml`.
+
+`settings.toml` lies in the home folder:
+
+    namespaces = true            # namespaces of their own for plugins, where the kernel can
+    confinement = "on"           # on | off: whether plugins are held to their permissions
+
+    [mcp]
+    cursor = "~/.cursor/mcp.json"    # MCP servers that another program is set up with, as a plugin of this name
+
+    [http]
+    origins = ["https://agents.example.org"]    # pages that may use `serve --http` from a browser
+    calls = 64                   # that may be under way at once; see `HttpSettings`
+
+    [policy]
+    fail_mode = "closed"         # closed | open: what it means if policies cannot decide about a call
+    program = ""                 # a `cupcake` that decides in place of the built-in engine
+    timeout_s = 5                # for one decision of that program
+    self_protection = true       # refuse agents that change policies, or what is ours
+    signals = true               # run the signals that policies ask for
+    record_days = 7              # of calls that policies decided about, for `policy replay`; 0: none are kept
+
+    [audit]
+    second_head = "/mnt/other/audit-head"   # a second place for the sealed head of the audit chain
+
+    [plugins.NAME]
+    arguments = "strict"         # strict | warn | off: what a violation of the schema does
+    timeout_s = 60               # for each call of this plugin's tools
+    max_output_bytes = 1048576
+    max_output_chars = 500000    # of a Workbench plugin's text
+    hello_s = 10                 # how long an extension may take to say hello
+    guard = "required"           # optional | required: whether calls that it guards are refused while it is down
+    on_silence = "closed"        # open | closed: what it means if it does not answer about a call in time
+
+    [plugins.NAME.limits]
+    memory = 8589934592          # bytes; see `Limits`
+
+    [profiles.NAME]
+    plugins = ["weather"]        # what an agent sees that is connected with this profile
+    tools = ["weather.*"]
+    surface = "all"              # all | search | auto: every tool, or three to find and call the others
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+
+from anyplug.home.location import home_path, make_private, state_path, usual_path
+from anyplug.model.errors import CURE_FOR_SHORTAGE, ConfigError, is_shortage
+
+if TYPE_CHECKING:
+    from anyplug.model.types import Plugin
+
+Arguments = Literal["strict", "warn", "off"]
+Count = Annotated[int, msgspec.Meta(gt=0)]
+Amount = Annotated[float, msgspec.Meta(gt=0)]
+Surface = Literal["all", "search", "auto"]
+
+
+# Here, and not taken from `policy`, which takes 40 ms to import: tests see that they are the same.
+POLICIES = ".cupcake"
+GATE = "anyplug-policy.js"
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much a plugin may use, where it is another than usual."""
+
+    memory: int | None = None  # bytes
+    processes: int | None = None
+    open_files: int | None = None
+    cpu_s: int | None = None
+    file_size: int | None = None  # bytes
+    disk: int | None = None  # bytes
+    tmp: int | None = None  # bytes
+
+
+class PluginSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the person set for one plugin. Empty means: as its format has it."""
+
+    arguments: Arguments | None = None
+    timeout_s: float | None = None
+    max_output_bytes: int | None = None
+    max_output_chars: int | None = None
+    hello_s: float | None = None
+    guard: Literal["optional", "required"] = "optional"
+    on_silence: Literal["open", "closed"] = "open"
+    limits: Limits = Limits()
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who may come in over HTTP, and how much at once."""
+
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    max_request_bytes: Count = 4_194_304  # arguments with a file in them fit; MCP's own SDK has the same
+    requests_per_s: Amount = 200.0  # of one client; no agent works that fast, and a loop that runs wild is faster
+    calls: Count = 128  # each may be a process
+    calls_per_client: Count = 32  # so that four have to run wild before others wait
+    streams: Count = 128  # each is a connection, and an agent has one or two
+    sessions: Count = 256  # of one profile; each is a task and some buffers
+    session_idle_s: Amount = 1800.0  # people pause; a client that comes back later has to begin anew
+    receive_s: Amount = 30.0  # for a whole request; whoever is slower may be doing it on purpose
+    grace_s: Amount = 10.0  # for calls under way when the server ends; service managers wait longer
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an agent sees that is connected with this profile. Empty means: everything."""
+
+    plugins: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()  # patterns, as shells have them
+    surface: Surface = "auto"
+
+
+class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How policies hold."""
+
+    fail_mode: Literal["closed", "open"] = "closed"
+    program: str = ""
+    timeout_s: float = 5.0
+    self_protection: bool = True
+    signals: bool = True
+    record_days: int = 7
+
+
+class AuditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the end of the audit chain is kept, besides the home folder. Empty means: see `Home.second_head`."""
+
+    second_head: str = ""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`settings.toml`."""
+
+    namespaces: bool = True
+    confinement: Literal["on", "off"] = "on"
+    mcp: dict[str, str] = {}
+    http: HttpSettings = HttpSettings()
+    policy: PolicySettings = PolicySettings()
+    audit: AuditSettings = AuditSettings()
+    plugins: dict[str, PluginSettings] = {}
+    profiles: dict[str, Profile] = {}
+
+    @property
+    def is_confining(self) -> bool:
+        """Whether plugins are held to their permissions; the environment has the last word."""
+        return os.environ.get("ANYPLUG_CONFINEMENT", self.confinement) != "off"
+
+    def of(self, plugin: str) -> PluginSettings:
+        """Give one plugin's settings."""
+        return self.plugins.get(plugin, _DEFAULTS)
+
+    def at_start(self, plugin: str) -> tuple[object, ...]:
+        """Give what one plugin's processes are started with and keep: only a new one has others."""
+        own = self.of(plugin)
+        kept = (own.hello_s, own.max_output_bytes, own.max_output_chars)
+        return (*self.of_room(plugin), *kept)
+
+    def of_room(self, plugin: str) -> tuple[object, ...]:
+        """Give what the place in which one plugin's programs run is made by."""
+        return (self.confinement, self.namespaces, self.of(plugin).limits)
+
+
+_DEFAULTS = PluginSettings()
+
+
+class Home:
+    """The folder that holds all that is ours. Nothing is created before it is needed."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(os.path.expanduser(path))
+        self.plugins = os.path.join(self.path, "plugins")
+        self.store = os.path.join(self.path, "anyplug.db")
+        self.settings = os.path.join(self.path, "settings.toml")
+        self.secrets = os.path.join(self.path, "secrets.json")
+        self.http_token = os.path.join(self.path, "http-token")
+        self.bin = os.path.join(self.path, "bin")
+        self.backups = os.path.join(self.path, "backups")
+        self.connections = os.path.join(self.path, "connections")
+        self.left = os.path.join(self.path, "left")
+        self._owners: dict[str, tuple[int, int, str]] = {}  # what has been claimed by whom, and the stamp of that
+
+    def data(self, plugin: "Plugin") -> str:
+        """Return the folder in which a plugin keeps its data."""
+        return os.path.join(self.path, "data", self.own_name(plugin))
+
+    def own_name(self, plugin: "Plugin") -> str:
+        """Return the name of a plugin's folders here: its own, or with a suffix if that name is another plugin's.
+
+        Two plugins may have the same name, and neither may get what belongs to the other.
+        """
+        owner = self.owner(plugin.name)
+        return plugin.name if owner in {"", plugin.path} else _suffixed(plugin)
+
+    def owner(self, name: str) -> str:
+        """Return the path of the plugin that has a name's folders; empty if no plugin has them yet.
+
+        Where nobody has claimed them, they belong to the installed plugin of that name.
+        """
+        try:
+            found = os.stat(self._claim(name))
+            known = self._owners.get(name)
+            if known is None or known[:2] != (found.st_ino, found.st_mtime_ns):
+                with open(self._claim(name), "rb") as file:
+                    known = self._owners[name] = (found.st_ino, found.st_mtime_ns, os.fsdecode(file.read()))
+        except OSError:
+            installed = os.path.join(self.plugins, name)
+            return os.path.realpath(installed) if os.path.isdir(installed) else ""
+        return known[2]
+
+    def claim(self, plugin: "Plugin", approved: Sequence[str] = ()) -> None:
+        """Give a plugin's folders to it for good, unless another plugin of that name has them; raises OSError.
+
+        `approved` are other plugins of that name that a person approved: data from before there were claims is theirs.
+        """
+        if os.path.exists(self._claim(plugin.name)) or not plugin.path:
+            return
+        owner = self.owner(plugin.name) or plugin.path
+        if approved and plugin.explicit and owner == plugin.path and os.path.exists(self.data(plugin)):
+            owner = approved[0]
+        claim = self._claim(plugin.name)
+        new = f"{claim}.{os.urandom(6).hex()}"
+        make_private(os.path.dirname(claim))
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(os.fsencode(owner))
+        try:
+            os.link(new, claim)
+        except FileExistsError:
+            pass  # somebody else was faster, and has them
+        finally:
+            os.unlink(new)
+
+    def disclaim(self, plugin: "Plugin") -> None:
+        """Free a plugin's folders for the next plugin of that name, after they were deleted; raises OSError."""
+        if self.owner(plugin.name) == plugin.path:
+            with suppress(FileNotFoundError):
+                os.unlink(self._claim(plugin.name))
+
+    def _claim(self, name: str) -> str:
+        return os.path.join(self.path, "owners", name)
+
+    def beside(self, plugin: "Plugin") -> str:
+        """Return the folder for what a plugin writes into its own folder, where that stays as it was approved."""
+        return os.path.join(self.data(plugin), "beside")
+
+    def cache(self, plugin: "Plugin") -> str:
+        """Give the folder for what can be made again: of this plugin alone, however others are called.
+
+        Code is kept there, and one that lies elsewhere under the same name could leave some for this one.
+        """
+        folder = plugin.name
+        if plugin.found_at != os.path.join(self.plugins, plugin.name):
+            folder = _suffixed(plugin)
+        return os.path.join(self.path, "cache", folder)
+
+    def kept(self, plugin: "Plugin") -> str:
+        """Return the folder for what a plugin lost to a removal or an update; no plugin can reach it."""
+        return os.path.join(self.path, "kept", self.own_name(plugin))
+
+    def files(self, plugin: "Plugin") -> str:
+        """Return the folder for files that a plugin's tools gave back."""
+        return os.path.join(self.path, "files", self.own_name(plugin))
+
+    def log(self, plugin: "Plugin") -> str:
+        """Return the path of a plugin's log."""
+        return self.log_named(self.own_name(plugin))
+
+    def log_named(self, name: str) -> str:
+        """Return the path of the log of a plugin that may be gone."""
+        return os.path.join(self.path, "logs", f"{name}.log")
+
+    def second_head(self, settings: Settings) -> str:
+        """Return the second place for the head of the audit chain, which must not go when this folder goes.
+
+        The usual home has one by default. Another home, which may be there for a moment only, has one if it is set.
+        """
+        if settings.audit.second_head:
+            return os.path.abspath(os.path.expanduser(settings.audit.second_head))
+        is_usual = self.path == os.path.abspath(os.path.expanduser(usual_path()))
+        return os.path.join(os.path.expanduser(state_path()), "audit-head") if is_usual else ""
+
+    def settings_stamp(self) -> tuple[int, int, int] | None:
+        """Give what is another when `settings.toml` is; None if there is no such file."""
+        try:
+            found = os.stat(self.settings)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def read_settings(self) -> Settings:
+        """Read `settings.toml`; raises ConfigError if it cannot be understood."""
+        try:
+            with open(self.settings, "rb") as file:
+                raw = file.read()
+        except FileNotFoundError:
+            return Settings()
+        except OSError as error:
+            cure = CURE_FOR_SHORTAGE if is_shortage(error) else "check who may read it"
+            raise ConfigError(f"cannot read {self.settings}: {error.strerror}", cure) from error
+        import tomllib  # 27 ms, and most people have no such file
+
+        try:
+            values = tomllib.loads(raw.decode())
+        except ValueError as error:
+            raise ConfigError(f"{self.settings}: {error}", "mend it there; texts stand in quotes") from error
+        try:
+            return msgspec.convert(values, Settings)
+        except msgspec.ValidationError as error:
+            from anyplug.home import settings_mistakes  # only for those who made one
+
+            slip = settings_mistakes.find(values, Settings) or settings_mistakes.Slip(
+                str(error), settings_mistakes.CURE
+            )
+            raise ConfigError(f"{self.settings}: {slip.message}", slip.hint) from error
+
+
+def _suffixed(plugin: "Plugin") -> str:
+    """Return a name that only the plugin at this path has."""
+    from hashlib import sha256  # here already, where plugins are looked at closely
+
+    return f"{plugin.name}@{sha256(os.fsencode(plugin.path)).hexdigest()[:12]}"
+
+
+def find_home(given: str | os.PathLike[str] | None = None) -> Home:
+    """Find the home folder: as given, else $ANYPLUG_HOME, else the platform's data folder."""
+    return Home(home_path(os.fspath(given) if given else ""))
+
+
+def usual_home() -> Home:
+    """Give the home folder where nobody names another: the platform's data folder."""
+    return Home(usual_path())
+
+
+def standard_roots(home: Home, folder: str) -> list[str]:
+    """List the folders that are searched for plugins, first to last, from the project folder outwards."""
+    return [
+        os.path.join(folder, ".anyplug", "plugins"),
+        os.path.join(folder, ".zot", "extensions"),
+        os.path.join(folder, "plugins"),
+        os.path.join(folder, "data", "tools"),
+        home.plugins,
+        os.path.join(zot_home(), "extensions"),
+        cyclop_plugins(),
+    ]
+
+
+def binding_places(project: str) -> list[str]:
+    """List where policies lie that hold in a project, from its folder upwards and for all, and who asks them."""
+    folders = []
+    while project and project not in folders:
+        folders.append(project)
+        project = os.path.dirname(project)
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    settings = given if os.path.isabs(given) else os.path.expanduser("~/.config")
+    gates = [*(os.path.join(folder, ".opencode") for folder in folders), os.path.join(settings, "opencode")]
+    return [
+        *(os.path.join(folder, POLICIES) for folder in folders),
+        os.path.join(settings, "cupcake"),
+        *(os.path.join(gate, name, GATE) for gate in gates for name in ("plugin", "plugins")),
+    ]
+
+
+def cyclop_plugins() -> str:
+    """Give the folder in which Cyclop One's users keep their plugins."""
+    return os.path.join(os.path.expanduser("~"), ".cyclopone", "plugins")
+
+
+def zot_home() -> str:
+    """Give the folder in which zot's users keep their extensions and logs."""
+    if given := os.environ.get("ZOT_HOME"):
+        return os.path.expanduser(given)
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support/zot")
+    return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "zot")

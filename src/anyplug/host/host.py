@@ -1,0 +1,586 @@
+"""The host: one call path for every tool of every plugin, and the only owner of long-lived tasks.
+
+Host.call is the product: find, trust, check, gate, run, record. Every frontend comes through it, and nothing
+else runs a tool.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from anyplug.audit.audit_log import Audit
+from anyplug.audit.counters import Tally
+from anyplug.call.admission import Trust
+from anyplug.call.chains import ChainOutcome, OnStep, Step, read_chain, run_chain
+from anyplug.call.consent import Ask, Attachment
+from anyplug.call.gates import Gates
+from anyplug.call.job_runs import JobRuns
+from anyplug.call.job_store import Job, Jobs
+from anyplug.call.recording import Recording
+from anyplug.call.slash_commands import CommandOutcome, as_tool, split_command
+from anyplug.call.state import Trail, failed, warned
+from anyplug.catalog.approvals import Standing
+from anyplug.catalog.catalog import Catalog
+from anyplug.catalog.snapshot import Entry, Snapshot
+from anyplug.formats import registry
+from anyplug.formats.shared.contract import Greeting
+from anyplug.formats.zot.peer import Extension
+from anyplug.home.location import note_home
+from anyplug.home.settings import find_home
+from anyplug.host.loading import Loading
+from anyplug.launch.preparation import Preparation
+from anyplug.launch.signal_runner import SignalRuns
+from anyplug.launch.surroundings import Provisions, Start, Users
+from anyplug.model.errors import (
+    BadOutput,
+    CallError,
+    Cancelled,
+    Denied,
+    InvalidArguments,
+    NotApproved,
+    StoreError,
+    Unavailable,
+)
+from anyplug.model.json_values import TOO_DEEP, is_too_deep
+from anyplug.model.types import Call, Command, Failure, Plugin, Problem, Progress, Result, Tool
+from anyplug.peers.events import Live
+from anyplug.peers.guards import Guards
+from anyplug.peers.notices import Listener, Note, SnapshotChanged, note_taker
+from anyplug.peers.panels import Panels
+from anyplug.peers.supervisor import Peers
+from anyplug.policy.gate import PolicyGate
+from anyplug.runtime import thread_lanes
+from anyplug.runtime.runner import Runner
+from anyplug.secrets.redaction import Secrecies
+
+if TYPE_CHECKING:  # only who learns has one
+    from anyplug.launch.learning import Learning
+
+
+class Host:
+    """Finds plugins and runs their tools.
+
+    async with Host(plugins=["./hello-world"]) as host:
+        result = await host.call("hello_greet", {"name": "Alice"})
+    """
+
+    def __init__(
+        self,
+        plugins: Sequence[str | os.PathLike[str]] = (),
+        *,
+        roots: Sequence[str | os.PathLike[str]] | None = None,
+        home: str | os.PathLike[str] | None = None,
+        ask: Ask | None = None,
+        watch: bool = True,
+        eager: bool = True,
+        greeting: Greeting | None = None,
+        environment: Mapping[str, str] | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+        learning: "Learning | None" = None,
+        tally: Tally | None = None,
+    ) -> None:
+        """Say where plugins are.
+
+        `plugins` are folders that count as approved; `roots` are folders of plugins, in place of the standard
+        ones; `ask` is called where a person has to agree; `tell` hears of long work. Plugins that stay up are
+        started with the host, or with `eager=False` when they are first needed, except for those that watch
+        or guard what happens; `greeting` tells them whose agent they work for, and in which folder. `environment`
+        is the user's, in place of this process's own. `learning` watches one plugin. `tally` counts the calls, for
+        several hosts if they share it.
+
+        Raises ConfigError if the settings cannot be read.
+        """
+        self._greeting = greeting or Greeting()
+        self._users = Users(os.environ if environment is None else environment)
+        self._catalog = Catalog(
+            find_home(home),
+            [os.fspath(path) for path in plugins],
+            None if roots is None else [os.fspath(r) for r in roots],
+            self._greeting.cwd,
+        )
+        self._attachment = Attachment(ask=ask)
+        self._watch = watch
+        self._tell = tell
+        self._learning = learning
+        self._callers: dict[str, Attachment] = {}  # of the calls that run
+        self._audit = Audit(self._catalog.store, self._catalog.home.second_head(self._catalog.settings))
+        self._jobs = Jobs(self._catalog.store)
+        self._secrecies = Secrecies(self._catalog.secrets)
+        self.tally = tally or Tally()
+        self._recording = Recording(self._audit, self.tally, tell)
+        self._loading = Loading(self._catalog, self._tell_of_snapshot, self._follow_settings, eager=eager)
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._leaving = anyio.Event()
+        self._tasks = anyio.create_task_group()
+        with suppress(OSError):  # where it cannot be written, only the usual home is hidden from other homes' plugins
+            note_home(self._catalog.home.path)
+        self._put_together(self._catalog, self._greeting.cwd or os.getcwd())
+        await self._tasks.__aenter__()
+        self._recording.open(self._loop.call_later)
+        try:
+            await self._loading.begin(self._peers)
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        if self._watch:
+            self._tasks.start_soon(self._loading.follow, self._leaving)
+        return self
+
+    def _put_together(self, catalog: Catalog, cwd: str) -> None:
+        """Make what lives as long as the host is open, and let it know of each other. Nothing is started yet."""
+        catalog.store.tidy_aside(self._aside)
+        self._runner = Runner(os.path.join(catalog.home.path, "locks"), namespaces=catalog.settings.namespaces)
+        self._trust = Trust(catalog, self._secrecies)
+        self._peers = Peers(
+            catalog,
+            start=self._start,
+            secrecy=self._secrecies.of,
+            tasks=self._tasks,
+            changed=self._loading.grow_stale,
+            greeting=self._greeting,
+            tell=self._tell,
+        )
+        self._provisions = Provisions(
+            catalog,
+            self._runner,
+            self._secrecies,
+            self._users,
+            project=cwd,
+            learning=self._learning,
+            reach=self._peers.reach,
+            reload=self._loading.reload_in_a_call,
+            tell=self._tell,
+        )
+        self._preparation = Preparation(catalog, self._provisions, self._secrecies)
+        self._live = Live(
+            self._peers,
+            self._tasks,
+            cwd,
+            call=self._call_for,
+            granted=catalog.approvals.granted,
+            snapshot=lambda: self.snapshot,
+            reload=self._loading.again,
+        )
+        self._guards = Guards(
+            self._peers, catalog.settings, self._loading.why_absent, self._greeting, catalog.approvals.granted
+        )
+        self._signals = SignalRuns(catalog.home, self._runner)
+        policies = PolicyGate(catalog.home.path, catalog.settings.policy, self._runner, self._signals)
+        self._gates = Gates(self._guards, policies, catalog.approvals, cwd)
+        self._job_runs = JobRuns(self._jobs, self._tasks, self._tell)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leaving.set()
+        with anyio.CancelScope(shield=True):
+            await self._peers.stop_all(at_once=error is not None)
+        self._tasks.cancel_scope.cancel()
+        try:
+            # The body's own error is not the tasks': handed to them, it would come back inside a group.
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            self._loading.close()
+            self._trust.close()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._signals.close)
+                await anyio.to_thread.run_sync(self._provisions.close)
+                await anyio.to_thread.run_sync(self._runner.close)
+            self._recording.close()
+            self._catalog.close()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is loaded now."""
+        return self._loading.snapshot
+
+    @property
+    def plugins(self) -> list[Entry]:
+        """Every plugin that was found, in order of precedence."""
+        return list(self.snapshot.entries)
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The tools that can be called."""
+        return self.snapshot.callable_tools
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What is wrong with plugins, each naming its plugin."""
+        return [
+            msgspec.structs.replace(problem, message=f"{entry.name}: {problem.message}")
+            for entry in self.snapshot.entries
+            for problem in entry.problems
+        ]
+
+    @property
+    def commands(self) -> list[Command]:
+        """The slash commands that can be run."""
+        return [command for command, entry in self.snapshot.commands.values() if entry.state == "approved"]
+
+    @property
+    def panels(self) -> Panels:
+        """The panels that extensions have open."""
+        return self._live.panels
+
+    @property
+    def guards(self) -> Guards:
+        """Who decides about events; an agent asks them before a turn and before it shows a message."""
+        return self._guards
+
+    @property
+    def peers(self) -> Peers:
+        """The plugins that stay up, and how they are."""
+        return self._peers
+
+    @property
+    def catalog(self) -> Catalog:
+        """Where plugins come from, and what people decided about them."""
+        return self._catalog
+
+    @property
+    def audit(self) -> Audit:
+        """The record of all calls of this home."""
+        return self._audit
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        attachment: Attachment | None = None,
+        wait: bool = True,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Call a tool. Whatever happens on the way ends as a result and as one audit record.
+
+        An asynchronous tool runs as a job; `wait=False` gives the job's id at once, in the metadata. `progress`
+        hears how far it is, where the plugin says so. Raises only if the caller's own task is cancelled.
+        """
+        trail = Trail(name, attachment or self._attachment, arguments)
+        call: Call | None = None
+        try:
+            view = trail.attachment.view
+            if not self.snapshot.knows(name):
+                await self.hear_out(name)
+            tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
+            trail.found(tool.name, entry.plugin)
+            standing = await self._admit(entry.plugin, tool, trail)
+            warnings = self._check(tool, entry.plugin, trail)
+            call = self._call_of(tool, entry.plugin, trail, progress)
+            call = await self._gates.before_call(call, standing, trail)
+            self._recording.begin(trail)
+        except CallError as error:
+            result = self._recording.end(trail, failed(error))
+            if isinstance(error, Denied) and call is not None:
+                self._live.tell_of_result(call, result, has_run=False)
+            return result
+        except anyio.get_cancelled_exc_class():  # while somebody was asked
+            self._recording.end(trail, failed(Cancelled("the call was cancelled before it ran")))
+            raise
+        if not tool.is_async:
+            return await self._run(call, standing, trail, warnings)
+        try:
+            return await self._job_runs.run(call, trail, lambda: self._run(call, standing, trail, warnings), wait=wait)
+        except StoreError as error:
+            unrecorded = f"the job cannot be recorded, so it was not run: {error.message}"
+            return self._recording.end(trail, failed(Denied("host", unrecorded, error.hint)))
+
+    async def run_chain(
+        self,
+        steps: Sequence[Step | Mapping[str, Any]],
+        *,
+        attachment: Attachment | None = None,
+        on_step: OnStep = lambda _number, _result: None,
+    ) -> ChainOutcome:
+        """Call tools one after the other, each with what those before it gave, up to the first that fails.
+
+        Each step is a call like any other; `on_step` hears of its end. Raises BadChain if `steps` are no steps.
+        """
+
+        async def call(name: str, arguments: dict[str, Any]) -> Result:
+            return await self.call(name, arguments, attachment=attachment)
+
+        return await run_chain(call, read_chain(steps).steps, on_step)
+
+    async def run_command(self, line: str, *, attachment: Attachment | None = None) -> CommandOutcome:
+        """Run a slash command, given as a person types it. Ends as an outcome and as one audit record."""
+        name, words = split_command(line)
+        trail = Trail(f"/{name}", attachment or self._attachment, {"args": words})
+        notes: list[Note] = []
+        standing: Standing | None = None
+        stop_listening = self.listen(note_taker(notes))
+        try:
+            view = trail.attachment.view
+            await self.hear_out(f"/{name}")
+            command, entry = self.snapshot.command(name) if view is None else view.command(self.snapshot, name)
+            trail.found(f"/{command.name}", entry.plugin)
+            standing = await self._admit(entry.plugin, None, trail)
+            call = self._call_of(as_tool(command), entry.plugin, trail, None)
+            call = await self._gates.before_command(call, standing, trail)
+            self._recording.begin(trail)
+            outcome = await self._run_command(command, call, standing, trail)
+        except CallError as error:
+            outcome = CommandOutcome.failed(trail, error)
+        except anyio.get_cancelled_exc_class():
+            self._recording.end(trail, failed(Cancelled("the command was cancelled")))
+            raise
+        finally:
+            stop_listening()
+        if outcome.error is not None and standing is not None:
+            cured = await self._cured(outcome.error, "", entry.plugin, standing, trail)
+            outcome = msgspec.structs.replace(outcome, error=cured)
+        self._recording.end(trail, outcome.as_result())
+        notes += [Note(trail.record.plugin, "warn", warning) for warning in trail.warnings]
+        return msgspec.structs.replace(outcome, notes=tuple(notes))
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Tell extensions of an event in the life of an agent, such as turn_start or turn_end."""
+        self._live.emit(event, **fields)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Hear what extensions say on their own account; call what this gives to stop."""
+        return self._live.listen(listener)
+
+    async def hear_out(self, name: str) -> None:
+        """Wait a moment for extensions that may yet register a tool, or a command with its slash, of this name."""
+        self._loading.catch_up()
+        if not self.snapshot.knows(name):
+            await self._peers.hear_out(lambda: self.snapshot.knows(name))
+
+    def warm_up(self) -> None:
+        """Start all that stays up and was left for later, without waiting for it."""
+        self._peers.begin_idle()
+
+    async def reload(self, name: str | None = None) -> Snapshot:
+        """Read everything again; plugins that stay up are torn down and started anew, or just the one of that name.
+
+        Raises PluginNotFound.
+        """
+        await self._loading.reload(name)
+        return self.snapshot
+
+    async def approve(
+        self,
+        plugin: Plugin,
+        *,
+        granted: tuple[str, ...] | None = None,
+        always: bool = False,
+        follow: bool = False,
+        unconfined: bool = False,
+        inherits_environment: bool = False,
+        seen: str | None = None,
+    ) -> str:
+        """Approve a plugin as it is now, for a person who has seen what it asks for.
+
+        `seen` is the digest of what the person looked at. Its init script and its dependencies are seen to
+        first; gives what they printed. Raises CallError if that fails or if it is another than was seen, and
+        then nothing is approved.
+        """
+        said = await self._preparation.approve(
+            plugin,
+            granted,
+            always=always,
+            follow=follow,
+            unconfined=unconfined,
+            inherits_environment=inherits_environment,
+            seen=seen,
+            callees=self.snapshot.callees(plugin.permissions if granted is None else granted),
+        )
+        await self.look_again()
+        return said
+
+    async def prepare(self, plugin: Plugin, granted: tuple[str, ...] | None = None, *, unconfined: bool = False) -> str:
+        """Set a plugin up: its init script, its dependencies. Raises CallError."""
+        return await self._preparation.prepare(plugin, granted, unconfined=unconfined)
+
+    def has_started(self, pid: int) -> bool:
+        """Whether a process comes from one of this host's plugins."""
+        return self._runner.guard.marks(pid)
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether jobs of this host are under way."""
+        return self._job_runs.are_under_way
+
+    def jobs(self) -> list[Job]:
+        """List the jobs of every host of this home."""
+        return self._jobs.all()
+
+    def cancel_job(self, name: str) -> None:
+        """Cancel a job, here or in another process."""
+        self._job_runs.cancel(name)
+
+    def _check(self, tool: Tool, plugin: Plugin, trail: Trail) -> list[str]:
+        """See to it that the arguments are an object of JSON values, as strictly as the person wants it.
+
+        Gives in what they break the tool's schema, if that is to be a warning only.
+        """
+        if trail.unusable:
+            raise InvalidArguments(tool.name, [trail.unusable])
+        format = registry.BY_NAME[plugin.format]
+        mode = self._catalog.settings.of(plugin.name).arguments or format.ARGUMENTS
+        violations = [] if mode == "off" else format.violations(tool, trail.given)
+        if violations and mode == "strict":
+            raise InvalidArguments(tool.name, violations)
+        return violations
+
+    @staticmethod
+    def _call_of(tool: Tool, plugin: Plugin, trail: Trail, progress: Progress | None) -> Call:
+        caller = trail.attachment
+        return Call(
+            id=trail.record.call,
+            tool=tool,
+            plugin=plugin,
+            arguments=trail.given,
+            attachment=caller.id,
+            origin=caller.plugin.name if caller.plugin is not None else "",
+            chain=(*caller.chain, tool.name),
+            progress=progress,
+            shows_panels=caller.shows_panels,
+        )
+
+    async def _run(self, call: Call, standing: Standing, trail: Trail, warnings: list[str]) -> Result:
+        """Run what may run, and record how it ended."""
+        self._live.tell_of_call(call)
+        self._callers[call.id] = trail.attachment
+        try:
+            try:
+                if call.plugin.stays_up and self._peers.has_other_rights(call.plugin, standing.rights):
+                    await self._renew_rights(call.plugin)
+                users = trail.attachment.users
+                around = self._provisions.made(call.plugin, standing, users) or await self._provisions.ready(
+                    call.plugin, standing, users
+                )
+                result = await registry.BY_NAME[call.plugin.format].invoke(call, around)
+                await self._see_that_nothing_came(call.plugin)
+                if result.structured is not None and is_too_deep(result.structured):
+                    raise BadOutput(f"what '{call.tool.name}' gave cannot be passed on: {TOO_DEEP}", "mend the plugin")
+            except CallError as refusal:
+                result = failed(refusal)
+            if result.error is not None:
+                said = f"{result.text}\n{result.metadata.get('stderr', '')}"
+                error = await self._cured(result.error, said, call.plugin, standing, trail)
+                result = msgspec.structs.replace(result, error=error)
+            result = await self._gates.after(call, standing, trail, result)
+        except anyio.get_cancelled_exc_class():
+            trail.record.held_by = self._provisions.receipt(call.plugin)
+            cancelled = self._recording.end(trail, failed(Cancelled("the call was cancelled")))
+            self._live.tell_of_result(call, cancelled)
+            raise
+        finally:
+            del self._callers[call.id]
+        trail.record.held_by = self._provisions.receipt(call.plugin)
+        result = self._recording.end(trail, warned(result, warnings))
+        self._live.tell_of_result(call, result)
+        return result
+
+    async def _see_that_nothing_came(self, plugin: Plugin) -> None:
+        """See to it that no code came into a plugin's folder while it ran; raises NotApproved.
+
+        A process that stays up may have loaded that code, and is started anew.
+        """
+        try:
+            self._provisions.see_that_nothing_came(plugin)
+        except NotApproved:
+            if plugin.stays_up:
+                await self._loading.reload_in_a_call(plugin.path)
+            raise
+
+    async def _run_command(self, command: Command, call: Call, standing: Standing, trail: Trail) -> CommandOutcome:
+        """Run a slash command that may run, and ask the gates about what it gave; raises CallError."""
+        if self._peers.has_other_rights(call.plugin, standing.rights):
+            await self._renew_rights(call.plugin)
+        extension = await self._peers.reach(call.plugin)
+        trail.record.held_by = self._provisions.receipt(call.plugin)
+        answer = await extension.run_command(command.name, call.arguments["args"])
+        outcome = CommandOutcome.of(trail, answer, self._live.panels, extension)
+        seen = await self._gates.after(call, standing, trail, given := outcome.as_result())
+        return outcome if seen is given else outcome.judged(seen, self._live.panels)
+
+    async def _admit(self, plugin: Plugin, tool: Tool | None, trail: Trail) -> Standing:
+        """See to it that a plugin may be used, by all that people have decided up to now; raises CallError.
+
+        Who guards a call is theirs to say, too: so what they decided since is loaded first.
+        """
+        standing = await self._trust.see_to(plugin, tool, trail)
+        try:
+            if plugin.explicit:  # the look at it was no look at what people decided about others
+                self._loading.look_at_decisions()
+            if self._loading.is_behind:
+                await self._loading.follow_decisions()
+        except StoreError as error:
+            raise Denied("host", f"nobody knows what was decided: {error.message}", error.hint) from error
+        return standing
+
+    async def _renew_rights(self, plugin: Plugin) -> None:
+        """Have a plugin that stays up started anew, with the rights that it has now; raises Unavailable."""
+        try:
+            await self.look_again()
+        except StoreError as error:
+            reason = f"plugin '{plugin.name}' has other rights now and cannot be started anew: {error.message}"
+            raise Unavailable(reason, error.hint) from error
+
+    async def _cured(self, failure: Failure, said: str, plugin: Plugin, standing: Standing, trail: Trail) -> Failure:
+        """Name the grant that would have helped, where it seems that one was lacking."""
+        text, users = f"{failure.message}\n{said}", trail.attachment.users
+        cure = await thread_lanes.run(plugin.path, self._provisions.cure, plugin, standing, text, users)
+        return msgspec.structs.replace(failure, hint=cure) if cure else failure
+
+    async def _start(self, plugin: Plugin) -> Start:
+        """Give what a plugin that stays up is started with; raises CallError if it may not run, as it is now."""
+        standing = await self._trust.see_to(plugin, None, Trail(plugin.name, self._attachment), anew=True)
+        return await self._provisions.start(plugin, standing)
+
+    async def look_again(self) -> None:
+        """Read everything again, now and not when somebody sees that it changed; what that starts is up then."""
+        await self._loading.again()
+        await self._peers.come_up()
+
+    def _aside(self, work: Callable[[], None]) -> None:
+        """Have something done in a thread that nobody waits for but the end of the host; in whatever thread this is."""
+
+        def begin() -> None:
+            if not self._leaving.is_set():
+                self._tasks.start_soon(anyio.to_thread.run_sync, work)
+
+        self._loop.call_soon_threadsafe(begin)
+
+    def _follow_settings(self) -> None:
+        """Let all go by the settings as they were read just now."""
+        if self._catalog.settings_fault:
+            self._tell(self._catalog.settings_fault)
+        for part in (self._provisions, self._peers, self._guards, self._gates):
+            part.follow(self._catalog.settings)
+
+    def _tell_of_snapshot(self) -> None:
+        self._live.notice(SnapshotChanged())
+
+    async def _call_for(
+        self,
+        extension: Extension,
+        name: str,
+        arguments: dict[str, Any],
+        parent: Call | None,
+        chain: tuple[str, ...],
+    ) -> Result:
+        """Call a tool because an extension asked for it, with the tools that led to that: by the same path as everyone.
+
+        Inside a call of its own, whoever made that call is asked; else whoever the host asks.
+        """
+        asker = self._callers.get(parent.id, self._attachment) if parent is not None else self._attachment
+        plugin = extension.plugin
+        if parent is not None:
+            callers = (*(asker.callers or (asker.id,)), f"{plugin.name}/{parent.tool.own_name}")
+        else:
+            callers = (*chain, plugin.name)  # on its own account, or to decide about the call that the chain leads to
+        return await self.call(name, arguments, attachment=asker.for_plugin(plugin, chain, callers))

@@ -1,0 +1,1 @@
+"""What a plugin's programs get: sandbox profile, folders, environment."""

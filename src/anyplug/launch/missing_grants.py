@@ -1,0 +1,216 @@
+"""Which grants a plugin lacked, read off what it said: the kernel refuses, and each program says so in its own words.
+
+A guess, made where something failed, and so only ever a hint; `learn` knows for certain. What the person could not
+do either is no matter of grants, and neither is what no grant opens.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from anyplug.model import protected_paths
+from anyplug.model.types import Plugin
+from anyplug.runtime.sandbox.linux.protected_names import Protected
+from anyplug.runtime.sandbox.profile import SHARED_TMP, Profile
+
+LONGEST = 32 << 10  # characters of what it said that are looked at, from the end
+MOST = 4  # grants that a hint names
+AROUND = 40  # characters around a refusal that may say what it was about
+# What programs write when the kernel refuses a file or a program. Of a folder that it may not make, Node says ENOENT.
+_WORD = (
+    r"(?:permission denied|operation not permitted|read-only file system|PermissionDenied|\bE(?:ACCES|PERM|ROFS)\b"
+    r"|no such file or directory(?=, mkdir))"
+)
+_CHANGING = re.compile(r"read-only file system|\bEROFS\b|\bmkdir\b|cannot (?:create|touch|make|remove)", re.IGNORECASE)
+_NO_NETWORK = re.compile(
+    r"name resolution|failed to resolve|could not resolve|name or service not known|getaddrinfo|no such host"
+    r"|UnknownHost|\bE(?:AI_AGAIN|NOTFOUND|NETUNREACH|NETDOWN)\b|network is unreachable|\bdial (?:tcp|udp)\b"
+    r"|fetch failed|uv_interface_addresses"
+    r"|\b(?:listen|connect|bind|socket)\b.{0,60}(?:\bE(?:PERM|ACCES)\b|not permitted)",
+    re.IGNORECASE,
+)
+# Sockets on this machine have a path; all that is said of those of programs behind it.
+_LOCAL = re.compile(
+    r"\bdial unix\b|\bunix://|\.sock\b|\bD-?Bus\b"
+    r"|\b(?:listen|connect|bind)\b.{0,60}(?:\bE(?:PERM|ACCES)\b|not permitted).{0,40}\s[@/]",
+    re.IGNORECASE,
+)
+# Python says no more than that something was not permitted; where it was says the rest.
+_LOCAL_IN_PYTHON = re.compile(r"multiprocessing/(?:connection|forkserver|managers)\.py|AF_UNIX")
+# What was refused stands behind the word or before it, in quotes or as a path; what was to be run, as a mere name.
+_QUOTES = r"'\"`\u2018\u2019\u201c\u201d"
+_NAME = rf"(?:[{_QUOTES}]([^{_QUOTES}\n]+)[{_QUOTES}]|((?<![\w.~/:])(?:~|\.{{0,2}})/[^\s{_QUOTES}:,;()]+))"
+_REFUSED = re.compile(
+    rf"{_WORD}[^{_QUOTES}/~\n]{{0,60}}?{_NAME}(?: -> {_NAME})?"
+    rf"|(?:{_NAME}|(?<![\w.+~/-])([\w.+-]{{1,255}}))(?: for \w+)? ?[:(] ?"
+    r"(?=permission denied|operation not permitted|read-only file system)"
+    r"|\bspawn (\S+) E(?:ACCES|PERM)\b",
+    re.IGNORECASE,
+)
+# A plugin's own /tmp covers what lies in everybody's, and then a file that is there is not.
+_ABSENT = re.compile(
+    rf"(?:no such file or directory|ENOENT|not found|not exist)[^{_QUOTES}/~\n]{{0,60}}?{_NAME}"
+    rf"|{_NAME}(?: for \w+)? ?[:(] ?(?:no such file or directory|not found)",
+    re.IGNORECASE,
+)
+_NO_NAME = re.compile(r"E[A-Z]+|\d+")  # that stand where a program's would
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """Where it was said: what the plugin may do, and what paths and names in its words stand for."""
+
+    profile: Profile
+    cwd: str
+    user: str
+    project: str
+    find: Callable[[str], tuple[str, ...]]  # the files that belong to a program
+
+
+class Lack(NamedTuple):
+    """A permission that would have to be granted, and the folder or file that would have to be there first."""
+
+    permission: str
+    missing: str = ""
+    is_file: bool = False  # what is missing, as far as can be told
+
+
+OWN_FOLDER = Lack("")  # nothing opens it
+
+
+def speaks_of_one(said: str) -> bool:
+    """Whether a text can be about something that was refused; a cheap look, for the many that are not."""
+    said = said[-LONGEST:]
+    return bool(re.search(_WORD, said, re.IGNORECASE) or _NO_NETWORK.search(said) or "/tmp/" in said)
+
+
+def variables(said: str, withheld: frozenset[str]) -> list[Lack]:
+    """Find the variables that a plugin misses, of those that it does not see."""
+    said = said[-LONGEST:]
+    return [Lack(f"env:{name}") for name in sorted(withheld) if re.search(rf"\b{re.escape(name)}\b", said)]
+
+
+def read(said: str, scene: Scene) -> list[Lack]:
+    """Find what a plugin that failed was refused, by what it said."""
+    said = said[-LONGEST:]
+    found: list[Lack] = []
+    for line in said.replace("\0", "").splitlines():
+        if not scene.profile.unix and re.search(_WORD, line, re.IGNORECASE) and _LOCAL.search(line):
+            found.append(Lack("network:unix"))
+            continue
+        for refused in _REFUSED.finditer(line):
+            is_change = bool(_CHANGING.search(line, max(refused.start() - AROUND, 0), refused.end() + AROUND))
+            for name in filter(None, refused.groups()):
+                found += _lacks(name, scene, is_change=is_change)
+        for absent in _ABSENT.finditer(line):
+            found += _lacks_sight(_absolute(next(filter(None, absent.groups())), scene), scene)
+    if not scene.profile.unix and not found and "not permitted" in said and _LOCAL_IN_PYTHON.search(said):
+        found.append(Lack("network:unix"))
+    if scene.profile.network != "all" and not found and _NO_NETWORK.search(said):
+        found.append(Lack("network"))
+    return found
+
+
+def cure(plugin: Plugin, lacking: Iterable[Lack], *, is_new: bool = False) -> str:
+    """Say what a person would type; empty if nothing is lacking. `is_new`: it is just being approved, or installed."""
+    found = dict.fromkeys(lacking)
+    needed = [lack for lack in found if lack != OWN_FOLDER][:MOST]
+    if not needed:
+        return "its own folder stays as it was approved, whatever is granted: let it write elsewhere" if found else ""
+    names = [lack.permission for lack in needed]
+    granting = [word for name in dict.fromkeys((*plugin.permissions, *names)) for word in ("--grant", name)]
+    words = ["anyplug", "grant", plugin.name, *names]
+    if is_new:
+        words = ["...", *granting]
+    elif plugin.explicit:  # what was named for one run has what it declares, and no approval to add to
+        words = ["anyplug", "install", plugin.path, *granting]
+    making = [
+        ["touch", lack.missing] if lack.is_file else ["mkdir", "-p", lack.missing] for lack in needed if lack.missing
+    ]
+    first = "".join(f"`{shlex.join(command)}`, then " for command in making)
+    return f"it was not granted {', '.join(names)}: {first}`{_typed(words)}`"
+
+
+def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:
+    """Give the permission for one thing that a refusal names, if one would have helped."""
+    profile = scene.profile
+    if _NO_NAME.fullmatch(name):
+        return []
+    if "/" not in name and (files := scene.find(name)):
+        return [] if _within(files[0], profile.executable) else [Lack(f"shell:exec:{name}")]
+    path = _absolute(name, scene)
+    if "/" not in name and not os.path.exists(path) and not (is_change and "." in name):
+        return []  # some other word
+    readable = _readable(profile)
+    if _within(path, profile.code):
+        return [OWN_FOLDER] if is_change else []
+    secrets = protected_paths.places(scene.user, "").hidden
+    ours = tuple(folder for folder in profile.hidden if folder not in secrets)
+    if _within(path, ours) and not _within(path, readable):
+        return []  # what is ours, or another plugin's
+    if os.path.isfile(path) and os.access(path, os.X_OK) and not is_change:
+        program = os.path.basename(path)
+        known = program if os.path.realpath(path) in scene.find(program) else path
+        return [] if _within(path, profile.executable) else [Lack(f"shell:exec:{known}")]
+    if os.path.exists(path) and not is_change and not _within(path, readable):
+        return [Lack(f"filesystem:read:{_written(path, scene)}")] if os.access(path, os.R_OK) else []
+    return _lacks_writing(path, scene)
+
+
+def _lacks_sight(path: str, scene: Scene) -> list[Lack]:
+    """Give the permission for a file that is there, and that it says is not."""
+    if not scene.profile.private_tmp or not _within(path, SHARED_TMP) or _within(path, _readable(scene.profile)):
+        return []
+    return [Lack(f"filesystem:read:{_written(path, scene)}")] if os.access(path, os.R_OK) else []
+
+
+def _lacks_writing(path: str, scene: Scene) -> list[Lack]:
+    """Give the permission to change or make something: what is not there yet needs the folder above it."""
+    profile = scene.profile
+    if profile.brokered and (named := Protected(profile.protected, profile.named).opener(path)):
+        return [Lack(f"filesystem:write:{_written(named, scene)}")] if _within(path, profile.writable) else []
+    is_own_tmp = profile.private_tmp and _within(path, SHARED_TMP) and not _within(path, _readable(profile))
+    if is_own_tmp or _within(path, profile.writable):
+        return []
+    if os.path.exists(path):
+        return [Lack(f"filesystem:write:{_written(path, scene)}")] if os.access(path, os.W_OK) else []
+    above = os.path.dirname(path)
+    is_file = bool(os.path.splitext(path)[1])  # what has an ending is one; what something lies in is none
+    while not os.path.exists(above):
+        path, above, is_file = above, os.path.dirname(above), False
+    if not os.access(above, os.W_OK):
+        return []
+    if above in {scene.user, "/"}:  # a grant for all that is there would be too much: let it have a folder in it
+        return [Lack(f"filesystem:write:{_written(path, scene)}", path, is_file)]
+    return [Lack(f"filesystem:write:{_written(above, scene)}")]
+
+
+def _readable(profile: Profile) -> tuple[str, ...]:
+    return (*profile.readable, *profile.writable, *profile.executable)
+
+
+def _absolute(name: str, scene: Scene) -> str:
+    path = scene.user + name[1:] if name == "~" or name.startswith("~/") else name
+    return os.path.normpath(os.path.join(scene.cwd, path))
+
+
+def _written(path: str, scene: Scene) -> str:
+    """Write a path as a person would."""
+    if path == scene.project:
+        return "."
+    if scene.project not in {"", "/", scene.user} and _within(path, (scene.project,)):
+        return f"./{os.path.relpath(path, scene.project)}"
+    return "~" + path.removeprefix(scene.user) if _within(path, (scene.user,)) else path
+
+
+def _within(path: str, folders: Iterable[str]) -> bool:
+    real = os.path.realpath(path)
+    return any(one == folder or one.startswith(folder.rstrip("/") + "/") for folder in folders for one in (path, real))
+
+
+def _typed(words: list[str]) -> str:
+    """Join words for a shell; a ~ has to stay bare, which it can in the middle of a word, since we read it."""
+    return " ".join(word if re.fullmatch(r"[\w@%+=:,./~-]+", word) else shlex.quote(word) for word in words)

@@ -1,0 +1,261 @@
+"""How a plugin's own folder is shown to it: from the snapshot of what was approved, with what it writes beside that.
+
+Cyclop One: the snapshot alone; with a grant to write files, and for Workbench, what the plugin writes into its folder
+lands in `<home>/data/<plugin>/beside`, laid over the snapshot. Formats whose plugins keep state in their real folder
+see that, with the snapshot's code laid over it. `runtime.confine.shelf` does the mounting.
+"""
+
+import os
+import stat
+import time
+from contextlib import suppress
+
+import msgspec
+
+from anyplug.catalog.approvals import Standing
+from anyplug.catalog.catalog import Catalog
+from anyplug.formats import registry
+from anyplug.formats.shared.one_shot import make_folder
+from anyplug.formats.workbench import format as workbench
+from anyplug.home import digest, untrusted_files
+from anyplug.home.code_snapshots import Changed, Snapshot, Snapshots
+from anyplug.home.digest import Reading
+from anyplug.home.location import make_private
+from anyplug.home.untrusted_files import Budget, Entry
+from anyplug.launch.sandbox_profiles import code_names
+from anyplug.model import permissions
+from anyplug.model.types import Plugin
+from anyplug.model.untrusted_text import for_people
+from anyplug.runtime.inotify import Arrivals
+from anyplug.runtime.processes.program import Purpose
+from anyplug.runtime.sandbox.linux.protected_names import Protected
+from anyplug.runtime.sandbox.profile import Profile, Shown
+
+TIDY_S = 60.0  # for looking through them
+MOST_BESIDE = 50_000  # files that a plugin may have written into its folder, all of which are looked at
+MOST_ARRIVED = 5_000  # entries of a folder that came into the real one, all of which are looked at
+MANY_FILES = 2_000  # take a second to copy
+OPAQUE = "user.overlay.opaque"  # of a folder: it hides the approved one of its name
+
+
+class View:
+    """How one plugin sees its own folder, for as long as its sandbox is up."""
+
+    def __init__(self, snapshot: Snapshot, shown: Shown, arrivals: Arrivals | None = None) -> None:
+        """`arrivals` come into the real folder, where that is seen."""
+        self._snapshot = snapshot
+        self._shown = shown
+        self._arrivals = arrivals
+        self._intruder = ""
+        self.keeps_names = True  # a file that is renamed over approved code is not seen
+
+    @property
+    def own(self) -> str:
+        """The plugin's folder."""
+        return self._shown.own
+
+    @property
+    def intruder(self) -> str:
+        """Code that came into the real folder since this view was made, and may have run; empty if none did.
+
+        Code that was there before is laid over, or keeps the plugin from starting.
+        """
+        if not self._intruder and self._arrivals is not None:
+            names = self._arrivals.names()
+            self._intruder = next((found for path, is_folder in names if (found := self._strange(path, is_folder))), "")
+        return self._intruder
+
+    def _strange(self, path: str, is_folder: bool) -> str:
+        """Say what is strange about a name that came: it may be code. Empty if it is data, or laid over."""
+        if not path:
+            return "too many files came into its folder at once"
+        name, relative = os.path.basename(path), path[len(self._shown.own) + 1 :]
+        if (self.keeps_names and relative in self._shown.laid) or name in self._shown.ignored:
+            return ""
+        is_code = self._may_hold_code(path) if is_folder else self._is_code(name)
+        return f"{for_people(relative)} was added while it ran" if is_code else ""
+
+    def _may_hold_code(self, folder: str) -> bool:
+        """Whether a folder that came holds code, or might have; a bounded look, since plugins make folders, too."""
+        left, seen = [folder], 0
+        try:
+            while left:
+                with os.scandir(left.pop()) as entries:
+                    for entry in entries:
+                        seen += 1
+                        if seen > MOST_ARRIVED or (entry.is_symlink() and not entry.is_file()):
+                            return True
+                        if entry.is_dir(follow_symlinks=False):
+                            left.append(entry.path)
+                        elif self._is_code(entry.name):
+                            return True
+        except FileNotFoundError:  # gone again: one with a name that can be imported might have been
+            name = os.path.basename(folder)
+            return not os.path.isdir(folder) and name.isidentifier() and not name.startswith("tmp")
+        except OSError:
+            return True
+        return False
+
+    def _is_code(self, name: str) -> bool:
+        return name in self._shown.code_names or name.lower().endswith(self._shown.code_suffixes)
+
+    def added_to(self, profile: Profile) -> Profile:
+        """Add it to what a plugin's programs may do."""
+        shown = self._shown
+        if shown.shelved and _may_write_around(shown.own, profile):  # what it writes there must not land on the shelf
+            shown = msgspec.structs.replace(shown, shelved=False)
+        if not shown.beside:
+            return msgspec.structs.replace(profile, shown=shown)
+        return msgspec.structs.replace(
+            profile,
+            shown=shown,
+            code=tuple(path for path in profile.code if path != shown.own),
+            writable=(*profile.writable, shown.own),
+            measured=tuple(dict.fromkeys((*profile.measured, shown.beside))),
+        )
+
+    def close(self) -> None:
+        """Let the snapshot go, and remove what the sandbox needed for the view. Blocks."""
+        self._snapshot.release()
+        if self._arrivals is not None:
+            self._arrivals.close()
+
+
+class OwnFolders:
+    """Shows plugins their folders. What does not say otherwise blocks: call it in a thread."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._home = catalog.home
+        self.snapshots = Snapshots(catalog.home.path)
+
+    def plugin_folders(self) -> frozenset[str]:
+        """Return the folders of all plugins; never blocks."""
+        return self._catalog.plugin_folders()
+
+    def is_large(self, plugin: Plugin) -> bool:
+        """Whether a snapshot of a plugin takes so long that a person should know; never blocks."""
+        reading = self._catalog.last_reading(plugin)
+        return reading is not None and len(reading.stamps) > MANY_FILES
+
+    def keep(self, plugin: Plugin, value: str) -> None:
+        """Make the snapshot of a plugin's digest, which was just taken; raises Changed and OSError."""
+        self._kept(plugin, value)[0].release()
+
+    def _kept(self, plugin: Plugin, value: str) -> tuple[Snapshot, Reading]:
+        reading = self._catalog.last_reading(plugin)
+        if reading is None or reading.digest != value:
+            raise Changed("its files changed while it was being started")
+        whole = None
+        if not registry.BY_NAME[plugin.format].EVERY_FILE_COUNTS:
+            counted = _counted(plugin, reading)
+            whole = tuple(name for name in code_names(counted) if name not in counted)
+        snapshot = self.snapshots.hold(plugin.path, reading, config=bool(_config(plugin)), whole=whole)
+        self.snapshots.collect(self._catalog.approvals.digests())
+        return snapshot, reading
+
+    def view(self, plugin: Plugin, standing: Standing, purpose: Purpose = "run") -> View:
+        """Return how a plugin sees its folder as it was approved, or as it is now if nobody did yet.
+
+        Who resolves dependencies sees the code alone. Raises Changed and OSError.
+        """
+        snapshot, reading = self._kept(plugin, standing.digest or self._catalog.digest(plugin).value)
+        shown = Shown(
+            own=plugin.path,
+            snapshot=snapshot.files,
+            work=snapshot.work(),
+            shelved=not plugin.explicit,  # what the person named for this run is approved whatever becomes of it
+            live=_config(plugin) if purpose == "run" else (),
+        )
+        if purpose != "run":
+            return View(snapshot, shown)
+        if writes_aside(plugin, standing):
+            shown = msgspec.structs.replace(shown, beside=self._home.beside(plugin))
+            make_folder(shown.beside)
+        elif registry.BY_NAME[plugin.format].WRITES_BESIDE_ITSELF:
+            shown = msgspec.structs.replace(
+                shown,
+                laid=tuple(code_names(_counted(plugin, reading))),
+                ignored=(*digest.NEVER, digest.CONFIG),
+                code_names=(*digest.MANIFESTS, *digest.LOCKS),
+                code_suffixes=tuple(digest.CODE_SUFFIXES),
+            )
+            return View(snapshot, shown, Arrivals(plugin.path + folder[0] for folder in reading.folders))
+        return View(snapshot, shown)
+
+    def has_written(self, plugin: Plugin, standing: Standing) -> bool:
+        """Whether a plugin has written anything over its approved folder; never blocks."""
+        if not writes_aside(plugin, standing):
+            return False
+        try:
+            with os.scandir(self._home.beside(plugin)) as entries:
+                return next(entries, None) is not None
+        except OSError:
+            return False
+
+    def tidy(self, plugin: Plugin) -> bool:
+        """Move code out of what a plugin wrote over its folder, and forget what it deleted there: say if any was.
+
+        Else it would run in place of what was approved. Raises OSError.
+        """
+        kept = os.path.join(self._home.kept(plugin), f"beside-{time.strftime('%Y%m%d-%H%M%S')}")
+        moved = 0
+        with untrusted_files.hold(self._home.beside(plugin)) as beside:
+            for entry in beside.walk(Budget(MOST_BESIDE, seconds=TIDY_S)):
+                if entry.is_folder:
+                    with suppress(OSError):
+                        os.removexattr(entry.folder.fd, OPAQUE)
+                        moved += 1
+                elif not digest.is_data_in(entry.folder, entry.name, entry.relative):
+                    _move_out(entry, os.path.join(kept, entry.relative))
+                    moved += 1
+        return bool(moved)
+
+
+def _move_out(entry: Entry, to: str) -> None:
+    """Move what a plugin wrote over its folder to where no plugin sees it; what it deleted there, only forget."""
+    if stat.S_ISCHR(entry.found.st_mode):  # how an overlay notes that
+        os.unlink(entry.name, dir_fd=entry.folder.fd)
+        return
+    make_private(os.path.dirname(to))
+    os.rename(entry.name, to, src_dir_fd=entry.folder.fd)
+
+
+def _may_write_around(own: str, profile: Profile) -> bool:
+    """Whether a plugin was granted the folder in which its own lies, and may make files there."""
+    parent = os.path.dirname(own)
+    is_granted = any(f"{parent}/".startswith(f"{path.rstrip('/')}/") for path in profile.brokered)
+    return is_granted and not Protected(profile.protected, profile.named).opener(f"{parent}/new")
+
+
+def writes_aside(plugin: Plugin, standing: Standing) -> bool:
+    """Whether what a plugin writes into its folder is kept elsewhere."""
+    format = registry.BY_NAME[plugin.format]
+    if format.WRITES_BESIDE_ITSELF:
+        return False
+    may_write = any(permissions.kind(grant) == "filesystem:write" for grant in standing.granted)
+    return plugin.format == workbench.NAME or may_write
+
+
+def stamp(plugin: Plugin) -> list[int]:
+    """Return what is another when the person's values are another file than they were."""
+    try:
+        return [os.stat(os.path.join(plugin.path, name)).st_ino for name in _config(plugin)]
+    except OSError:
+        return []
+
+
+def _config(plugin: Plugin) -> tuple[str, ...]:
+    """Return the file with the person's values if it is there and no part of the snapshot."""
+    is_apart = registry.BY_NAME[plugin.format].EVERY_FILE_COUNTS
+    return (digest.CONFIG,) if is_apart and os.path.isfile(os.path.join(plugin.path, digest.CONFIG)) else ()
+
+
+def _counted(plugin: Plugin, reading: Reading) -> tuple[str, ...]:
+    """Return the files and links that count; not what lies in a folder elsewhere that a link leads to."""
+    linked = tuple(f"{stamp[0][1:]}/" for stamp in reading.folders[1:] if os.path.islink(plugin.path + stamp[0]))
+    return tuple(
+        stamp[0]
+        for stamp, sha in zip(reading.stamps, reading.hashes, strict=True)
+        if sha and not stamp[0].startswith(linked) and (stat.S_ISREG(stamp[1]) or stat.S_ISLNK(stamp[1]))
+    )

@@ -1,0 +1,90 @@
+"""What comes before an approval: a plugin is set up as it is now, and only then does the person's word count."""
+
+from contextlib import suppress
+
+from anyplug.catalog.approvals import Standing
+from anyplug.catalog.catalog import Catalog
+from anyplug.formats import registry
+from anyplug.home import untrusted_files
+from anyplug.home.digest import Digest
+from anyplug.home.untrusted_files import TooMuch
+from anyplug.launch.surroundings import Provisions
+from anyplug.model.errors import CallError, NotApproved
+from anyplug.model.types import Plugin
+from anyplug.runtime import thread_lanes
+from anyplug.secrets.redaction import Secrecies
+
+
+class Preparation:
+    """Sets plugins up, and approves them."""
+
+    def __init__(self, catalog: Catalog, provisions: Provisions, secrecies: Secrecies) -> None:
+        self._catalog = catalog
+        self._provisions = provisions
+        self._secrecies = secrecies
+
+    async def approve(
+        self,
+        plugin: Plugin,
+        granted: tuple[str, ...] | None,
+        *,
+        always: bool,
+        follow: bool,
+        unconfined: bool,
+        inherits_environment: bool,
+        seen: str | None,
+        callees: dict[str, str],
+    ) -> str:
+        """Approve a plugin, set up first if it is another than was approved before; gives what that printed.
+
+        Raises CallError if that fails, or if the plugin is another than was `seen`; nothing is approved then.
+        """
+        approvals = self._catalog.approvals
+        before = approvals.of(plugin)
+        if seen is not None and (await self._digest(plugin)).value != seen:
+            raise NotApproved(plugin.name, "changed", ("while you were looking at it",))
+        said = ""
+        if before is None or before.digest != (await self._digest(plugin)).value:
+            said = await self.prepare(plugin, granted, unconfined=unconfined)
+        given = plugin.permissions if granted is None else granted
+        digest = await self._digest(plugin)  # after the set-up, which may have brought code along
+        await self._provisions.keep(plugin, digest.value)
+        approvals.approve(
+            plugin,
+            digest,
+            given,
+            always=always,
+            follow=follow,
+            unconfined=unconfined,
+            inherits_environment=inherits_environment,
+            callees=callees,
+        )
+        return said
+
+    async def _digest(self, plugin: Plugin) -> Digest:
+        """Take a plugin's digest; raises NotApproved if its files cannot be checked."""
+        try:
+            return await thread_lanes.run(plugin.path, self._catalog.digest, plugin)
+        except TooMuch as error:
+            why = f"cannot read {error.filename}: {error.strerror}"
+            cure = f"delete {error.filename} or move it out of the plugin's folder, then approve it again"
+            raise NotApproved(plugin.name, "changed", (why,), cure) from error
+
+    async def prepare(self, plugin: Plugin, granted: tuple[str, ...] | None, *, unconfined: bool) -> str:
+        """Run a plugin's init script and fetch its dependencies, with what is to be granted; gives what was printed.
+
+        Raises CallError.
+        """
+        given = plugin.permissions if granted is None else granted
+        standing = Standing(state="approved", granted=given, unconfined=unconfined)
+        secrecy = self._secrecies.of(plugin, standing.granted)
+        # Bytecode and programs of what ran before would run with what this one is granted.
+        with suppress(OSError):
+            await thread_lanes.run(plugin.path, untrusted_files.remove, self._catalog.home.cache(plugin))
+        try:
+            said = await registry.BY_NAME[plugin.format].prepare(plugin, self._provisions.of(plugin, standing))
+        except CallError as error:
+            error.hint = self._provisions.cure(plugin, standing, error.message, purpose="init") or error.hint
+            secrecy.error(error)
+            raise
+        return secrecy.text(said)

@@ -1,0 +1,438 @@
+"""What the programs of each plugin may do: what it was granted, and what its format, its manifest and this machine add.
+
+Draws it, and holds nobody to it.
+"""
+
+import itertools
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+import anyplug
+from anyplug.catalog.approvals import Standing
+from anyplug.formats import registry
+from anyplug.formats.mcp import config_file
+from anyplug.home import digest
+from anyplug.home.location import home_path, known_homes, state_path, usual_path
+from anyplug.home.settings import Home, Settings, binding_places, cyclop_plugins, standard_roots, zot_home
+from anyplug.model import permissions, protected_paths
+from anyplug.model.types import Endpoint, Plugin
+from anyplug.runtime.processes.program import Purpose
+from anyplug.runtime.sandbox import profile as profiles
+from anyplug.runtime.sandbox import system_paths
+from anyplug.runtime.sandbox.linux.hidden_paths import MOST_LINKS, on_the_way_to
+from anyplug.runtime.sandbox.linux.protected_names import CLOSED, FREE, GIT_MARK, INNER, Protected
+from anyplug.runtime.sandbox.profile import Profile
+
+MOST_CODE = 200  # files that are bound read-only one by one; of more, the folders in which they lie
+MODULE_FOLDERS = frozenset({"node_modules", ".venv", "venv", "vendor"})
+MODULES = "/node_modules/"
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+SHARED_TMP = ("/tmp/", "/var/tmp/")
+# How far links at protected paths are looked for: entries in all, entries of one folder, folders inside one another,
+# and seconds. Folders of the names below are not looked into: they hold many files and nobody's settings.
+MOST_LOOKED_AT, MOST_IN_ONE, MOST_DEPTH, LOOK_S = 30_000, 2_000, 12, 1.0
+MOST_LED_TO = 500  # places that are protected because a link leads there
+PASSED_OVER = frozenset(
+    {"node_modules", "objects", "__pycache__", "site-packages", ".cache", ".venv", "venv", "target"}
+)
+SYSTEM_PREFIXES = ("/usr", "/opt")  # nobody is granted these by a folder of their own
+MOST_KEYS, KEYS_DEPTH = 5_000, 4  # how far links are looked for among keys: entries in all, folders inside one another
+
+
+class Allowances:
+    """Draws profiles for the plugins of one project."""
+
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        project: str,
+        variables: Mapping[str, str] = os.environ,
+        plugin_folders: Callable[[], frozenset[str]] = frozenset,
+        runs: tuple[str, ...] = (),
+    ) -> None:
+        """`variables` are the user's: programs are looked for on that PATH.
+
+        `plugin_folders` are protected. Programs in the folders `runs` may run.
+        """
+        self._runs = runs
+        self._home = home
+        self.settings = settings
+        self._project = project
+        self._variables = variables
+        self._plugin_folders = plugin_folders
+
+    def profile(self, plugin: Plugin, standing: Standing, purpose: Purpose = "run") -> Profile:
+        """Draw what a plugin's programs may do."""
+        format, home = registry.BY_NAME[plugin.format], self._home
+        # Who builds dependencies has the network, and so none of the plugin's data.
+        data = format.data(plugin, home) if purpose != "resolve" else home.cache(plugin)
+        others = self._plugin_folders() - {plugin.path}
+        configured = with_values(others)
+        place = profiles.Place(
+            plugin=self._own_place(plugin, purpose),
+            data=data,
+            cache=home.cache(plugin),
+            home=home.path,
+            user=os.path.expanduser("~"),
+            others=(*_others(self._project), *self._other_homes(), *configured),
+            secret=tuple(os.path.join(folder, digest.CONFIG) for folder in sorted(others - {*configured})),
+            project=self._project if self._project != "/" else "",  # services run there: it is nobody's project
+            writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
+            code=() if purpose == "init" else _code(plugin, standing.files),
+            protected=self._also_protected(plugin, standing),
+        )
+        granted = ("network",) if purpose == "resolve" else standing.granted
+        if not place.project:
+            granted = tuple(grant for grant in granted if not _is_in_project(grant))
+        granted, exact, misled = _followed(granted, place)
+        held = (place.user, self._project, place.plugin, plugin.path, data, place.cache, home.path, *_this_program())
+        values = filter(os.path.islink, (os.path.join(folder, digest.CONFIG) for folder in configured))
+        behind = dict.fromkeys((*_behind_keys(place), *filter(os.path.exists, map(os.path.realpath, values))))
+        linked = (path for path in behind if path not in exact and not _is_above(path, held))
+        place = msgspec.structs.replace(place, others=(*place.others, *linked))
+        search_path = self._search_path()
+        found = system_paths.survey(search_path, home.bin, place.user)
+        if "shell:exec" in granted:
+            found = system_paths.for_every_program(found)
+        drawn = profiles.draw(granted, place, found, self.program_files, self._limits(plugin, purpose))
+        if standing.unconfined and any(grant.startswith("network:") for grant in drawn.unheld):
+            drawn = profiles.widened(drawn)
+        variables = format.environment(plugin, home, dict(self._variables), frozenset())
+        own = (
+            *format.readable(plugin),
+            *filter(None, map(self._variables.get, CERTIFICATES)),
+            *(system_paths.libraries(variables) if purpose != "resolve" else ()),
+        )
+        scripts = _scripts(plugin) if purpose == "resolve" else ()
+        return msgspec.structs.replace(
+            drawn,
+            readable=(
+                *drawn.readable,
+                *_outside(home.path, _real((*own, *_on_the_way(self._commands(plugin), search_path)))),
+                *scripts,
+            ),
+            executable=(*drawn.executable, *self._launched(plugin, search_path), *self._runs),
+            writable=(*drawn.writable, *_above(drawn.hidden, drawn.writable)),
+            binding=tuple(filter(os.path.lexists, binding_places(self._project))),
+            exact=exact,
+            misled=misled,
+        )
+
+    def _other_homes(self) -> tuple[str, ...]:
+        """Return the folders of ours besides this host's home: the usual one, its state, and all that hosts have used.
+
+        A host must not let its plugins read or change what binds the plugins of another.
+        """
+        usual = (
+            home_path(),
+            home_path(usual_path()),
+            os.path.abspath(os.path.expanduser(state_path())),
+            *known_homes(),
+        )
+        return tuple(path for path in dict.fromkeys(usual) if path != self._home.path)
+
+    def _also_protected(self, plugin: Plugin, standing: Standing) -> tuple[str, ...]:
+        """Give what is to be protected besides the table, where anything was granted that could hold it.
+
+        Plugin roots, other plugins wherever they lie, this program itself, places that variables name, and what links
+        at protected paths lead to: dotfiles are often links.
+        """
+        if not any(permissions.kind(grant) == "filesystem:write" for grant in standing.granted):
+            return ()
+        user = os.path.expanduser("~")
+        named = [self._variables.get(name, "") for name in ("XDG_CONFIG_HOME", "ZDOTDIR", "PYTHONSTARTUP", "BASH_ENV")]
+        paths = [
+            *standard_roots(self._home, self._project),
+            *binding_places(self._project),
+            *filter(None, [self._home.second_head(self.settings)]),
+            *(self._plugin_folders() - {plugin.path}),
+            *_this_program(),
+            *filter(os.path.isabs, named),
+        ]
+        searched = [path for path in self._search_path().split(":") if path and not path.startswith(SYSTEM_PREFIXES)]
+        known = protected_paths.places(user, self._project, (*paths, *searched))
+        absolute = [path for path in (*known.hidden, *known.read_only) if path.startswith("/")]
+        scopes = [permissions.scope_of(grant) for grant in standing.granted if grant.startswith("filesystem:write")]
+        opened = [os.path.join(self._project, os.path.expanduser(scope)) for scope in scopes if scope]
+        tops = dict.fromkeys((user, *absolute), 1) | {os.path.join(user, ".config"): 2}
+        tops |= dict.fromkeys((*opened, *((user, self._project) if "" in scopes else ())), MOST_DEPTH)
+        protected = Protected((*known.hidden, *known.read_only), ())
+        led_to = [place for path in absolute for place in on_the_way_to(path)]
+        led_to += _behind_links(tops, protected)
+        users = (user, self._project, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP) if "" in scopes else ()
+        roots = tuple(os.path.realpath(path).rstrip("/") + "/" for path in (*opened, *users))
+        around = tuple(f"{path}/" for path in (user, self._project))  # a link to a folder above protects nothing in it
+        also = (
+            path
+            for path in dict.fromkeys(led_to)
+            if path.startswith(roots)
+            and not any(folder.startswith(path.rstrip("/") + "/") for folder in around)
+            and (protected.state(*os.path.split(path)) != CLOSED or _is_relative(path))
+        )
+        return (*paths, *itertools.islice(also, MOST_LED_TO))
+
+    def _search_path(self) -> str:
+        return self._variables.get("PATH", os.defpath)
+
+    def program_files(self, program: str) -> tuple[str, ...]:
+        """Give the files of a program of the user's PATH."""
+        return system_paths.program_files(program, search_path=self._search_path())
+
+    def _launched(self, plugin: Plugin, search_path: str) -> tuple[str, ...]:
+        """Give the files of the programs that its manifest names outside its folder, as the person saw them."""
+        return tuple(file for command in self._commands(plugin) for file in _files_of(command, plugin, search_path))
+
+    def _commands(self, plugin: Plugin) -> list[str]:
+        named = [self._resolved(endpoint) for endpoint in plugin.endpoints if endpoint.command]
+        commands = [config_file.program(plugin, endpoint) for endpoint in named]
+        return commands + ([plugin.launch.program] if plugin.launch is not None else [])
+
+    def _resolved(self, endpoint: Endpoint) -> Endpoint:
+        """Give a server whose command is what its references lead to; one that leads nowhere is said at its start."""
+        if "${" not in endpoint.command:
+            return endpoint
+        from anyplug.formats.mcp import config_variables  # its patterns take milliseconds to compile
+
+        only = Endpoint(name=endpoint.name, command=endpoint.command)
+        try:
+            return config_variables.resolve(only, dict(self._variables), self._project)
+        except config_variables.Unresolved:
+            return only
+
+    def _limits(self, plugin: Plugin, purpose: Purpose) -> profiles.Limits:
+        given = msgspec.structs.asdict(self.settings.of(plugin.name).limits)
+        limits = profiles.Limits(**{name: value for name, value in given.items() if value})
+        # Whatever works for weeks has used many seconds.
+        return msgspec.structs.replace(limits, cpu_s=0) if plugin.stays_up and purpose == "run" else limits
+
+    def _own_place(self, plugin: Plugin, purpose: Purpose) -> str:
+        """Give the folder that programs see as the plugin's."""
+        if purpose == "resolve":  # who has the network is shown the scripts, and not what is configured
+            return self._home.bin
+        # A client's configuration is not for its servers to read.
+        return self._home.data(plugin) if plugin.is_file else plugin.path
+
+
+def with_values(folders: frozenset[str]) -> tuple[str, ...]:
+    """Give those folders of plugins that hold values which a person set, such as keys."""
+    return tuple(folder for folder in sorted(folders) if os.path.lexists(os.path.join(folder, digest.CONFIG)))
+
+
+def _behind_keys(place: profiles.Place) -> list[str]:
+    """Give what links among the user's keys lead to, in folders of the user's: some keep them elsewhere."""
+    folders = (place.user, place.project or place.user, *profiles.USERS_FOLDERS)
+    tops = tuple(f"{os.path.realpath(folder)}/" for folder in folders)
+    left = deque((os.path.join(place.user, name), KEYS_DEPTH) for name in protected_paths.KEYS)
+    entries, found = 0, []
+    while left and entries < MOST_KEYS:
+        folder, depth = left.popleft()
+        try:
+            with os.scandir(folder) as listed:
+                inside = list(itertools.islice(listed, MOST_KEYS))
+        except OSError:
+            continue
+        entries += len(inside)
+        for entry in inside:
+            if entry.is_symlink():
+                found.append(os.path.realpath(entry.path))
+            elif depth > 1 and entry.is_dir(follow_symlinks=False):
+                left.append((entry.path, depth - 1))
+    return [path for path in dict.fromkeys(found) if path.startswith(tops) and os.path.lexists(path)]
+
+
+def _is_above(path: str, held: tuple[str, ...]) -> bool:
+    """Whether one of these is a path, or lies in it."""
+    return any(f"{os.path.realpath(one)}/".startswith(f"{path}/") for one in held)
+
+
+def _is_relative(path: str) -> bool:
+    """Whether a path is a link that leads elsewhere when a folder above it is moved."""
+    return os.path.islink(path) and not os.path.isabs(os.readlink(path))
+
+
+def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:
+    """Give what links at protected paths lead to, in these folders and those inside them, each as deep as it says.
+
+    The outer ones first, no more than `MOST_LOOKED_AT` entries and for `LOOK_S` seconds.
+    """
+    left = deque((os.path.realpath(top), depth) for top, depth in sorted(tops.items(), key=lambda top: top[1]))
+    seen: dict[str, int] = {}
+    entries, until = 0, time.monotonic() + LOOK_S
+    found: list[str] = []
+    while left and entries < MOST_LOOKED_AT and time.monotonic() < until:
+        folder, depth = left.popleft()
+        if seen.get(folder, 0) >= depth:
+            continue
+        seen[folder] = depth
+        try:
+            with os.scandir(folder) as listed:
+                inside = list(itertools.islice(listed, MOST_IN_ONE))
+        except OSError:
+            continue
+        entries += len(inside)
+        for entry in inside:
+            if entry.is_symlink():
+                found += _behind(folder, entry.name, protected)
+            elif depth > 1 and entry.is_dir(follow_symlinks=False) and entry.name not in PASSED_OVER:
+                left.append((entry.path, depth - 1))
+    return found
+
+
+def _behind(folder: str, name: str, protected: Protected) -> list[str]:
+    """Give what a link leads to, if it is protected; of one on the way to protected paths, what they are behind it."""
+    link = os.path.join(folder, name)
+    state = protected.state(folder, name)
+    if state == FREE and not any(
+        os.path.lexists(os.path.join(folder, "../" * levels, GIT_MARK))
+        for levels in protected.git_folders(folder, name)
+    ):
+        return []
+    places = on_the_way_to(link)
+    if state != INNER:
+        return places
+    inner = [os.path.join(link, *rest) for rest in protected.below(folder, name)]
+    return [*places[:-1], *(place for path in inner for place in on_the_way_to(path))]
+
+
+def _above(hidden: tuple[str, ...], writable: tuple[str, ...]) -> list[str]:
+    """Give the folders between what it may write to and what is hidden in there.
+
+    Named themselves, they are mounts, which cannot be renamed: else another could be put in the hidden one's place.
+    """
+    tops = [os.path.realpath(path) + "/" for path in writable]
+    found = []
+    for path in map(os.path.realpath, hidden):
+        parent = os.path.dirname(path)
+        while any(parent.startswith(top) for top in tops):
+            found.append(parent)
+            parent = os.path.dirname(parent)
+    return found
+
+
+def _is_in_project(grant: str) -> bool:
+    scope = permissions.scope_of(grant)
+    return grant.startswith("filesystem:") and bool(scope) and not scope.startswith(("/", "~"))
+
+
+def _followed(
+    granted: tuple[str, ...], place: profiles.Place
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Follow the links in paths that were granted; give the grants with what they lead to, these paths, and the misled.
+
+    A link in a folder that the plugin may write to leads wherever the plugin wants: a grant of it is one of everything.
+    """
+    paths = {
+        grant: profiles.path_of(scope, place)
+        for grant in granted
+        if grant.startswith("filesystem:") and (scope := permissions.scope_of(grant))
+    }
+    changeable = [path for grant, path in paths.items() if grant.startswith("filesystem:write:")]
+    changeable += [place.data, place.cache, *((place.plugin,) if place.writes_beside_itself else ())]
+    if "filesystem:write" in granted:
+        changeable += [place.user, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP, place.project or place.user]
+    folders = tuple({*changeable, *map(os.path.realpath, changeable)})
+    followed, exact, misled = [], [], []
+    for grant in granted:
+        real, is_misled = _follow(paths[grant], folders) if grant in paths else ("", False)
+        if is_misled:
+            misled.append(grant)
+        else:
+            followed.append(f"{permissions.kind(grant)}:{real}" if real else grant)
+            exact += [real] if real else []
+    return tuple(followed), tuple(exact), tuple(misled)
+
+
+def _follow(path: str, folders: tuple[str, ...]) -> tuple[str, bool]:
+    """Give what a path leads to, and whether a link on its way lies in one of these folders. Each is looked at once."""
+    *links, real = on_the_way_to(path)
+    if len(links) >= MOST_LINKS:
+        return path, True
+    return real, any(link.startswith(folder.rstrip("/") + "/") for link in links for folder in folders)
+
+
+def _this_program() -> tuple[str, ...]:
+    """Return where this program and its libraries lie, unless the system has them: what is put there runs in hosts."""
+    found = (sys.prefix, os.path.dirname(os.path.abspath(anyplug.__file__)))
+    return tuple(path for path in found if not path.startswith(SYSTEM_PREFIXES))
+
+
+def _others(project: str) -> tuple[str, ...]:
+    """Give the folders besides ours in which there are plugins and their data, and nothing else."""
+    return (
+        os.path.join(project, ".anyplug"),
+        os.path.join(project, ".zot", "extensions"),
+        os.path.join(zot_home(), "extensions"),
+        os.path.dirname(cyclop_plugins()),
+    )
+
+
+def _scripts(plugin: Plugin) -> tuple[str, ...]:
+    """Give what of a plugin's folder counts as code: not what it wrote there, and not its configuration."""
+    found = digest.take(plugin.path, every_file=False, before=None).as_digest()
+    return _code(plugin, tuple(found.files))
+
+
+def _code(plugin: Plugin, files: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the files of a plugin that make up its code and must stay as they are; folders of modules as a whole."""
+    return tuple(os.path.join(plugin.path, name) for name in code_names(files))
+
+
+def code_names(files: tuple[str, ...]) -> list[str]:
+    """List the same relative to the plugin's folder."""
+    names = set()
+    for name in files:
+        head = next((at for at, part in enumerate(name.split("/")) if part in MODULE_FOLDERS), None)
+        names.add(name if head is None else "/".join(name.split("/")[: head + 1]))
+    if len(names) > MOST_CODE:
+        names = {name.partition("/")[0] for name in names}
+    return sorted(names)
+
+
+def _on_the_way(commands: list[str], search_path: str) -> list[str]:
+    """Give the folders in which links lead to these programs, as those of virtual environments do.
+
+    A plugin's own /tmp covers what lies there, and would cover them.
+    """
+    import shutil  # here already, with the host
+
+    found = []
+    for command in commands:
+        path = shutil.which(command, path=search_path) or ""
+        while path.startswith(SHARED_TMP) and os.path.islink(path) and os.path.dirname(path) not in found:
+            found.append(os.path.dirname(path))
+            path = os.path.join(os.path.dirname(path), os.readlink(path))
+    return found
+
+
+def _files_of(command: str, plugin: Plugin, search_path: str) -> tuple[str, ...]:
+    import shutil  # here already, with the host
+
+    found = shutil.which(command, path=search_path)
+    if found is None or found.startswith(plugin.path + "/"):  # a link in its folder opens nothing outside
+        return ()
+    prefix = os.path.dirname(os.path.dirname(found))
+    settings = os.path.join(prefix, "pyvenv.cfg")
+    around = (settings, os.path.join(prefix, "lib")) if os.path.exists(settings) else ()
+    return (*system_paths.program_files(found), *_real((*around, *_modules_of(os.path.realpath(found)))))
+
+
+def _modules_of(program: str) -> tuple[str, ...]:
+    """Give the modules among which npm put a program, wherever that was: it is made of them."""
+    above, inside, _ = program.partition(MODULES)
+    return (above + MODULES,) if inside else ()
+
+
+def _outside(home: str, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out what is ours, or holds what is ours, whatever a configuration names."""
+    inside = f"{os.path.realpath(home)}/"
+    return tuple(path for path in paths if not f"{path}/".startswith(inside) and not inside.startswith(f"{path}/"))
+
+
+def _real(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(os.path.realpath(path) for path in paths if os.path.exists(path))

@@ -1,0 +1,325 @@
+"""What formats may use of the host: a plugin's environment, programs that run confined and with a log, peers."""
+
+import errno
+import functools
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from anyplug.catalog.approvals import Standing
+from anyplug.catalog.catalog import Catalog
+from anyplug.formats import registry
+from anyplug.formats.shared.contract import Surroundings
+from anyplug.formats.shared.one_shot import make_folder
+from anyplug.home import plugin_logs
+from anyplug.home.settings import Settings
+from anyplug.launch.own_folder import OwnFolders
+from anyplug.launch.sandbox_rooms import Confinement, Room
+from anyplug.model import permissions
+from anyplug.model.errors import NotApproved, Unavailable
+from anyplug.model.types import Plugin
+from anyplug.runtime.processes.program import Finished, PrivateTmp, Program, Purpose, Receipt, Run, Spawn
+from anyplug.runtime.processes.toolchain import link_programs
+from anyplug.runtime.runner import Runner
+from anyplug.secrets import env_vars
+from anyplug.secrets.redaction import Secrecies
+
+if TYPE_CHECKING:  # only who learns has one
+    from anyplug.launch.learning import Learning
+
+T = TypeVar("T")
+
+PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"
+BUILT_BY_GO = "GOTMPDIR"  # where `go run` builds what it runs; nothing in a /tmp can be executed
+TEMPORARY = frozenset({"TMPDIR", "TEMP", "TMP"})  # where programs are told to keep temporary files
+# Where programs keep what they can fetch again: the variable that says it, and the place in the user's folder if none.
+CACHES = {
+    "XDG_CACHE_HOME": ".cache",
+    "npm_config_cache": ".npm",
+    "PIP_CACHE_DIR": ".cache/pip",
+    "UV_CACHE_DIR": ".cache/uv",
+    "UV_TOOL_DIR": ".local/share/uv/tools",
+    "GOMODCACHE": "go/pkg/mod",
+    "BUN_INSTALL_CACHE_DIR": ".bun/install/cache",
+}
+
+
+class _Made(NamedTuple):
+    """Surroundings, and what they were made of."""
+
+    standing: Standing
+    has_variables: bool  # granted by name
+    stamp: Any  # of the secrets that are stored
+    settings: Settings
+    around: Surroundings
+
+
+class Users:
+    """A user's environment, and what was made of it for each plugin."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self.variables = variables
+        self.made: dict[str, _Made] = {}
+
+
+class Start(msgspec.Struct, frozen=True):
+    """How a process of a plugin that stays up is started; `release` when it has ended."""
+
+    environment: dict[str, str]
+    spawn: Spawn
+    release: Callable[[], None]
+    cure: Callable[[str], str]  # which grants would help, by what it said
+
+
+class Provisions:
+    """Makes the surroundings of each plugin, once for each standing. `close` when done."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        runner: Runner,
+        secrecies: Secrecies,
+        users: Users,
+        *,
+        project: str,
+        learning: "Learning | None",
+        reach: Callable[[Plugin, str], Awaitable[Any]],
+        reload: Callable[[str], Awaitable[str]],
+        tell: Callable[[str], None],
+    ) -> None:
+        """`users` has the environment of whoever brings none along; `project` is the folder that grants speak of.
+
+        `learning` watches what one plugin does.
+        `reach` gives a process of a plugin that stays up; `reload` reads them again; `tell` hears of long work.
+        """
+        self._catalog = catalog
+        self._runner = runner
+        self._confinement = Confinement(
+            catalog.home,
+            catalog.settings,
+            runner.guard,
+            runner.direct,
+            project,
+            OwnFolders(catalog),
+            learning,
+            users.variables,
+            self._log_refused_host,
+        )
+        self._secrecies = secrecies
+        self._reach = reach
+        self._reload = reload
+        self._tell = tell
+        self._users = users
+        self._linked = False
+        self._keyring = anyio.CapacityLimiter(1)  # one question at a time
+
+    def follow(self, settings: Settings) -> None:
+        """Start programs by other settings from now on."""
+        self._runner.use_namespaces(wanted=settings.namespaces)
+        self._confinement.follow(settings)
+
+    def receipt(self, plugin: Plugin) -> Receipt | None:
+        """Say what a plugin's programs are held by; None if none has run."""
+        return self._confinement.receipt(plugin)
+
+    async def keep(self, plugin: Plugin, digest: str) -> None:
+        """Keep a copy of the code of a plugin that is about to be approved; raises NotApproved, or Unavailable."""
+        await self._confinement.keep(plugin, digest, self._tell)
+
+    def see_that_nothing_came(self, plugin: Plugin) -> None:
+        """See to it that no code came into a plugin's folder while it ran; raises NotApproved."""
+        if not plugin.explicit:
+            self._confinement.see_that_nothing_came(plugin)
+
+    def close(self) -> None:
+        """End all programs. Blocks: call it in a thread."""
+        self._confinement.close()
+
+    def of(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
+        """Give what a plugin's format may use, for a caller with an environment of its own if `users` is given."""
+        users = users or self._users
+        if (made := self.made(plugin, standing, users)) is not None:
+            return made
+        has_variables = bool(permissions.environment_names(standing.granted))
+        stamp = self._stamp(has_variables)
+        around = Surroundings(
+            home=self._catalog.home,
+            settings=self._catalog.settings.of(plugin.name),
+            environment=self.variables(plugin, standing, users),
+            run=self._logged(plugin, standing),
+            private_tmp=self._private_tmp(plugin, standing),
+            conceal=self._secrecies.of(plugin).text,
+            tell=self._tell,
+            reach=self._reach,
+            reload=self._reload,
+        )
+        users.made[plugin.path] = _Made(standing, has_variables, stamp, self._catalog.settings, around)
+        return around
+
+    def made(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings | None:
+        """Give the same as `of` if nothing has to be done for it."""
+        known = (users or self._users).made.get(plugin.path)
+        if known is None or known.standing is not standing or known.settings is not self._catalog.settings:
+            return None
+        return known.around if self._stamp(known.has_variables) == known.stamp else None
+
+    async def ready(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
+        """Give the same as `of`; what waits for a keyring to be unlocked waits in a thread."""
+        return await self._in_turn(standing, functools.partial(self.of, plugin, standing, users))
+
+    async def _in_turn(self, standing: Standing, work: Callable[[], T]) -> T:
+        """Do something that may wait for a keyring; what asks for none of it does not wait, and is no thread's work."""
+        if not permissions.environment_names(standing.granted):
+            return work()
+        self._link()
+        return await anyio.to_thread.run_sync(work, limiter=self._keyring)
+
+    def _stamp(self, has_variables: bool) -> Any:
+        """Give what changes with the secrets that are stored; nothing for a plugin that none can be given to."""
+        return self._catalog.secrets.stamp() if has_variables else None
+
+    def variables(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> dict[str, str]:
+        """Give the environment of a plugin's programs.
+
+        Raises SecretsUnusable if a secret of it cannot be had, and Unavailable if the home cannot be written to.
+        """
+        self._link()
+        self._claim(plugin)
+        names = permissions.environment_names(standing.granted)
+        users = users or self._users
+        self._secrecies.of(plugin, standing.granted).look(users.variables)  # before anything of it is given away
+        stored = self._catalog.secrets.values(plugin, names) if names else {}
+        given = env_vars.divide({**users.variables, **stored}, names, inherits=standing.inherits_environment).given
+        variables = registry.BY_NAME[plugin.format].environment(plugin, self._catalog.home, given, names)
+        return variables | self._runner.environment
+
+    def _claim(self, plugin: Plugin) -> None:
+        """Bind the folder of a plugin's data to it before any of its programs can use it; raises Unavailable."""
+        try:
+            self._catalog.home.claim(plugin, self._catalog.approvals.namesakes(plugin) if plugin.explicit else ())
+        except OSError as error:
+            raise Unavailable(
+                f"the folder for the data of '{plugin.name}' cannot be made: {error.strerror}",
+                f"check the disk's space and the permissions of {self._catalog.home.path}",
+            ) from error
+
+    def _link(self) -> None:
+        if not self._linked:
+            folder = self._catalog.home.bin
+            try:
+                link_programs(folder)
+            except OSError as error:
+                raise Unavailable(
+                    f"the folder of programs for plugins, {folder}, cannot be made: {error.strerror}",
+                    "check the disk's space and the folder's permissions",
+                ) from error
+            self._linked = True
+
+    async def start(self, plugin: Plugin, standing: Standing) -> Start:
+        """Give what a process that stays up is started with; raises NotEnforceable."""
+        # First: it makes the folder of programs that a room shows.
+        variables = await self._in_turn(standing, functools.partial(self.variables, plugin, standing))
+        room = await self._confinement.enter(plugin, standing)
+        try:
+            inside = self._inside(room, plugin, variables)
+        except BaseException:
+            self._confinement.leave(room)
+            raise
+        return Start(
+            environment=inside,
+            spawn=room.spawn,
+            release=lambda: self._confinement.leave(room),
+            cure=lambda said: self.cure(plugin, standing, said),
+        )
+
+    def cure(
+        self, plugin: Plugin, standing: Standing, said: str, users: Users | None = None, purpose: Purpose = "run"
+    ) -> str:
+        """Say which grants would help a plugin that failed, by what it said; empty if none would."""
+        variables = (users or self._users).variables
+        names, inherits = permissions.environment_names(standing.granted), standing.inherits_environment
+        withheld = env_vars.divide(variables, names, inherits=inherits).withheld
+        try:
+            return self._confinement.cure(plugin, standing, said, frozenset(withheld), purpose)
+        except OSError:  # it is only a guess, and too many files may be open to make one
+            return ""
+
+    def _log_refused_host(self, plugin: Plugin, text: str) -> None:
+        """Keep in the plugin's log which host the proxy refused; names can be made of secrets."""
+        path, secrecy = self._catalog.home.log(plugin), self._secrecies.of(plugin)
+        plugin_logs.append(path, "the proxy refused a host", secrecy.text(text))
+
+    def _inside(self, room: Room, plugin: Plugin, variables: dict[str, str]) -> dict[str, str]:
+        """Name folders that can be written to, for temporary files and caches: the user's own cannot, in a room."""
+        if room.confined is None:
+            return variables
+        if room.given is not variables:
+            room.given, room.inside = variables, self._made_at_home(room, plugin, variables)
+        return room.inside
+
+    def _made_at_home(self, room: Room, plugin: Plugin, variables: dict[str, str]) -> dict[str, str]:
+        assert room.confined is not None
+        assert room.confined.profile is not None
+        own, user = self._catalog.home.cache(plugin), variables.get("HOME", "")
+        kept = {name: value for name, value in variables.items() if name not in TEMPORARY}
+        if not room.has_own_tmp:
+            kept["TMPDIR"] = os.path.join(own, "tmp")
+            make_folder(kept["TMPDIR"])
+        writable = room.confined.profile.writable
+        for name, place in CACHES.items():
+            usual = variables.get(name) or os.path.join(user, place)
+            if not any(f"{usual}/".startswith(f"{folder}/") for folder in writable):
+                kept[name] = os.path.join(own, place.replace("/", "-").strip("."))
+        if "UV_NO_PROJECT" not in kept:  # else its format promises a short list
+            kept[BUILT_BY_GO] = os.path.join(own, "go-build")
+            make_folder(kept[BUILT_BY_GO])
+            # Where `uv run` makes the environment of a project: beside it, it would be a change of the plugin's code.
+            kept[PROJECT_ENVIRONMENT] = os.path.join(own, "project")
+        return kept
+
+    def _private_tmp(
+        self, plugin: Plugin, standing: Standing
+    ) -> Callable[[str, Purpose], AbstractAsyncContextManager[PrivateTmp]]:
+        @asynccontextmanager
+        async def given(name: str, purpose: Purpose) -> AsyncIterator[PrivateTmp]:
+            room = await self._confinement.enter(plugin, standing, purpose)
+            try:
+                async with self._runner.private_tmp(name, has_own=room.has_own_tmp) as tmp:
+                    yield tmp
+            finally:
+                self._confinement.leave(room)
+
+        return given
+
+    def _logged(self, plugin: Plugin, standing: Standing) -> Run:
+        """Run programs confined, with what they say on stderr kept in the plugin's log."""
+        path, secrecy = self._catalog.home.log(plugin), self._secrecies.of(plugin)
+
+        async def run(program: Program) -> Finished:
+            room = await self._confinement.enter(plugin, standing, program.purpose)
+            try:
+                inside = self._inside(room, plugin, program.env)
+                if inside is not program.env:
+                    program = msgspec.structs.replace(program, env=inside)
+                finished = await self._runner(program, room.spawn)
+            finally:
+                self._confinement.leave(room)
+            if finished.ending == "not_started" and finished.errno == errno.ESTALE:  # the spawner saw it last
+                raise NotApproved(plugin.name, "changed", (finished.reason,))
+            if finished.stderr:
+                is_cut = len(finished.stderr) >= program.max_stderr
+                shown = secrecy.data(finished.stderr, is_cut=is_cut)  # here, because formats quote only a part of it
+                finished = msgspec.structs.replace(finished, stderr=shown)
+            if finished.stderr or finished.exit_code != 0:
+                heading = f"{os.path.basename(program.argv[0])} {finished.ending}"
+                if finished.exit_code is not None:
+                    heading += f" with {finished.exit_code}"
+                plugin_logs.append(path, heading, finished.stderr.decode(errors="replace") or finished.reason)
+            return finished
+
+        return run

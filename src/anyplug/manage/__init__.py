@@ -1,0 +1,1 @@
+"""What people do with plugins besides calling them: install, check, export, connect, scaffold, diagnose."""

@@ -1,0 +1,271 @@
+"""What this machine enforces, found out by really trying to escape; and what else a person should know about it."""
+
+import glob
+import os
+import platform
+import stat
+import subprocess
+import sys
+from typing import Literal
+
+import anyio
+import msgspec
+
+from anyplug.catalog.catalog import Catalog
+from anyplug.catalog.offers import NOT_RUNNING
+from anyplug.catalog.snapshot import Entry
+from anyplug.home.settings import Home
+from anyplug.launch import assessment
+from anyplug.model.errors import NotEnforceable as PluginNotEnforceable
+from anyplug.policy.opencode import installation
+from anyplug.runtime.processes import toolchain
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.sandbox import escape_test
+from anyplug.runtime.sandbox.enforcement import (
+    BROKER,
+    CURES,
+    LAYERS,
+    MEANINGS,
+    NAMESPACES,
+    Enforcement,
+    NotEnforceable,
+    wanted_layers,
+)
+from anyplug.runtime.sandbox.linux import cpu_share, landlock
+from anyplug.runtime.sandbox.profile import Profile
+
+IS_LINUX = sys.platform == "linux"
+VERSION_S = 10.0  # asking a program for its version
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+# What stays open where a layer is missing, without breaking what any profile says: `Enforcement.gaps` has the words.
+GAPS = {
+    "see the host's command line": "pids",
+    "see others' shared memory": "ipc",
+    "change a mode": "read-only",
+    "change a time": "read-only",
+    "change the mode of git's settings": "read-only",
+}
+CPU_SHARED = {
+    cpu_share.SESSIONS: f"{MEANINGS['cpu']}: the kernel groups them by session",
+    cpu_share.CGROUP: f"{MEANINGS['cpu']}: each plugin has a cgroup",
+    cpu_share.PRIORITY: "a low priority; many processes get more CPU time than one",
+}
+# How a program comes to be there.
+SOURCES = {
+    "node": f"install Node {'.'.join(map(str, toolchain.OLDEST_NODE))} or newer, or `pip install 'anyplug[node]'`",
+    "uv": "`pip install uv`",
+}
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True):
+    """One layer, and whether this machine gives it."""
+
+    name: str
+    held: bool
+    meaning: str
+    why: str = ""  # it does not
+    cure: str = ""
+
+
+class WayOut(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt to get out. `gap`: it is open, and known to be where a layer is missing."""
+
+    name: str
+    state: Literal["blocked", "open", "gap"]
+    answer: str  # of the kernel
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not as it should be. Only a `problem` means that permissions are not held."""
+
+    level: Literal["problem", "warning"]
+    what: str
+    cure: str = ""
+    plugin: str = ""  # whom it is about, if not everybody
+
+
+class Installed(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that plugins are run with."""
+
+    name: str
+    path: str | None
+    version: str = ""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found."""
+
+    holds: bool  # whether everything that permissions say is held
+    system: str
+    user: str
+    landlock: int
+    off_by: str  # who switched confinement off
+    layers: tuple[Layer, ...]
+    ways_out: tuple[WayOut, ...]
+    programs: tuple[Installed, ...]
+    home: str
+    home_mode: str  # as `chmod` writes it; empty if there is none yet
+    plugins: dict[str, int]  # how many there are, by state
+    faults: tuple[Fault, ...]
+
+
+async def examine(catalog: Catalog, entries: tuple[Entry, ...]) -> Report:
+    """Try everything; takes about a second."""
+    faults: list[Fault] = []
+    off_by = assessment.switched_off(catalog.settings)
+    if off_by:
+        cure = "unset it" if off_by == assessment.VARIABLE else 'write `confinement = "on"`, or take the line out'
+        faults.append(_problem(f"confinement is switched off by {off_by}: plugins can do whatever you can", cure))
+    enforcement, ways_out = await _try(wanted_layers(namespaces=catalog.settings.namespaces), faults)
+    programs = await anyio.to_thread.run_sync(_programs)
+    faults += [_warning(f"there is no {p.name} for plugins", SOURCES[p.name]) for p in programs if p.path is None]
+    faults += _of_home(catalog.home)
+    faults += [_warning(problem.message, problem.hint) for problem in installation.problems(os.getcwd())]
+    for entry in entries:
+        faults += _of_plugin(catalog, entry, enforcement)
+    states = [entry.state for entry in entries]
+    return Report(
+        holds=not any(fault.level == "problem" for fault in faults),
+        system=f"{platform.system()} {platform.release()} on {platform.machine()}",
+        user="root" if os.getuid() == 0 else "an ordinary user",
+        landlock=landlock.version() if IS_LINUX else 0,
+        off_by=off_by,
+        layers=_layers(enforcement, namespaces=catalog.settings.namespaces),
+        ways_out=ways_out,
+        programs=programs,
+        home=catalog.home.path,
+        home_mode=_mode(catalog.home.path),
+        plugins={state: states.count(state) for state in dict.fromkeys(states)},
+        faults=tuple(faults),
+    )
+
+
+def _problem(what: str, cure: str, plugin: str = "") -> Fault:
+    return Fault(level="problem", what=what, cure=cure, plugin=plugin)
+
+
+def _warning(what: str, cure: str, plugin: str = "") -> Fault:
+    return Fault(level="warning", what=what, cure=cure, plugin=plugin)
+
+
+async def _try(layers: tuple[str, ...], faults: list[Fault]) -> tuple[Enforcement, tuple[WayOut, ...]]:
+    """Let a confined child try to escape; say what it got at."""
+    nothing = Enforcement(held=(), is_root=os.getuid() == 0)
+    if not IS_LINUX:
+        faults.append(_problem(f"nothing is confined on {sys.platform} yet", "use Linux"))
+        return nothing, ()
+    guard = Guard()
+    try:
+        enforcement, attempts = await escape_test.report(guard, layers)
+    except NotEnforceable as refusal:
+        faults.append(_problem(f"nothing can be confined: {refusal}", refusal.cure))
+        return nothing, ()
+    except (RuntimeError, OSError) as error:
+        faults.append(_problem(f"the ways out could not be tried: {error}", "say so to those who write anyplug"))
+        return await anyio.to_thread.run_sync(lambda: assessment.tried(Profile(), layers)[0]), ()
+    finally:
+        await anyio.to_thread.run_sync(guard.close)
+    faults += [
+        _problem(f"nothing here holds {fall.what}: {fall.why}", fall.cure) for fall in enforcement.shortfalls(Profile())
+    ]
+    if enforcement.gaps:
+        what = f"plugins are held less than they could be: {'; '.join(enforcement.gaps)}"
+        faults.append(_warning(what, _cure_of_gaps(layers)))
+    ways_out = tuple(_way_out(attempt, enforcement) for attempt in attempts)
+    if opened := [way.name for way in ways_out if way.state == "open"]:
+        cure = "do not run plugins that you do not trust here, and say so to those who write anyplug"
+        faults.append(_problem(f"a confined child got out: {', '.join(opened)}", cure))
+    return enforcement, ways_out
+
+
+def _way_out(attempt: escape_test.Attempt, enforcement: Enforcement) -> WayOut:
+    if attempt.blocked:
+        return WayOut(name=attempt.name, state="blocked", answer=attempt.how)
+    layer = GAPS.get(attempt.name, "")
+    is_known = layer != "" and layer not in enforcement.held
+    return WayOut(name=attempt.name, state="gap" if is_known else "open", answer="")
+
+
+def _layers(enforcement: Enforcement, *, namespaces: bool) -> tuple[Layer, ...]:
+    found = []
+    for name in (*LAYERS, BROKER):
+        held = name in enforcement.held
+        why, cure = "", ""
+        if not held:
+            is_unwanted = not namespaces and name in NAMESPACES
+            why = "`namespaces = false` in settings.toml" if is_unwanted else enforcement.refused.get(name, "refused")
+            cure = _cure_of_gaps(()) if is_unwanted else CURES.get(name, CURES["pids"])
+        meaning = MEANINGS[name]
+        if name == "cpu" and held:
+            meaning = CPU_SHARED[cpu_share.means()]
+        found.append(Layer(name=name, held=held, meaning=meaning, why=why, cure=cure))
+    return tuple(found)
+
+
+def _cure_of_gaps(layers: tuple[str, ...]) -> str:
+    return CURES["pids"] if "mounts" in layers else "write `namespaces = true` in settings.toml, or take the line out"
+
+
+def _programs() -> tuple[Installed, ...]:
+    found = (("node", toolchain.find_node()), ("uv", toolchain.find_uv()))
+    return tuple(Installed(name=name, path=path, version=_version(path) if path else "") for name, path in found)
+
+
+def _version(program: str) -> str:
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, timeout=VERSION_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode(errors="replace").strip().removeprefix(f"{os.path.basename(program)} ")
+
+
+def _of_home(home: Home) -> list[Fault]:
+    """Look whether others can read what is only for the person, or write what we believe."""
+    private = [home.store, home.secrets, *glob.glob(os.path.join(glob.escape(home.path), "*", "*.log*"))]
+    found = []
+    for path in (home.path, home.plugins, home.settings, home.bin, *private):
+        try:
+            state = os.stat(path)
+        except OSError:
+            continue  # nothing is made before it is needed
+        if state.st_uid != os.getuid():
+            found.append(
+                _warning(f"{path} belongs to another user (uid {state.st_uid})", f"chown -R $USER {home.path}")
+            )
+        elif state.st_mode & OTHERS_WRITE:
+            found.append(_warning(f"other users can write to {path}, and so decide what runs", f"chmod go-w {path}"))
+        elif path in private and state.st_mode & OTHERS and _can_enter(home.path):
+            found.append(_warning(f"other users can read {path}", f"chmod go-rwx {path}"))
+    return found
+
+
+def _mode(path: str) -> str:
+    return f"{stat.S_IMODE(os.stat(path).st_mode):o}" if os.path.exists(path) else ""
+
+
+def _can_enter(folder: str) -> bool:
+    return bool(os.stat(folder).st_mode & (stat.S_IXGRP | stat.S_IXOTH))
+
+
+def _of_plugin(catalog: Catalog, entry: Entry, enforcement: Enforcement) -> list[Fault]:
+    """Say what keeps a plugin from running, as far as it can be seen from here."""
+    name = entry.name
+    if entry.state == "broken":
+        problem = next(problem for problem in entry.problems if problem.level == "error")
+        return [_warning(f"{name} is broken: {problem.message}", problem.hint, name)]
+    found = [_warning(f"{name}: {p.message}", p.hint, name) for p in entry.problems if p.code == NOT_RUNNING]
+    if entry.state != "approved" or assessment.switched_off(catalog.settings):
+        return found
+    shortfalls = enforcement.shortfalls(assessment.drawn(catalog, entry.plugin, entry.standing))
+    if not shortfalls:
+        return found
+    reason = NotEnforceable(shortfalls)
+    if entry.standing.unconfined:
+        what = f"{name} runs although its permissions cannot be enforced, because you allowed it: {reason}"
+        return [*found, _problem(what, reason.cure, name)]
+    said = PluginNotEnforceable(name, str(reason), reason.cure)
+    return [
+        *found,
+        _problem(f"{name} does not run, because its permissions cannot be enforced: {reason}", said.hint, name),
+    ]

@@ -1,0 +1,94 @@
+"""A thorough look at one plugin's folder, for those who write plugins: nothing of it runs."""
+
+import os
+import shutil
+
+import msgspec
+
+from anyplug.catalog import discovery
+from anyplug.formats.mcp import config_file
+from anyplug.formats.shared.contract import Folder
+from anyplug.formats.zot import format as zot
+from anyplug.formats.zot import lint
+from anyplug.model import schema, tool_names
+from anyplug.model.types import Plugin, Problem
+from anyplug.runtime.processes.diagnosis import faults, not_on_path
+from anyplug.runtime.processes.toolchain import find_node, find_uv
+
+
+def examine(path: str) -> Plugin:
+    """Read a folder as if a person had named it; its problems are all that can be seen from outside."""
+    found_at = os.path.abspath(os.path.expanduser(path))
+    plugin = discovery.read(Folder(os.path.realpath(found_at), found_at, explicit=True))
+    assert plugin is not None  # a folder that was named is broken rather than nothing
+    problems = list(plugin.problems)
+    seen = {problem.message for problem in problems}
+    extensions = lint.slips(plugin) if plugin.format == zot.NAME else []
+    for problem in (*_names(plugin), *_programs(plugin), *_schemas(plugin), *extensions):
+        if problem.message not in seen:
+            problems.append(problem)
+            seen.add(problem.message)
+    return msgspec.structs.replace(plugin, problems=tuple(problems))
+
+
+def _names(plugin: Plugin) -> list[Problem]:
+    return [
+        Problem("name_taken", f"the tool name '{tool.name}' belongs to {whose}", "rename the tool", "warning")
+        for tool in plugin.tools
+        if (whose := tool_names.reserved_by(tool.name, plugin.format))
+    ]
+
+
+def _programs(plugin: Plugin) -> list[Problem]:
+    """Look at each program as the kernel will."""
+    ours = [os.path.dirname(program) for program in (find_uv(), find_node()) if program]
+    search = ":".join([*ours, os.environ.get("PATH", os.defpath)])
+    said = {problem.hint for problem in plugin.problems if problem.code == "not_executable"}
+    found: list[Problem] = []
+    paths = [*(tool.program for tool in plugin.tools), plugin.init]
+    for program in _stay_up(plugin):
+        if (path := _found(plugin, program, search)) is not None:
+            paths.append(path)
+        else:
+            fault = not_on_path(program, "the configuration" if plugin.endpoints else zot.MANIFEST)
+            found.append(Problem("not_executable", fault.reason, fault.hint, "warning"))
+    found += [
+        Problem(
+            "not_executable",
+            f"{os.path.relpath(path, plugin.path)} cannot be run: {fault.reason}",
+            fault.hint,
+            "warning",
+        )
+        for path in dict.fromkeys(paths)
+        if path
+        for fault in faults(path, search)
+        if fault.hint not in said  # by whoever read the manifest
+    ]
+    return found
+
+
+def _stay_up(plugin: Plugin) -> list[str]:
+    """Give the programs of a plugin that stay up: paths, and names for the PATH."""
+    programs = [plugin.launch.program] if plugin.launch is not None else []
+    programs += [config_file.program(plugin, one) for one in plugin.endpoints if "$" not in one.command]
+    return [program for program in dict.fromkeys(programs) if program]
+
+
+def _found(plugin: Plugin, program: str, search: str) -> str | None:
+    """Give a program's path; of a name that is not on the PATH, that in the plugin's folder, or None."""
+    if "/" in program or (path := shutil.which(program, path=search)) is None:
+        path = os.path.join(plugin.path, program)
+    return path if "/" in program or os.path.exists(path) else None
+
+
+def _schemas(plugin: Plugin) -> list[Problem]:
+    return [
+        Problem(
+            "bad_schema",
+            f"the input schema of '{tool.name}' is not valid: {fault}",
+            "arguments are not checked until it is",
+            "warning",
+        )
+        for tool in plugin.tools
+        if (fault := schema.fault(tool.input_schema))
+    ]

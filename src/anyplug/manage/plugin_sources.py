@@ -1,0 +1,329 @@
+"""Where a plugin is installed from: brings a folder or a git repository into a staging folder.
+
+Nothing of what is brought runs: no hooks, no submodules, no filters of the repository's own. `.git`, caches and
+virtual environments stay behind, and so does a `config.json`: values are the person's, never an author's.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+
+import msgspec
+
+from anyplug.home import untrusted_files
+from anyplug.home.untrusted_files import Budget, HeldFolder, TooMuch
+from anyplug.model.errors import InstallError
+
+GIT_S = 300.0  # for one git command
+SCHEMES = ("https://", "http://", "git://", "ssh://", "file://", "git@")
+PROTOCOLS = "https:http:git:ssh:file"
+LEFT_BEHIND = frozenset({".git", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
+NEVER_TAKEN = frozenset({".git", "__pycache__"})
+MODULES = frozenset({".venv", "venv", "node_modules"})  # what a program needs, and git does not have
+ENVIRONMENT = "pyvenv.cfg"  # makes a folder a virtual environment
+CONFIG = "config.json"
+# How the person reaches repositories; GIT_DIR and its like would point git at another one.
+GIT_KEPT = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_PROXY_COMMAND",
+                      "GIT_SSL_CAINFO", "GIT_SSL_NO_VERIFY", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM",
+                      "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"})  # fmt: skip
+
+# No hook and no monitor runs, and whoever owns a repository on this machine, it can be read.
+SAFELY = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "safe.directory=*")
+NO_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_NOSYSTEM": "1",
+                    "GIT_ATTR_NOSYSTEM": "1", "XDG_CONFIG_HOME": os.devnull}  # fmt: skip
+
+# In a staging folder, where the plugin gets its own name: no plugin's name begins with a dot.
+CHECKOUT = ".checkout"
+COPY = ".copy"
+EMPTY = ".empty"  # a repository of nothing, to read .gitignore files with
+
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
+_SHORT_COMMIT = re.compile(r"[0-9a-f]{4,39}")
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person named: where, which version, which folder in it."""
+
+    location: str
+    ref: str = ""
+    subdir: str = ""
+
+    @property
+    def is_git(self) -> bool:
+        """Whether git has to fetch it. A working tree is copied as it is, unless a version of it is asked for."""
+        return self._is_address or _is_bare_repository(self.location) or bool(self.ref and _is_checkout(self.location))
+
+    @property
+    def lasting_location(self) -> str:
+        """The location, wherever the next command is run."""
+        return self.location if self._is_address else os.path.abspath(os.path.expanduser(self.location))
+
+    @property
+    def folder_name(self) -> str:
+        """The name of the folder that it names: what a plugin is called whose format has no other name for it."""
+        inside = os.path.normpath(self.subdir) if self.subdir else "."
+        path = self.lasting_location if inside == "." else inside
+        return re.split(r"[/:]" if self._is_address else "/", path.rstrip("/"))[-1].removesuffix(".git")
+
+    @property
+    def shown(self) -> str:
+        """What a message says of it: all but a password in the address."""
+        place = _PASSWORD.sub("", self.location)
+        return f"{place} ({self.subdir})" if self.subdir else place
+
+    @property
+    def _is_address(self) -> bool:
+        return self.location.startswith(SCHEMES)
+
+
+class Brought(msgspec.Struct, frozen=True):
+    """What lies in the staging folder now."""
+
+    folder: str
+    commit: str  # empty if it did not come from git
+    left_config: bool  # a config.json was not taken over
+    left_modules: tuple[str, ...] = ()  # folders of modules that were not
+
+
+def find(source: Source, staging: str) -> tuple[str, str]:
+    """Find the folder that a source names, fetching it if need be; give it and its commit. Raises InstallError."""
+    if os.path.isabs(source.subdir) or ".." in source.subdir.split("/"):
+        raise _leads_out(source)
+    commit = ""
+    if source.is_git:
+        origin = os.path.join(staging, CHECKOUT)
+        commit = _clone(source, origin)
+    elif source.ref:
+        raise InstallError(
+            f"--ref is for git repositories, and {source.shown} is none",
+            "leave it out, or give the repository's address",
+        )
+    else:
+        origin = source.lasting_location
+    origin = os.path.realpath(origin)
+    wanted = os.path.realpath(os.path.join(origin, source.subdir))
+    if not _is_within(wanted, origin):
+        raise _leads_out(source)
+    if not os.path.isdir(wanted) or not source.location:
+        raise InstallError(
+            f"there is no folder '{source.shown}'",
+            f"give a folder, or an address that begins with one of {', '.join(SCHEMES)}",
+        )
+    if not source.is_git and _is_within(os.path.realpath(staging), wanted):
+        raise InstallError(f"{source.shown} holds anyplug's own home", "name the plugin's folder itself")
+    return wanted, commit
+
+
+def ignored(source: Source, origin: str, staging: str) -> frozenset[str]:
+    """List what the `.gitignore` files of a folder leave out, relative to it. Raises InstallError."""
+    if not os.path.exists(os.path.join(origin, ".gitignore")) or shutil.which("git") is None:
+        return frozenset()
+    empty = os.path.join(staging, EMPTY)
+    os.mkdir(empty)
+    _git(source, empty, "init", "--quiet", "--bare", "--template=", is_local=True)
+    listing = _git(
+        source,
+        origin,
+        f"--git-dir={empty}",
+        f"--work-tree={origin}",
+        "ls-files",
+        "--others",
+        "--ignored",
+        "--exclude-standard",
+        "--directory",
+        "-z",
+        is_local=True,
+    )
+    return frozenset(name.rstrip("/") for name in listing.split("\0") if name)
+
+
+def bring(
+    origin: str, commit: str, staging: str, left: frozenset[str] = frozenset(), needed: Sequence[str] = ()
+) -> Brought:
+    """Copy a folder into the staging folder, less what is `left` but for what is `needed`; raises InstallError.
+
+    What is needed of a virtual environment or of installed modules is needed with all the rest of these.
+    """
+    folder = os.path.join(staging, COPY)
+    try:
+        checkout = os.path.realpath(os.path.join(staging, CHECKOUT))
+        _copy(origin, folder, left, tree=checkout if _is_within(origin, checkout) else "")
+        for name in needed:
+            whole = _modules_around(origin, name)
+            if whole and not os.path.lexists(os.path.join(folder, whole)):
+                os.makedirs(os.path.dirname(os.path.join(folder, whole)), exist_ok=True)
+                _copy(os.path.join(origin, whole), os.path.join(folder, whole), frozenset(), left_behind=NEVER_TAKEN)
+            elif not whole:
+                _copy_one(origin, folder, name)
+    except OSError as error:
+        cure = "take out of it what the plugin does not need" if isinstance(error, TooMuch) else "check its permissions"
+        raise InstallError(f"cannot copy {error.filename or origin}: {error.strerror}", cure) from error
+    config = os.path.join(folder, CONFIG)
+    left_config = os.path.lexists(config)
+    if left_config:
+        _delete(config)
+    left_modules = tuple(
+        name
+        for name in sorted(MODULES)
+        if os.path.isdir(os.path.join(origin, name)) and not os.path.lexists(os.path.join(folder, name))
+    )
+    return Brought(folder, commit, left_config, left_modules)
+
+
+def _clone(source: Source, target: str) -> str:
+    """Clone a repository at a branch, tag or commit; give the commit. Raises InstallError."""
+    if source.ref.startswith("-"):
+        raise InstallError(f"'{source.ref}' is not a ref", "give a branch, a tag or a commit")
+    os.mkdir(target)
+    _git(source, target, "init", "--quiet", "--template=", is_local=True)
+    _git(
+        source,
+        target,
+        "fetch",
+        "--quiet",
+        "--depth=1",
+        "--no-tags",
+        "--",
+        source.lasting_location,
+        source.ref or "HEAD",
+    )
+    _git(source, target, "checkout", "--quiet", "--detach", "FETCH_HEAD", is_local=True)
+    return _git(source, target, "rev-parse", "HEAD", is_local=True).strip()
+
+
+def _git(source: Source, folder: str, *words: str, is_local: bool = False) -> str:
+    """Run git so that it asks nothing, runs nothing and ends; raises InstallError.
+
+    The person's own configuration counts only where git reaches a repository: for what `is_local`, it could name
+    filters, hooks and monitors that the files of a stranger would make git run.
+    """
+    environment = {
+        # A git that runs us, in a hook or an alias, tells its children of its own repository.
+        **{name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in GIT_KEPT},
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ALLOW_PROTOCOL": PROTOCOLS,
+        "GIT_LFS_SKIP_SMUDGE": "1",
+        **(NO_CONFIGURATION if is_local else {}),
+    }
+    command = ["git", "-C", folder, *SAFELY, *words]
+    try:
+        # A session of its own: ssh finds no terminal to ask at, and git's own helpers can be ended with it.
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise InstallError("git is not installed", "install git, or install from a folder") from error
+    with process:
+        try:
+            out, err = process.communicate(timeout=GIT_S)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise InstallError(
+                    f"git did not finish within {GIT_S:.0f}s", "check the network, then try again"
+                ) from error
+            raise
+    if process.returncode != 0:
+        said = _PASSWORD.sub("", err.decode(errors="replace").replace("\r", "").strip())
+        hint = "check the address, the ref and your access"
+        if _SHORT_COMMIT.fullmatch(source.ref):
+            hint = "a commit has to be given in full: all its 40 digits"
+        raise InstallError(f"git could not fetch {source.shown}: {said}", hint)
+    return out.decode()
+
+
+def _modules_around(origin: str, name: str) -> str:
+    """Give the outermost folder of modules, or virtual environment, in which a file lies; empty if it lies in none."""
+    parts = name.split(os.sep)[:-1]
+    for depth, part in enumerate(parts, 1):
+        folder = os.path.join(*parts[:depth])
+        if part == "node_modules" or os.path.exists(os.path.join(origin, folder, ENVIRONMENT)):
+            return folder
+    return ""
+
+
+def _copy_one(origin: str, target: str, name: str) -> None:
+    """Copy one file that a manifest names, wherever it lies, if it was not copied yet."""
+    file, new = os.path.join(origin, name), os.path.join(target, name)
+    if not os.path.isfile(file) or os.path.lexists(new):
+        return
+    with untrusted_files.hold(target) as into, into.make_folders(os.path.dirname(name)):
+        if os.path.islink(file):
+            _copy_link(file, new, origin, "")
+        else:
+            _copy_file(file, into, name, Budget())
+
+
+def _copy(
+    origin: str, target: str, left: frozenset[str], left_behind: frozenset[str] = LEFT_BEHIND, tree: str = ""
+) -> None:
+    """Copy a tree; links inside it stay links, and what is neither file, folder nor link stays behind.
+
+    `tree` is the clone that it is a part of, if it is one.
+    """
+    budget = Budget()
+    os.mkdir(target, 0o755)
+    with untrusted_files.hold(os.path.realpath(origin)) as source, untrusted_files.hold(target) as into:
+        for entry in source.walk(budget, lambda name: name.rpartition("/")[2] not in left_behind and name not in left):
+            if entry.is_folder and entry.relative:
+                into.make_folders(entry.relative).close()
+            elif entry.is_link:
+                _copy_link(os.path.join(origin, entry.relative), os.path.join(target, entry.relative), origin, tree)
+            elif entry.is_file:
+                untrusted_files.copy_entry(entry.folder, entry.name, into, entry.relative, budget)
+
+
+def _copy_link(link: str, new: str, origin: str, tree: str) -> None:
+    """Copy a link; of one that leads out of the plugin, what it leads to, if that came in the same clone.
+
+    What lies elsewhere on the machine is not the source's to give away. Raises InstallError if the link would lead
+    nowhere.
+    """
+    target, leads_to = os.readlink(link), os.path.realpath(link)
+    if os.path.isabs(target) or _is_within(leads_to, os.path.realpath(origin)):
+        os.symlink(target, new)
+    elif tree and os.path.isfile(leads_to) and _is_within(leads_to, tree) and not _is_within(leads_to, f"{tree}/.git"):
+        with untrusted_files.hold(os.path.dirname(new)) as into:
+            _copy_file(leads_to, into, os.path.basename(new), Budget())
+    else:
+        raise InstallError(
+            f"{os.path.relpath(link, origin)} is a link that leads out of the plugin, to {target}",
+            "put a copy in its place, or install the folder that holds both",
+        )
+
+
+def _copy_file(path: str, into: HeldFolder, name: str, budget: Budget) -> None:
+    with untrusted_files.hold(os.path.dirname(path)) as folder:
+        untrusted_files.copy_entry(folder, os.path.basename(path), into, name, budget)
+
+
+def _delete(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        untrusted_files.remove(path)
+    else:
+        os.unlink(path)
+
+
+def _leads_out(source: Source) -> InstallError:
+    return InstallError(f"--subdir '{source.subdir}' leads out of the source", "name a folder inside it")
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _is_checkout(location: str) -> bool:
+    return os.path.lexists(os.path.join(os.path.expanduser(location), ".git"))
+
+
+def _is_bare_repository(location: str) -> bool:
+    location = os.path.expanduser(location)
+    return os.path.isfile(os.path.join(location, "HEAD")) and os.path.isdir(os.path.join(location, "objects"))

@@ -1,0 +1,1 @@
+"""New plugins from templates, one for each format and language."""

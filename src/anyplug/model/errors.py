@@ -1,0 +1,339 @@
+"""What can go wrong, as one tree. A leaf holds facts, builds its own message and says what to do next.
+
+AnyplugError
+├── CallError                what ends a call; becomes a Result with its code
+│   ├── ToolNotFound         not_found
+│   ├── CommandNotFound      not_found
+│   ├── NotApproved          not_approved
+│   ├── PluginDisabled       disabled
+│   ├── Denied               denied
+│   ├── NeedsAnswer          needs_answer
+│   ├── InvalidArguments     invalid_arguments
+│   ├── ConfigMissing        config_missing
+│   ├── NotExecutable        not_executable
+│   ├── TimedOut             timed_out
+│   ├── Crashed              crashed
+│   ├── BadOutput            bad_output
+│   ├── TooLarge             too_large
+│   ├── Cancelled            cancelled
+│   ├── NotEnforceable       not_enforceable
+│   └── Unavailable          unavailable
+├── PluginNotFound           not_found
+├── UsageError               usage
+├── ManifestError            bad_manifest
+├── InstallError             install_failed
+├── ExportError              export_failed
+├── ScaffoldError            scaffold_failed
+├── ConfigError              bad_config
+└── StoreError               store_failed
+    └── LookFailed           store_failed
+"""
+
+import errno
+from typing import Any
+
+import msgspec
+
+from anyplug.model.untrusted_text import for_models
+
+
+class Code(msgspec.Struct, frozen=True):
+    """A stable error code: what the command line exits with, and what it means."""
+
+    exit: int
+    meaning: str
+
+
+DONE, FAILED, USAGE, REFUSED, MISSING = 0, 1, 2, 3, 4
+
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+CURE_FOR_SHORTAGE = "end something, or let it have more (`ulimit -n` for open files), and try again"
+
+CODES: dict[str, Code] = {
+    "tool_error": Code(FAILED, "The tool ran and reported a failure of its own."),
+    "timed_out": Code(FAILED, "The plugin did not finish in time and was ended, with all its processes."),
+    "crashed": Code(FAILED, "The plugin's process ended with a non-zero exit code or by a signal."),
+    "bad_output": Code(FAILED, "The plugin answered something that its format does not allow."),
+    "too_large": Code(FAILED, "The plugin wrote more than its limit and was ended."),
+    "not_executable": Code(FAILED, "The plugin's program could not be started."),
+    "config_missing": Code(FAILED, "A required configuration value is not set."),
+    "cancelled": Code(FAILED, "The caller gave the call up."),
+    "overloaded": Code(FAILED, "Too much is under way; try again later."),
+    "unavailable": Code(FAILED, "The plugin cannot be run now: its files or its process are gone."),
+    "bad_manifest": Code(FAILED, "The plugin's manifest cannot be used."),
+    "bad_config": Code(FAILED, "A configuration file or value cannot be used."),
+    "install_failed": Code(FAILED, "Installing or updating failed; nothing was changed."),
+    "export_failed": Code(FAILED, "The plugin could not be written as a bundle; nothing was written."),
+    "scaffold_failed": Code(FAILED, "A new plugin could not be written; nothing of it is left."),
+    "store_failed": Code(FAILED, "The host's own database could not be read or written."),
+    "usage": Code(USAGE, "The command was not understood."),
+    "invalid_arguments": Code(USAGE, "The arguments do not fit the tool."),
+    "denied": Code(REFUSED, "A person, a gate or the host itself refused the call; nothing ran."),
+    "not_approved": Code(REFUSED, "Nobody has approved this plugin, or it changed since; nothing ran."),
+    "disabled": Code(REFUSED, "The plugin or the tool is switched off; nothing ran."),
+    "not_enforceable": Code(REFUSED, "This machine cannot hold the plugin to its permissions; nothing ran."),
+    "needs_answer": Code(REFUSED, "A person has to answer a question first; nothing ran."),
+    "not_found": Code(MISSING, "There is no tool or plugin of that name."),
+}
+
+STDERR_SHOWN = 500  # characters of a plugin's stderr that a message quotes, as Cyclop One does
+LONGEST_NAME = 200  # characters of a name that leads nowhere
+TRACES = ("    at ", "Node.js v")  # how lines begin that Node puts behind the one that says what is wrong
+
+
+def last_words(stderr: str) -> str:
+    """Give the end of what a program said, from the beginning of a line on; if it is long, without Node's trace."""
+    whole = stderr.strip()
+    if len(whole) > STDERR_SHOWN:
+        telling = [line for line in whole.splitlines() if not line.startswith(TRACES)]
+        whole = "\n".join(telling).strip() or whole
+    end = whole[-STDERR_SHOWN:]
+    return end if end == whole else end.partition("\n")[2] or end
+
+
+def _short(name: str) -> str:
+    """Cut a name that nobody typed."""
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+
+
+class AnyplugError(Exception):
+    """The root. `code` is stable, `hint` says what to do."""
+
+    code = "tool_error"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.message = for_models(message)  # it may quote a plugin
+        self.hint = for_models(hint)
+        super().__init__(self.message)
+
+
+class CallError(AnyplugError):
+    """Ends a call. `partial` is what the plugin had said by then; `metadata` goes into the result."""
+
+    def __init__(self, message: str, hint: str = "", *, partial: str = "", **metadata: Any) -> None:
+        super().__init__(message, hint)
+        self.partial = partial
+        self.metadata = {key: value for key, value in metadata.items() if value not in (None, "")}
+
+
+class ToolNotFound(CallError):
+    """No tool has that name."""
+
+    code = "not_found"
+
+    def __init__(self, name: str, similar: list[str], reason: str = "", cure: str = "") -> None:
+        """`cure` is for those who did not just mistype."""
+        hint = f"did you mean {', '.join(similar)}?" if similar else cure or "`anyplug tools` lists what there is"
+        super().__init__(f"no tool is named '{_short(name)}'" + (f": {reason}" if reason else ""), hint)
+
+
+class CommandNotFound(CallError):
+    """No slash command has that name."""
+
+    code = "not_found"
+
+    def __init__(self, name: str, similar: list[str], reason: str = "", cure: str = "") -> None:
+        """`cure` is for those who did not just mistype."""
+        near = ", ".join(f"/{known}" for known in similar)
+        hint = f"did you mean {near}?" if near else cure or "`anyplug run` lists what there is"
+        shown = _short(name.removeprefix("/"))
+        super().__init__(f"no command is named '/{shown}'" + (f": {reason}" if reason else ""), hint)
+
+
+class NotApproved(CallError):
+    """Nobody has approved the plugin as it is now."""
+
+    code = "not_approved"
+
+    def __init__(self, plugin: str, state: str, changes: tuple[str, ...] = (), hint: str = "") -> None:
+        """`hint` says what to do where approving it again would not help: its files cannot be checked."""
+        why = (
+            "its files cannot be checked"
+            if hint
+            else {
+                "new": "nobody has approved it yet",
+                "denied": "it was denied",
+                "changed": "it changed since it was approved",
+            }.get(state, state)
+        )
+        what = f" ({'; '.join(changes)})" if changes else ""
+        super().__init__(
+            f"plugin '{plugin}' may not run: {why}{what}",
+            hint or f"look at it with `anyplug show {plugin}`, then `anyplug approve {plugin}`",
+            changes=list(changes),
+        )
+
+
+class PluginDisabled(CallError):
+    """The plugin, or this tool of it, is switched off."""
+
+    code = "disabled"
+
+    def __init__(self, plugin: str, hint: str, tool: str = "") -> None:
+        super().__init__(
+            f"tool '{tool}' of plugin '{plugin}' is switched off" if tool else f"Plugin is disabled: {plugin}",
+            hint,
+        )
+
+
+class Denied(CallError):
+    """A gate said no."""
+
+    code = "denied"
+
+    def __init__(self, by: str, reason: str, hint: str = "") -> None:
+        super().__init__(reason, hint)
+        self.by = by
+
+
+class NeedsAnswer(CallError):
+    """A person has to be asked, and can only be asked by ending the call: it comes back with the answer."""
+
+    code = "needs_answer"
+
+    def __init__(self, plugin: str, tool: str, question: str) -> None:
+        super().__init__(
+            f"plugin '{plugin}' asks before it runs '{tool}'", "answer the question and call again", question=question
+        )
+
+
+class InvalidArguments(CallError):
+    """The arguments do not fit the tool."""
+
+    code = "invalid_arguments"
+
+    def __init__(self, tool: str, violations: list[str]) -> None:
+        super().__init__("; ".join(violations), f"`anyplug tools {tool}` shows what it takes")
+
+
+class ConfigMissing(CallError):
+    """Required configuration is not set."""
+
+    code = "config_missing"
+
+    def __init__(self, plugin: str, keys: list[str]) -> None:
+        named = ", ".join(f"'{key}'" for key in keys)
+        super().__init__(
+            f"plugin '{plugin}' needs the configuration value {named}",
+            f"set it with `anyplug config {plugin} {keys[0]}=VALUE`",
+            keys=keys,
+        )
+
+
+class NotExecutable(CallError):
+    """The program could not be started."""
+
+    code = "not_executable"
+
+
+class TimedOut(CallError):
+    """The plugin did not finish in time."""
+
+    code = "timed_out"
+
+
+class Crashed(CallError):
+    """The plugin's process failed."""
+
+    code = "crashed"
+
+
+class BadOutput(CallError):
+    """The plugin's answer is not one."""
+
+    code = "bad_output"
+
+
+class TooLarge(CallError):
+    """The plugin wrote too much."""
+
+    code = "too_large"
+
+
+class Cancelled(CallError):
+    """The caller gave up."""
+
+    code = "cancelled"
+
+
+class NotEnforceable(CallError):
+    """This machine cannot hold the plugin to its permissions."""
+
+    code = "not_enforceable"
+
+    def __init__(self, plugin: str, reason: str, cure: str) -> None:
+        instead = f"`anyplug approve {plugin} --allow-unconfined` lets it run without"
+        super().__init__(
+            f"plugin '{plugin}' was not run, because its permissions cannot be enforced: {reason}",
+            f"{cure}; {instead}" if cure else instead,
+        )
+
+
+class Unavailable(CallError):
+    """What would run is gone."""
+
+    code = "unavailable"
+
+
+class PluginNotFound(AnyplugError):
+    """No plugin has that name."""
+
+    code = "not_found"
+
+    def __init__(self, name: str, similar: list[str]) -> None:
+        hint = f"did you mean {', '.join(similar)}?" if similar else "`anyplug list` lists what there is"
+        super().__init__(f"no plugin is named '{name}'", hint)
+
+
+class UsageError(AnyplugError):
+    """The command was not understood."""
+
+    code = "usage"
+
+
+class ManifestError(AnyplugError):
+    """A manifest cannot be used."""
+
+    code = "bad_manifest"
+
+
+class InstallError(AnyplugError):
+    """Installing or updating failed, and nothing was changed."""
+
+    code = "install_failed"
+
+
+class ExportError(AnyplugError):
+    """A plugin could not be written as a bundle."""
+
+    code = "export_failed"
+
+
+class ScaffoldError(AnyplugError):
+    """A new plugin could not be written."""
+
+    code = "scaffold_failed"
+
+
+class ConfigError(AnyplugError):
+    """A configuration file or value cannot be used."""
+
+    code = "bad_config"
+
+
+class StoreError(AnyplugError):
+    """Our database could not be read or written."""
+
+    code = "store_failed"
+
+
+class LookFailed(StoreError):
+    """Plugins could not be looked at because the machine is short of something; what was known of them holds."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(f"cannot look at {path}: {error.strerror}", CURE_FOR_SHORTAGE)
+
+
+def is_shortage(error: OSError) -> bool:
+    """Whether something failed for want of something, and says nothing about the file that it was about."""
+    return error.errno in SHORTAGES

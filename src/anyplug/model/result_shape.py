@@ -1,0 +1,23 @@
+"""How a call's result looks in JSON, for programs and in the list of jobs."""
+
+from typing import Any
+
+import msgspec
+
+from anyplug.model.types import Result
+
+
+def result_shape(result: Result) -> dict[str, Any]:
+    """Give a call's result."""
+    return {
+        "tool": result.tool,
+        "plugin": result.plugin,
+        "format": result.format,
+        "is_error": result.is_error,
+        "content": [msgspec.to_builtins(block) for block in result.content],
+        "text": result.text,
+        "structured": result.structured,
+        "metadata": result.metadata,
+        "error": msgspec.to_builtins(result.error),
+        "duration_ms": result.duration_ms,
+    }

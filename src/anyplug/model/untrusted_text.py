@@ -1,0 +1,195 @@
+"""Text that a stranger wrote, made safe to show: `for_models` keeps its lines, `for_people` makes it one bounded line.
+
+Both act on the same characters: controls and escape sequences, directional marks, overrides and isolates, zero-width
+and other invisible characters, tag characters outside flags, variation selectors outside emoji, lone surrogates.
+`for_models` drops them, `for_people` shows them as escapes. Letters of every script survive, and so do joiners where
+Arabic, Indic and emoji sequences need them. What a call returned is not cleaned with these: it is data. Pure.
+"""
+
+import functools
+import re
+from typing import Any
+
+import msgspec
+
+from anyplug.model.types import Offer, Plugin, Problem, Tool
+
+LONGEST_LINE = 2_000  # characters of one line for a person; a path or a command of ours fits
+LONGEST_VERSION = 64  # characters
+LONGEST_NAME = 200  # characters of a name that cannot be used
+CUT = "…"
+HIDDEN = "its texts have hidden characters, which are left out"
+
+# Symbols that a variation selector or a joiner may follow.
+_EMOJI = (
+    "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff\u25a0-\u27bf\u2900-\u297f"
+    "\u2b00-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+)
+# Scripts whose spelling needs joiners and non-joiners: Arabic, Syriac, N'Ko, those of India, Myanmar, Khmer, Mongolian.
+_JOINING = "\u0620-\u07ff\u0840-\u109f\u1780-\u17b3\u17b6-\u180a\u1810-\u18af\ua840-\uaaff"
+_MARKS = "\u0300-\u034e\u0350-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"  # stack above and below
+_MOST_MARKS = 4  # on one letter; more of them reach into other lines
+_BREAK = "\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"  # what some programs take for the end of a line
+_INVISIBLE = (
+    "\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    "\u202a-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+# A flag of a part of a country: a black flag, then its code in tag characters.
+_FLAG = "\U0001f3f4[\U000e0061-\U000e007a]{2}[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,3}\U000e007f"
+
+
+_KEPT = frozenset(
+    f"\u200c\u200d{''.join(map(chr, range(0xE0030, 0xE0080)))}"
+)  # that a sequence needs, once the rest is gone
+
+
+@functools.cache  # compiled on first use: most text is plain ASCII, and commands start without it
+def _pattern() -> re.Pattern[str]:
+    selector = f"(?<![{_EMOJI}])(?!(?<=[0-9#*])\ufe0f\u20e3)[\ufe0e\ufe0f]"
+    joiner = (
+        f"(?<![{_JOINING}])\u200c|(?<![{_JOINING}])(?!(?:(?<=[{_EMOJI}])|(?<=[{_EMOJI}]\ufe0f))\u200d[{_EMOJI}])\u200d"
+    )
+    marks = f"(?<=[{_MARKS}]{{{_MOST_MARKS}}})[{_MARKS}]+"
+    sequence = "\x1b\\[[0-?]*[ -/]*[@-~]"  # colours and cursor movements, whole
+    return re.compile(f"(?P<kept>{_FLAG})|(?P<break>{_BREAK})|{sequence}|[{_INVISIBLE}]|{selector}|{joiner}|{marks}")
+
+
+def for_models(text: str) -> str:
+    """Remove what a reader cannot see from a text for models and programs; newlines and tabs stay."""
+    if text.isascii() and (text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()):
+        return text
+    return _pattern().sub(lambda found: found["kept"] or ("\n" if found["break"] else ""), text)
+
+
+def for_people(text: str, longest: int = LONGEST_LINE) -> str:
+    """Make a text one line that shows what is hidden in it, cut to `longest` characters."""
+    is_cut = len(text) > longest
+    text = text[:longest]  # before the work: it may have megabytes
+    if not (text.isascii() and text.isprintable()):
+        text = _pattern().sub(lambda found: found["kept"] or _escaped(found[0]), text)
+        text = "".join(char if char.isprintable() or char in _KEPT else _shown(char) for char in text)
+    if is_cut or len(text) > longest:
+        text = text[: longest - len(CUT)] + CUT
+    return text
+
+
+def lines_for_people(text: str, prefix: str = "| ", most: int = 200) -> list[str]:
+    """Give each line of a text as `for_people` does, behind a prefix that our own lines do not have."""
+    lines = [prefix + for_people(line).rstrip() for line in for_models(text).replace("\t", "    ").split("\n", most)]
+    return [*lines[:most], f"{prefix}{CUT}"] if len(lines) > most else lines
+
+
+def is_clean(name: str) -> bool:
+    """Whether a name can be shown as it is."""
+    return for_people(name) == name and bool(name)
+
+
+def schema_for_models(value: Any) -> Any:
+    """Clean every text in a JSON schema, names and choices included: what cannot be seen cannot be meant."""
+    if isinstance(value, str):
+        return for_models(value)
+    if isinstance(value, dict):
+        return {for_models(key): schema_for_models(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [schema_for_models(item) for item in value]
+    return value
+
+
+def clean_plugin(plugin: Plugin) -> Plugin:
+    """Clean what a manifest says; a tool that has no clean name is left out."""
+    tools, faults = _clean_tools(plugin.tools)
+    problems = [_problem(problem) for problem in plugin.problems]
+    problems += [Problem("bad_manifest", fault, "rename it in the manifest", "warning") for fault in faults]
+    if _hides_text(plugin):
+        problems.append(
+            Problem("hidden_text", HIDDEN, "ask its author why; models and people are spared it", "warning")
+        )
+    replace = msgspec.structs.replace
+    return replace(
+        plugin,
+        name=plugin.name if is_clean(plugin.name) else for_people(plugin.name),
+        version=for_people(plugin.version, LONGEST_VERSION),
+        description=for_models(plugin.description),
+        permissions=tuple(map(for_people, plugin.permissions)),
+        instructions=for_models(plugin.instructions),
+        tools=tools,
+        config=tuple(replace(key, description=for_models(key.description)) for key in plugin.config),
+        problems=tuple(problems),
+    )
+
+
+def _hides_text(plugin: Plugin) -> bool:
+    """Whether a manifest has text that nobody sees; how it ends its lines is no matter."""
+    of_tools = [text for tool in plugin.tools for text in (tool.title, tool.description)]
+    texts = (plugin.description, plugin.instructions, plugin.version, *plugin.permissions, *of_tools)
+    is_hiding = any(for_models(text) != text.replace("\r\n", "\n") for text in texts)
+    return is_hiding or any(schema_for_models(tool.input_schema) != tool.input_schema for tool in plugin.tools)
+
+
+def clean_offer(offer: Offer) -> Offer:
+    """Clean what a running plugin registered; what has no clean name is left out."""
+    tools, faults = _clean_tools(offer.tools)
+    if any(is_clean(tool.name) and tool not in tools for tool in offer.tools):
+        faults.append(HIDDEN)
+    return msgspec.structs.replace(
+        offer,
+        tools=tools,
+        commands=tuple(
+            msgspec.structs.replace(command, description=for_models(command.description))
+            for command in offer.commands
+            if is_clean(command.name)
+        ),
+        events=tuple(map(for_people, offer.events)),
+        warnings=(*map(for_models, offer.warnings), *faults),
+        fault=for_models(offer.fault),
+    )
+
+
+def _clean_tools(tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], list[str]]:
+    kept = tuple(
+        msgspec.structs.replace(
+            tool,
+            title=for_models(tool.title),
+            description=for_models(tool.description),
+            input_schema=schema_for_models(tool.input_schema),
+            output_schema=schema_for_models(tool.output_schema),
+        )
+        for tool in tools
+        if is_clean(tool.name)
+    )
+    faults = [
+        f"the tool '{for_people(tool.name, LONGEST_NAME)}' was skipped: its name has hidden characters"
+        for tool in tools
+        if not is_clean(tool.name)
+    ]
+    return kept, faults
+
+
+def _problem(problem: Problem) -> Problem:
+    return msgspec.structs.replace(problem, message=for_models(problem.message), hint=for_models(problem.hint))
+
+
+def escaped_json(text: str) -> str:
+    """Write the hidden characters of a JSON text as escapes: the same JSON, and safe on a terminal."""
+    if text.isascii():
+        return text.replace("\x7f", "\\u007f")
+    return "".join(char if char.isprintable() or char == "\n" else _in_json(char) for char in text)
+
+
+def encodable(text: str) -> str:
+    """Escape the bytes of a file name that are not UTF-8, which Python holds as lone surrogates."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _escaped(text: str) -> str:
+    return text.encode("unicode_escape").decode()
+
+
+def _shown(char: str) -> str:
+    return " " if char.isspace() and char not in "\t\n" else _escaped(char)  # other alphabets have other blanks
+
+
+def _in_json(char: str) -> str:
+    data = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{data[at : at + 2].hex()}" for at in range(0, len(data), 2))

@@ -1,0 +1,424 @@
+"""Interception: extensions that decide about an event before it happens, one after the other, in load order.
+
+The first block wins; rewrites chain. What it means if a guard is silent, gone or answers nonsense is the
+person's setting: `open` lets the event pass, as zot does, and notes it; `closed` refuses it. While a guard that
+somebody marked as required is down, what it guards is refused, and all if nobody knows what that is. One that is on
+its way up is waited for.
+
+Deciding about others is a permission. Who was not granted it is not asked; to somebody who relies on it, it is down.
+Who may refuse and was not granted to rewrite, and does so, has refused: what it wanted to be changed never passes
+unchanged.
+"""
+
+import functools
+import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
+
+import anyio
+import msgspec
+
+from anyplug.formats.shared.contract import Greeting
+from anyplug.formats.zot import frames
+from anyplug.formats.zot.failures import BadAnswer
+from anyplug.formats.zot.format import NAME as ZOT
+from anyplug.formats.zot.peer import Extension
+from anyplug.home.settings import Settings
+from anyplug.model import json_values, permissions
+from anyplug.model.schema import violations
+from anyplug.model.types import Call, Plugin
+from anyplug.peers.slot import Place
+from anyplug.peers.supervisor import Peers
+from anyplug.runtime.session.session import NotSent, PeerGone
+
+Rewrite = Callable[[frames.InterceptResponse, Any], Any]  # raises BadAnswer
+
+LARGEST_PROMPT = 1 << 20  # bytes of a rewritten system prompt
+HEAR_S = 5.0  # longer than anybody has for it
+HEAR_STEP_S = 0.05
+ASKED_AT_ONCE = 2  # questions that one guard has about calls which one plugin makes
+LONGEST_REASON = 2_000  # characters of what a guard says
+
+
+class Ruling(msgspec.Struct, frozen=True, kw_only=True):
+    """What the guards made of an event."""
+
+    value: Any  # the arguments, the text or the prompt, as the last of them left it
+    blocked_by: str = ""
+    reason: str = ""
+    notes: tuple[str, ...] = ()  # who rewrote, said or missed what, for the record
+    notes_by: tuple[str, ...] = ()  # the guard of each note
+    passed_over: tuple[str, ...] = ()  # of these, who was not heard although it should have been
+    is_unheard: bool = False  # who blocks did not say so: it could not be heard, and somebody relies on it
+    cure: str = ""  # of a block for want of a grant: what to type
+
+
+# By event: which of these permissions lets a plugin be asked, and which one it needs to change something.
+ASKED_WITH = {
+    "tool_call": ((permissions.GUARD,), permissions.REWRITE_CALLS),
+    "turn_start": ((permissions.GUARD,), ""),
+    "assistant_message": ((permissions.GUARD, permissions.REWRITE_TEXT), permissions.REWRITE_TEXT),
+    "before_agent_start": ((permissions.REWRITE_TEXT,), permissions.REWRITE_TEXT),
+}
+
+
+def may_decide(granted: tuple[str, ...], event: str) -> bool:
+    """Whether a plugin with these grants is asked about an event."""
+    return any(permissions.may(granted, permission) for permission in ASKED_WITH[event][0])
+
+
+class Guards:
+    """The interceptors of a host."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        settings: Settings,
+        why_absent: Callable[[str], str],
+        greeting: Greeting,
+        granted: Callable[[Plugin], tuple[str, ...]],
+    ) -> None:
+        """Ask nobody yet.
+
+        `why_absent` says why nothing of that name runs; `greeting`, whose agent they guard; `granted`, what one may do.
+        """
+        self._peers = peers
+        self._granted = granted
+        self._greeting = greeting
+        self._why_absent = why_absent
+        self._known: dict[str, bool] = {}  # by event, whether anybody is concerned
+        self._turns: dict[tuple[str, str], anyio.Semaphore] = {}  # by guard, and by the plugin whose calls it judges
+        self._roll = peers.roll
+        self.follow(settings)
+
+    def follow(self, settings: Settings) -> None:
+        """Go by other settings from now on: whom the person relies on, and what silence means."""
+        self._settings = settings
+        self._required = {name for name, plugin in settings.plugins.items() if plugin.guard == "required"}
+        closed = {name for name, plugin in settings.plugins.items() if plugin.on_silence == "closed"}
+        self._relied_on = self._required | closed  # what they guard is refused while they cannot be asked
+
+    def may_object(self, event: str) -> bool:
+        """Whether there is any guard that may have something against an event, so that all have to be asked."""
+        if self._relied_on:
+            return True
+        if self._roll != self._peers.roll:
+            self._known.clear()
+            self._roll = self._peers.roll
+        known = self._known.get(event)
+        if known is None:
+            known = self._known[event] = any(_concerns(place, event) for place in self._peers.places)
+        return known
+
+    async def tool_call(self, call: Call, asker: str = "") -> Ruling:
+        """Ask about a call. A rewrite must be an object that breaks the tool's schema in nothing new.
+
+        `asker` is the path of the plugin that asked for it, if one did: until it is ready, it cannot answer itself.
+        """
+        schema = call.tool.input_schema
+
+        def rewritten(answer: frames.InterceptResponse, now: Any) -> Any:
+            given = answer.modified_args
+            if given is None or json_values.are_same(given, now):
+                return now
+            if not isinstance(given, dict):
+                raise BadAnswer("modified_args is not an object")
+            if json_values.is_too_deep(given):
+                raise BadAnswer(f"modified_args is unusable: {json_values.TOO_DEEP}")
+            had = violations(schema, now)  # which is the caller's, and no reason to leave its arguments as they are
+            if broken := [violation for violation in violations(schema, given) if violation not in had]:
+                raise BadAnswer(f"modified_args break the tool's schema: {broken[0]}")
+            return given
+
+        fields = {"tool_id": call.id, "tool_name": call.tool.ruled_as}
+        return await self._consult(
+            "tool_call",
+            fields,
+            "tool_args",
+            call.arguments,
+            rewritten,
+            chain=call.chain,
+            asker=self._unready(asker),
+            caller=asker,
+        )
+
+    async def turn_start(self, step: int) -> Ruling:
+        """Ask whether a turn may begin."""
+        return await self._consult("turn_start", {}, "step", step, lambda _, now: now)
+
+    async def assistant_message(self, text: str) -> Ruling:
+        """Ask about what the person is about to read; an empty replacement is none."""
+        return await self._consult(
+            "assistant_message", {}, "text", text, lambda answer, now: answer.replace_text or now
+        )
+
+    async def before_agent_start(
+        self, system_prompt: str, *, session_id: str = "", agent_run_id: str = "", greeting: Greeting | None = None
+    ) -> Ruling:
+        """Ask about an agent's system prompt; nobody can block here.
+
+        They are told which conversation and which start of the agent it is for, if it says so, and whose agent it is:
+        as in the host's greeting, or in another, if it has another model by now.
+        """
+
+        def rewritten(answer: frames.InterceptResponse, now: Any) -> Any:
+            given = answer.system_prompt
+            if answer.block:
+                raise BadAnswer("startup hooks cannot block")
+            if given is not None and len(given.encode()) > LARGEST_PROMPT:
+                raise BadAnswer("system_prompt exceeds 1 MiB")
+            return now if given is None else given
+
+        whose = greeting or self._greeting
+        told = {
+            "session_id": session_id,
+            "agent_run_id": agent_run_id,
+            "cwd": whose.cwd or self._greeting.cwd or os.getcwd(),
+            "provider": whose.provider,
+            "model": whose.model,
+        }
+        fields = {key: value for key, value in told.items() if value}
+        return await self._consult(
+            "before_agent_start", fields, "system_prompt", system_prompt, rewritten, may_block=False
+        )
+
+    async def _consult(
+        self,
+        event: str,
+        fields: dict[str, Any],
+        key_of_value: str,
+        value: Any,
+        rewritten: Rewrite,
+        *,
+        may_block: bool = True,
+        chain: tuple[str, ...] = (),
+        asker: str = "",
+        caller: str = "",
+    ) -> Ruling:
+        if may_block and (absent := self._absent_one(value)):
+            return _ruling(value, [absent])
+        words: list[_Word] = []
+        patience_s = HEAR_S
+        for key in self._peers.keys:
+            began = anyio.current_time()
+            place = await self._hear_out(key, event, asker, began + patience_s)
+            patience_s -= anyio.current_time() - began
+            if place is None or place.plugin.path == asker:
+                continue
+            extension = place.on_duty
+            if not self._may_decide(place, event):
+                if (word := self._ungranted(place, event, value, may_block=may_block)) is None:
+                    continue
+            elif isinstance(extension, Extension) and event in extension.intercepts:
+                frame = {"event": event, **fields, key_of_value: value}
+                async with self._turn(extension, caller):
+                    word = await self._ask(extension, frame, chain, value, rewritten, may_block=may_block)
+            elif missed := self._missed(place, event):
+                name = place.plugin.name
+                is_relied_on = may_block and name in self._relied_on
+                word = _unheard(name, value, missed) if is_relied_on else _missing(name, value, missed)
+            else:
+                continue
+            words.append(word)
+            value = word.value
+            if word.block:
+                return _ruling(value, words)
+        # One that was there may have gone while others were asked.
+        if may_block and (absent := self._absent_one(value)):
+            words.append(absent)
+        return _ruling(value, words)
+
+    def _turn(self, extension: Extension, caller: str) -> AbstractAsyncContextManager[Any]:
+        """Let a guard be asked about a few calls of one plugin at a time.
+
+        Otherwise a plugin could make many large calls, so that the guard's time to answer runs out for other calls.
+        """
+        if not caller or caller == extension.plugin.path:
+            return nullcontext()
+        return self._turns.setdefault((extension.plugin.path, caller), anyio.Semaphore(ASKED_AT_ONCE))
+
+    async def _hear_out(self, key: tuple[str, str], event: str, asker: str, until: float) -> Place | None:
+        """Wait until what belongs to a key is up and has said whether it guards an event; give its place as it is then.
+
+        The wait ends at `until` in any case, and what it has said by then is kept, so that nobody waits for it another
+        time. Who asks is not waited for: it may be waiting for this.
+        """
+        place, has_waited = self._peers.at(key), False
+        if place is not None and not self._may_decide(place, event):
+            return place  # whatever it says
+        while place is not None and self._is_awaited(place, event) and anyio.current_time() < until:
+            if place.plugin.path == asker:
+                return place
+            has_waited = True
+            await anyio.sleep(HEAR_STEP_S)
+            place = self._peers.at(key)  # it may be another by now
+        if has_waited and place is not None and place.peer is not None:
+            self._peers.note_offer(place, place.peer)
+        return place
+
+    def _is_awaited(self, place: Place, event: str) -> bool:
+        extension = place.on_duty
+        if extension is None:
+            return place.is_coming_up and (event in place.guarded or _is_unheard(place))
+        if not isinstance(extension, Extension) or event in extension.intercepts or extension.has_said_all:
+            return False
+        if place.plugin.name in self._relied_on or event in place.guarded:
+            return True
+        # One that has tools has most likely said all, ready or not.
+        return not (extension.has_tools or place.has_said_all)
+
+    def _may_decide(self, place: Place, event: str) -> bool:
+        return place.plugin.format != ZOT or may_decide(self._granted(place.plugin), event)
+
+    def _ungranted(self, place: Place, event: str, value: Any, *, may_block: bool) -> "_Word | None":
+        """Refuse if the person relies on a guard that lacks the grant; None if it is merely not asked."""
+        name, extension = place.plugin.name, place.on_duty
+        is_relied_on = may_block and name in self._relied_on
+        wants = event in place.guarded or (isinstance(extension, Extension) and event in extension.intercepts)
+        if not (wants or (name in self._required and place.guards(event) and may_block)):
+            return None
+        needed = ASKED_WITH[event][0][0]
+        why = f"the guard '{name}' is not asked about {event}: it was not granted {needed}"
+        if is_relied_on:
+            return _Word(name, value, block=why, is_missing=True, cure=_granting(name, needed))
+        return None if may_block else _missing(name, value, f"{why} (`anyplug grant {name} {needed}`)")
+
+    def _missed(self, place: Place, event: str) -> str:
+        """Say in what a guard is not there for an event; empty if it has nothing to say to it."""
+        name, extension = place.plugin.name, place.on_duty
+        if not (place.guards(event) if name in self._required else event in place.guarded):
+            return ""
+        kind = "required guard" if name in self._required else "guard"
+        if extension is None:
+            return f"the {kind} '{name}' is down: {place.reason or 'it is on its way up'}"
+        return f"the {kind} '{name}' has not said what it guards"
+
+    async def _ask(
+        self,
+        extension: Extension,
+        frame: dict[str, Any],
+        chain: tuple[str, ...],
+        value: Any,
+        rewritten: Rewrite,
+        *,
+        may_block: bool,
+    ) -> "_Word":
+        """Hear one guard about an event."""
+        name = extension.plugin.name
+        try:
+            answer = await extension.intercept(frame, chain)
+            said = _short(answer.reason)
+            if answer.block and may_block:
+                return _Word(name, value, block=said or f"refused by extension {name}")
+            after = self._rewritten(extension, frame["event"], functools.partial(rewritten, answer, value), value)
+        except NotSent as not_sent:  # it was not silent: nobody could ask it, and so what settings say does not count
+            unasked = f"the guard '{name}' cannot be asked: {not_sent}"
+            return _Word(name, value, block=unasked) if may_block else _missing(name, value, unasked)
+        except (TimeoutError, PeerGone, BadAnswer) as error:
+            why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
+            is_down = isinstance(error, PeerGone) and name in self._required
+            unusable = f"the guard '{name}' gave no usable answer: {why}"
+            if may_block and (is_down or self._settings.of(name).on_silence == "closed"):
+                return _unheard(name, value, unusable)
+            return _missing(name, value, unusable)
+        if isinstance(after, _Word):
+            return after
+        if not json_values.are_same(after, value):
+            return _Word(name, after, note=f"{name} rewrote it" + (f": {said}" if said else ""))
+        return _Word(name, value, note=f"{name} noted: {said}" if said else "")
+
+    def _rewritten(self, extension: Extension, event: str, rewrite: Callable[[], Any], value: Any) -> Any:
+        """Return what a guard made of a value; or a refusal, if it wants a change that it was not granted to make.
+
+        That goes for a change that could not be used as well: what it wanted changed never passes unchanged. Raises
+        BadAnswer.
+        """
+        name, needed = extension.plugin.name, ASKED_WITH[event][1]
+        may_rewrite = permissions.may(self._granted(extension.plugin), needed)
+        try:
+            after = rewrite()
+            if may_rewrite or json_values.are_same(after, value):
+                return after
+        except BadAnswer:
+            if may_rewrite:
+                raise
+        what = "the arguments of this call" if event == "tool_call" else "this text"
+        held = "the call is refused" if event == "tool_call" else "the text is withheld"
+        refusal = f"the guard '{name}' wants to change {what} and was not granted {needed}, so {held}"
+        return _Word(name, value, block=refusal, cure=_granting(name, needed))
+
+    def _unready(self, asker: str) -> str:
+        """Give who asks, if it has not said that it is ready; one that is can be asked about its own calls, too."""
+        for key in self._peers.keys:
+            place = self._peers.at(key)
+            if place is not None and place.plugin.path == asker:
+                return "" if place.peer is not None and place.peer.has_said_all else asker
+        return ""
+
+    def _absent_one(self, value: Any) -> "_Word | None":
+        """Refuse everything for a required guard that is not there at all, whatever it would guard."""
+        if not self._required:
+            return None
+        there = {place.plugin.name for place in self._peers.places}
+        absent = next(iter(sorted(self._required - there)), "")
+        why = f"the required guard '{absent}' does not run: {self._why_absent(absent)}"
+        return _unheard(absent, value, why) if absent else None
+
+
+class _Word(msgspec.Struct, frozen=True):
+    """What came of one guard."""
+
+    guard: str
+    value: Any  # as it left it
+    note: str = ""  # for the record
+    block: str = ""  # why it may not be, if it may not
+    is_missing: bool = False  # it should have been heard, and was not
+    cure: str = ""  # if it is for want of a grant
+
+
+def _granting(name: str, needed: str) -> str:
+    return f"`anyplug grant {name} {needed}` ({permissions.describe(needed)})"
+
+
+def _unheard(guard: str, value: Any, why: str) -> _Word:
+    return _Word(guard, value, block=why, is_missing=True)
+
+
+def _missing(guard: str, value: Any, why: str) -> _Word:
+    return _Word(guard, value, note=f"{why}; it was passed over", is_missing=True)
+
+
+def _ruling(value: Any, words: list[_Word]) -> Ruling:
+    """Put together what came of all guards; who blocks is the last that is heard."""
+    blocking = words[-1] if words and words[-1].block else None
+    return Ruling(
+        value=value,
+        blocked_by=blocking.guard if blocking else "",
+        reason=blocking.block if blocking else "",
+        is_unheard=blocking is not None and blocking.is_missing,
+        cure=blocking.cure if blocking else "",
+        notes=tuple(word.note for word in words if word.note),
+        notes_by=tuple(word.guard for word in words if word.note),
+        passed_over=tuple(word.note for word in words if word.is_missing and word.note),
+    )
+
+
+def _short(reason: str) -> str:
+    """Cut a reason to what people read, and the audit keeps."""
+    return reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}…"
+
+
+def _is_unheard(place: Place) -> bool:
+    """Whether nobody knows what an extension guards; plugins of other formats guard nothing."""
+    return place.plugin.format == ZOT and not place.is_known
+
+
+def _concerns(place: Place, event: str) -> bool:
+    """Whether a place guards an event, or did, or may yet say so."""
+    extension = place.on_duty
+    if event in place.guarded:
+        return True
+    if not isinstance(extension, Extension):
+        return place.is_coming_up and _is_unheard(place)
+    return event in extension.intercepts or not (extension.has_tools or place.has_said_all or extension.has_said_all)

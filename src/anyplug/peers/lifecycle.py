@@ -1,0 +1,280 @@
+"""Keeps one process of a plugin up: starts it, waits for its end, starts it again, or gives it up.
+
+One that crashed is started again after a pause that grows; after several crashes in a row it is given up, with the
+reason, until somebody asks for it again. One that has run for a while starts with a clean slate. Formats whose plugins
+need not be up all the time have them started when they are next needed.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import anyio
+import anyio.abc
+import msgspec
+
+from anyplug.catalog.catalog import Catalog
+from anyplug.formats.peer_classes import PEERS
+from anyplug.formats.shared.contract import Greeting, Peer, Terms
+from anyplug.home import plugin_logs
+from anyplug.home.settings import Settings
+from anyplug.launch.surroundings import Start
+from anyplug.model.errors import AnyplugError, CallError, NotEnforceable
+from anyplug.model.types import Plugin
+from anyplug.peers.slot import Place
+from anyplug.runtime.session.session import PeerGone
+from anyplug.secrets.redaction import Secrecy
+
+PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)  # before each restart; after the last one it is given up
+STEADY_S = 60.0  # a run of this length forgives the crashes before it
+SLOW_S = 5.0  # of a start, then people hear of it; nearly all take less than one
+DRAIN_S = 30.0  # how long calls under way may hold up the end of what is to be replaced
+DRAIN_STEP_S = 0.01
+STOPPED = "was stopped by the host"
+
+
+class Watcher(Protocol):
+    """Who hears how all places of a host do."""
+
+    def stirred(self) -> None:
+        """Hear that somebody came, went or registered something."""
+        ...
+
+    def changed(self) -> None:
+        """Hear that there may be something else to call."""
+        ...
+
+    def note_offer(self, place: Place, peer: Peer) -> None:
+        """Hear that a peer offers something else than it did."""
+        ...
+
+    def said(self, peer: Any, frame: msgspec.Struct | None) -> None:
+        """Hear what a peer said on its own account; None if it has ended."""
+        ...
+
+
+class Upkeep:
+    """How the places of one host are kept up. Its tasks live in the host's task group."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        watcher: Watcher,
+        *,
+        start: Callable[[Plugin], Awaitable[Start]],
+        secrecy: Callable[[Plugin], Secrecy],
+        tasks: anyio.abc.TaskGroup,
+        greeting: Greeting,
+        tell: Callable[[str], None],
+    ) -> None:
+        """Start nothing yet. `start` gives what a plugin is started with, `secrecy` what hides its secrets.
+
+        `tell` hears of a start that takes long: somebody may wait for it, and wonder.
+        """
+        self._home = catalog.home
+        self._settings = catalog.settings
+        self._watcher = watcher
+        self._start = start
+        self._secrecy = secrecy
+        self._tasks = tasks
+        self._greeting = greeting
+        self._tell = tell
+
+    def follow(self, settings: Settings) -> None:
+        """Start by other settings from now on."""
+        self._settings = settings
+
+    def begin(self, place: Place) -> None:
+        """Start what belongs to a place, and keep it up."""
+        place.begin()
+        self._tasks.start_soon(self._keep_up, place)
+
+    async def retire(self, place: Place) -> None:
+        """Let a place's calls end, for a bounded time, and then the process."""
+        with anyio.move_on_after(DRAIN_S):
+            while place.is_busy:
+                await anyio.sleep(DRAIN_STEP_S)
+        await self.end(place)
+
+    async def end(self, place: Place) -> None:
+        """Let a place's process leave now."""
+        place.scope.cancel()
+        with anyio.CancelScope(shield=True):
+            if place.health != "idle":  # else it never began, or has ended
+                await place.over.wait()
+        place.empty()
+
+    async def _keep_up(self, place: Place) -> None:
+        """Run what belongs to a place, again and again, until it is retired, given up or not needed."""
+        try:
+            with place.scope:
+                for replaced in place.before:
+                    await replaced.over.wait()
+                place.before = ()
+                while place.health == "restarting":
+                    attempt = place.settled
+                    await self._run_once(place)
+                    attempt.set()  # whoever waited for this one learns how it went
+                    self._watcher.changed()
+                    await self._pause(place, attempt)
+        except Exception as error:  # noqa: BLE001 - a fault of ours with this plugin must not end the others
+            place.peer, place.health, place.reason = None, "given_up", f"anyplug itself failed with it: {error!r}"
+            said = {"message": f"keeping plugin '{place.plugin.name}' up failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(said)
+            self._watcher.stirred()
+            place.settled.set()
+            self._watcher.changed()
+        finally:
+            place.is_ending = False
+            place.over.set()
+            place.settled.set()
+
+    async def _pause(self, place: Place, attempt: anyio.Event) -> None:
+        """Wait before the next attempt, if there is to be one."""
+        if place.health != "restarting":
+            place.settled.set()
+            return
+        if place.settled is attempt:  # it never came up; whoever waits since one did waits for the next
+            place.settled = anyio.Event()
+        await anyio.sleep(PAUSES_S[place.crashes - 1])
+        place.restarts += 1
+
+    async def _run_once(self, place: Place) -> None:
+        """Run a place's peer from its start to its end, and decide by how it did whether it is started again."""
+        began, ended = time.monotonic(), anyio.Event()
+        start: Start | None = None
+        peer: Peer | None = None
+        came_up, how = False, STOPPED
+        try:
+            start = await self._start(place.plugin)
+            ear = _Ear(self._watcher, place, ended)
+            peer = PEERS[place.plugin.format](place.plugin, self._terms(place, start), ear)
+            with self._telling_if_slow(place):
+                await peer.start()
+            came_up = True
+            how = await self._stay_up(place, peer, ended)
+        except AnyplugError as error:
+            self._explain(place, start, error)
+            how = f"did not come up: {error.message}"
+        finally:
+            if peer is not None:
+                place.session = getattr(peer, "session", None) or place.session  # it may have failed before it had one
+                self._watcher.said(peer, None)
+            if start is not None:
+                start.release()
+            if peer is not None:
+                self._log_end(place, peer, how)
+        place.came_up = came_up
+        place.crashes = 1 if time.monotonic() - began > STEADY_S else place.crashes + 1
+        _decide(place, is_restarted=peer is None or peer.RESTARTS)
+
+    @contextmanager
+    def _telling_if_slow(self, place: Place) -> Iterator[None]:
+        name = place.plugin.name
+        said = f"{name} is still starting; `anyplug logs {name} -f` shows what it says"
+        timer = asyncio.get_running_loop().call_later(SLOW_S, self._tell, said)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    async def _stay_up(self, place: Place, peer: Peer, ended: anyio.Event) -> str:
+        """Have a peer that has started stand at its place until it ends, or is to end; gives how it ended."""
+        try:
+            place.fill(peer)
+            self._watcher.note_offer(place, peer)
+            place.settled.set()
+            await ended.wait()
+        finally:
+            if peer.gone is None:
+                place.peer = None
+                self._watcher.stirred()
+                with anyio.CancelScope(shield=True):
+                    await peer.stop()
+        assert peer.gone is not None
+        place.reason = self._secrecy(place.plugin).text(str(peer.unavailable("by itself", peer.gone)))
+        return f"ended: {peer.gone.reason}"
+
+    def _explain(self, place: Place, start: Start | None, error: AnyplugError) -> None:
+        """Keep why a peer did not come up, with the grant that it seems to lack, and its secrets hidden."""
+        place.refusal = error if isinstance(error, NotEnforceable) else None
+        if start is not None and isinstance(error, CallError) and "anyplug grant" not in error.hint:
+            error.hint = start.cure(f"{error.message}\n{error.metadata.get('stderr', '')}") or error.hint
+        self._secrecy(place.plugin).error(error)
+        place.reason = f"{error.message} ({error.hint})" if error.hint else error.message
+
+    def _log_end(self, place: Place, peer: Peer, how: str) -> None:
+        """Write into the log how a run ended, in one line: what it said itself stands above."""
+        session = getattr(peer, "session", None)  # it may have been stopped before it had one
+        if how == STOPPED and session is not None and session.gone is not None:
+            how = f"{how}: {session.gone.reason}"
+        said = self._secrecy(place.plugin).text(how).partition("\n")[0]
+        plugin_logs.append(self._home.log(place.plugin), f"{_label(place)} {said}", "")
+
+    def _terms(self, place: Place, start: Start) -> Terms:
+        plugin = place.plugin
+        path = self._home.log(plugin)
+        plugin_logs.append(path, f"starting {_label(place)}", "")
+        secrecy = self._secrecy(plugin)
+        return Terms(
+            process=place.process,
+            home=self._home,
+            settings=self._settings.of(plugin.name),
+            environment=start.environment,
+            granted=place.rights[0],
+            greeting=self._greeting,
+            spawn=start.spawn,
+            tasks=self._tasks,
+            log=lambda chunk: plugin_logs.append_raw(path, secrecy.data(chunk)),
+            secrecy=secrecy,
+        )
+
+
+def _decide(place: Place, *, is_restarted: bool) -> None:
+    """Decide what becomes of a place whose peer has ended, or did not come up."""
+    if place.refusal is not None:
+        place.health = "given_up"  # trying again changes nothing
+    elif not is_restarted:
+        place.health, place.restarts = "idle", place.restarts + 1
+    elif place.crashes > len(PAUSES_S):
+        place.health = "given_up"
+        place.reason = f"{place.crashes} failures in a row, the last: {place.reason}"
+    else:
+        place.health = "restarting"
+
+
+def _label(place: Place) -> str:
+    """Name what runs at a place, for the log."""
+    return f"{place.plugin.name} {place.process or place.plugin.version}".rstrip()
+
+
+class _Ear:
+    """What one run of a peer reports to."""
+
+    def __init__(self, watcher: Watcher, place: Place, ended: anyio.Event) -> None:
+        self._watcher = watcher
+        self._place = place
+        self._ended = ended
+        self._is_noting = False
+
+    def registered(self, peer: Peer) -> None:
+        self._watcher.stirred()
+        # Before it is ready, its start tells of everything at once; later, many come in one go, too.
+        if self._place.peer is peer and not self._is_noting:
+            self._is_noting = True
+            asyncio.get_running_loop().call_soon(self._note, peer)
+
+    def _note(self, peer: Peer) -> None:
+        self._is_noting = False
+        self._watcher.note_offer(self._place, peer)
+
+    def said(self, peer: Peer, frame: msgspec.Struct) -> None:
+        self._watcher.said(peer, frame)
+
+    def ended(self, peer: Peer, gone: PeerGone) -> None:
+        if self._place.peer is peer:  # at once, so that nobody is sent to the dead
+            self._place.lose(peer)
+            self._watcher.stirred()
+        self._ended.set()

@@ -1,0 +1,111 @@
+"""What extensions say on their own account, for whoever listens: a terminal, a web page, an agent, a test."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:  # brings an event loop along, and who prints a note needs none
+    from anyplug.peers.panels import Panel
+
+MOST_NOTES = 1_000  # of one call or slash command
+LONGEST_NOTES = 1 << 20  # characters of all of them
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A note for the person. The level is info, success, warn or error; anything else is shown as info."""
+
+    plugin: str
+    level: str
+    message: str
+
+
+class NotesCleared(msgspec.Struct, frozen=True):
+    """A plugin takes its notes away."""
+
+    plugin: str
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """A plugin wants this text sent to the agent as if the person had typed it."""
+
+    plugin: str
+    text: str
+
+
+class SlashSubmitted(msgspec.Struct, frozen=True):
+    """A plugin wants this slash command run as if the person had typed it."""
+
+    plugin: str
+    text: str
+
+
+class PanelChanged(msgspec.Struct, frozen=True):
+    """A panel was opened, drawn anew or closed."""
+
+    panel: "Panel"
+
+
+class SnapshotChanged(msgspec.Struct, frozen=True):
+    """There is something else to call."""
+
+
+Notice = Note | NotesCleared | Submitted | SlashSubmitted | PanelChanged | SnapshotChanged
+Listener = Callable[[Notice], None]
+
+
+def note_taker(notes: list[Note]) -> Listener:
+    """Give what keeps the notes that it hears, as many as a person would read: an extension may say more."""
+    return _bounded(notes.append, lambda notice: notice if isinstance(notice, Note) else None)
+
+
+def text_taker(notes: list[Note]) -> Listener:
+    """Give what keeps as notes which texts and commands are to be sent, where nobody is there to send them."""
+    return _bounded(notes.append, _as_note)
+
+
+def note_teller(plugin: str, tell: Callable[[str], None]) -> Listener:
+    """Give what says at once what one plugin wants a person to know, or does that nobody here sees."""
+    open_panels: set[str] = set()
+
+    def noted(notice: Notice) -> Note | None:
+        note = notice if isinstance(notice, Note) else _as_note(notice)
+        if isinstance(notice, PanelChanged) and notice.panel.is_open and notice.panel.id not in open_panels:
+            open_panels.add(notice.panel.id)
+            text = f"it opened the panel '{notice.panel.title or notice.panel.id}', which nothing here shows"
+            note = Note(notice.panel.owner, "info", text)
+        return note if note is not None and note.plugin == plugin else None
+
+    def say(note: Note) -> None:
+        for line in lines_of(note):
+            tell(line)
+
+    return _bounded(say, noted)
+
+
+def lines_of(note: Note) -> list[str]:
+    """Give a note's lines for a person, each with its plugin, so that none passes for one of ours."""
+    level = " ".join(note.level.split())
+    return [f"[{note.plugin}] {level}: {line}" for line in note.message.splitlines()]
+
+
+def _as_note(notice: Notice) -> Note | None:
+    """Say what is to be sent, where nobody is there to send it."""
+    if isinstance(notice, Submitted | SlashSubmitted):
+        return Note(notice.plugin, "info", f"it wants this sent as if you had typed it: {notice.text}")
+    return None
+
+
+def _bounded(keep: Callable[[Note], None], noted: Callable[[Notice], Note | None]) -> Listener:
+    room, count = LONGEST_NOTES, 0
+
+    def hear(notice: Notice) -> None:
+        nonlocal room, count
+        note = noted(notice)
+        if note is not None and count <= MOST_NOTES and room >= 0:
+            room -= len(note.message)
+            is_full = count == MOST_NOTES or room < 0
+            count += 1
+            keep(Note(note.plugin, "warn", "further notes are not shown") if is_full else note)
+
+    return hear

@@ -1,0 +1,189 @@
+"""Panels: what extensions show in a place of their own, as data, so that a terminal, a web page and a test agree.
+
+Esc and Ctrl-C close a panel; every other key goes to its owner. Pasted text arrives as one key for each character.
+
+Keys go one at a time, as a person's do: the next when the panel was drawn anew, or after a moment. zot's own SDK sees
+to each key in a goroutine of its own, so that keys which come all at once are seen to in any order.
+"""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from anyplug.formats.zot import frames
+from anyplug.formats.zot.peer import Extension
+
+KEYS = frozenset(
+    ["up", "down", "left", "right", "enter", "tab", "backspace", "delete", "home", "end", "pageup", "pagedown", "rune"]
+)  # what an extension may be told
+LONGEST_PASTE = 50_000  # characters, each of which is a frame
+PACE_S = 0.02  # between keys, if the panel is not drawn anew for the one before
+MOST_OPEN = 16  # panels of one extension; people look at one
+CLOSING = frozenset({"esc", "ctrl-c"})
+ALIASES = {
+    "return": "enter", "escape": "esc", "del": "delete", "bs": "backspace", "page_up": "pageup", "page-up": "pageup",
+    "pgup": "pageup", "page_down": "pagedown", "page-down": "pagedown", "pgdn": "pagedown", "arrowup": "up",
+    "arrowdown": "down", "arrowleft": "left", "arrowright": "right", "ctrl+c": "ctrl-c", "c-c": "ctrl-c",
+    "\r": "enter", "\n": "enter", "\t": "tab", "\x1b": "esc", "\x7f": "backspace", "\b": "backspace", "\x03": "ctrl-c",
+}  # fmt: skip
+LINE_BREAK = re.compile("\r\n|\r|\n")
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+class Panel(msgspec.Struct, frozen=True, kw_only=True):
+    """A panel as it stands."""
+
+    id: str
+    owner: str  # the plugin
+    title: str = ""
+    lines: tuple[str, ...] = ()
+    footer: str = ""
+    is_open: bool = True
+
+
+class _Keys:
+    """The keys for one panel, on their way to its owner."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Extension, dict[str, Any]]] = deque()
+        self._pause: asyncio.TimerHandle | None = None  # since the last one went
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, extension: Extension, frame: dict[str, Any]) -> None:
+        """Send a key when those before it are through."""
+        self._waiting.append((extension, frame))
+        if self._pause is None:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Send the next one: its owner has taken in the last one, or had the time."""
+        self._end_pause()
+        if self._waiting:
+            extension, frame = self._waiting.popleft()
+            extension.tell(frame)
+            self._pause = asyncio.get_running_loop().call_later(PACE_S, self.go_on)
+
+    def flush(self) -> None:
+        """Send all that is left at once."""
+        self._end_pause()
+        while self._waiting:
+            extension, frame = self._waiting.popleft()
+            extension.tell(frame)
+
+    def drop(self) -> None:
+        """Send nothing more."""
+        self._end_pause()
+        self._waiting.clear()
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+
+
+class Panels:
+    """The panels of one host. The one opened last has the focus."""
+
+    def __init__(self, changed: Callable[[Panel], None]) -> None:
+        """Begin with none; `changed` hears of every opening, redrawing and closing."""
+        self._changed = changed
+        self._open: dict[tuple[str, str], tuple[Extension, Panel]] = {}
+        self._keys: dict[tuple[str, str], _Keys] = {}  # of the open ones
+
+    @property
+    def open(self) -> list[Panel]:
+        """The open ones, the focused one last."""
+        return [panel for _, panel in self._open.values()]
+
+    def show(self, extension: Extension, given: frames.Panel) -> Panel:
+        """Open a panel, or open it anew. Of an extension that has too many, the one opened first closes."""
+        owner = extension.plugin.name
+        panel = Panel(
+            id=given.id, owner=owner, title=given.title or owner, lines=tuple(given.lines), footer=given.footer
+        )
+        self._open.pop((owner, given.id), None)
+        own = [other for _, other in self._open.values() if other.owner == owner]
+        for other in own[: max(0, len(own) - MOST_OPEN + 1)]:
+            self.close(other)
+        self._open[owner, given.id] = (extension, panel)
+        self._keys.setdefault((owner, given.id), _Keys()).go_on()
+        self._changed(panel)
+        return panel
+
+    def render(self, extension: Extension, frame: frames.PanelRender) -> None:
+        """Draw an open panel anew; one that is not open is left alone. An empty title keeps the old one."""
+        place = (extension.plugin.name, frame.panel_id)
+        if place in self._open:
+            before = self._open[place][1]
+            panel = msgspec.structs.replace(
+                before, title=frame.title or before.title, lines=tuple(frame.lines), footer=frame.footer
+            )
+            self._open[place] = (extension, panel)
+            self._keys[place].go_on()
+            self._changed(panel)
+
+    def closed(self, extension: Extension, name: str) -> None:
+        """Close a panel because its owner says so."""
+        self._take_away((extension.plugin.name, name))
+
+    def gone(self, extension: Extension) -> None:
+        """Close all panels of an extension that has ended."""
+        for place, (owner, _) in list(self._open.items()):
+            if owner is extension:
+                self._take_away(place)
+
+    def press(self, panel: Panel, key: str, text: str = "") -> None:
+        """Send a key to a panel's owner; a single character may stand for itself."""
+        place = (panel.owner, panel.id)
+        if place not in self._open:
+            return
+        name, text = normalise(key, text)
+        extension = self._open[place][0]
+        if name in CLOSING:
+            self.close(panel)
+            return
+        for sign in text or [""]:
+            frame = {"type": "panel_key", "panel_id": panel.id, "key": name}
+            self._keys[place].add(extension, frame | ({"text": sign} if sign else {}))
+
+    def paste(self, panel: Panel, text: str) -> str:
+        """Send pasted text, character by character, with line breaks as Enter; give what was more than can be sent."""
+        room = max(0, LONGEST_PASTE - len(self._keys.get((panel.owner, panel.id), ())))
+        for line_number, line in enumerate(LINE_BREAK.split(text[:room])):
+            if line_number:
+                self.press(panel, "enter")
+            if line:
+                self.press(panel, "rune", line)
+        return text[room:]
+
+    def close(self, panel: Panel) -> None:
+        """Close a panel because the person wants it, and tell its owner."""
+        place = (panel.owner, panel.id)
+        if place in self._open:
+            self._keys[place].flush()
+            self._open[place][0].tell({"type": "panel_close", "panel_id": panel.id})
+            self._take_away(place)
+
+    def _take_away(self, place: tuple[str, str]) -> None:
+        if place in self._open:
+            _, panel = self._open.pop(place)
+            self._keys.pop(place).drop()
+            self._changed(msgspec.structs.replace(panel, is_open=False))
+
+
+def normalise(key: str, text: str = "") -> tuple[str, str]:
+    """Name a key as the guide does; what has no name there is `unknown`."""
+    if key == "rune":
+        return "rune", text
+    if len(key) == 1 and not CONTROL.match(key):
+        return "rune", key
+    name = ALIASES.get(key.lower(), key.lower())
+    if name == "space":
+        return "rune", " "
+    return (name if name in KEYS or name in CLOSING else "unknown"), ""

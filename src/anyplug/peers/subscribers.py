@@ -1,0 +1,27 @@
+"""Whom an event concerns: who is told of it, and who decides about it, among the plugins that are up."""
+
+from collections.abc import Callable
+from typing import Any
+
+from anyplug.peers.supervisor import Peers
+
+
+class Audience:
+    """Those who are up and whom an event concerns, kept as long as nobody comes, goes or registers anything."""
+
+    def __init__(self, peers: Peers, concerns: Callable[[Any, str], bool]) -> None:
+        """`concerns` says whether an event of that name concerns a peer."""
+        self._peers = peers
+        self._concerns = concerns
+        self._known: dict[str, tuple[Any, ...]] = {}
+        self._roll = peers.roll
+
+    def of(self, event: str) -> tuple[Any, ...]:
+        """Give them, in load order."""
+        if self._roll != self._peers.roll:
+            self._known.clear()
+            self._roll = self._peers.roll
+        known = self._known.get(event)
+        if known is None:
+            known = self._known[event] = tuple(peer for peer in self._peers.up if self._concerns(peer, event))
+        return known

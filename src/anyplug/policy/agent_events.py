@@ -1,0 +1,395 @@
+"""Events: what an agent's hooks send becomes a typed value, and the `input` that policies read.
+
+OpenCode, one JSON object:   hook_event_name PreToolUse | PostToolUse, session_id, cwd, tool, args,
+                             and of PostToolUse result {success, output?, error?, exit_code?};
+                             PermissionRequest with permission_type and metadata; UserPromptSubmit with prompt
+Claude Code:                 hook_event_name, session_id, cwd, and of tools tool_name, tool_input (, tool_response)
+Our own host (`anyplug`):    as OpenCode's, with plugin, format, tier, grants, caller, chain
+
+Unknown keys are kept and policies see them. What policies find beside them: tool_name, tool_input, tool_response;
+of a shell command affected_parent_directories, and commands: each simple command in it with its name, words, paths,
+the files that it writes, and the places that its words may lead to; of a file resolved_file_path, original_file_path,
+is_symlink. A patch is also seen as the edits that it consists of, and a tool that carries calls of others (`batch`) as
+these calls: `views` are further inputs for one event, `parts` the calls in it.
+"""
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from anyplug.policy import patch_targets
+from anyplug.policy.paths import expanded, is_link, resolved
+from anyplug.policy.shell import command_steps, substitutions, syntax, word_patterns
+
+Harness = Literal["opencode", "claude", "anyplug"]
+
+HARNESSES: Final = ("opencode", "claude", "anyplug")
+OURS: Final = "anyplug"  # the events of our own host
+ELSEWHERE: Final = ("cursor", "factory")  # the original answers these, too
+LARGEST: Final = 32 << 20  # bytes of an event; what a tool wrote can be long
+LONGEST_COMMAND: Final = 131_072  # characters: Linux takes no longer argument, and so no longer `sh -c`
+MOST_PATCHED: Final = 500  # files: each is decided about
+DEEPEST: Final = 120  # levels: fewer than the evaluator refuses
+TOOL_NAMES: Final = {
+    "bash": "Bash", "edit": "Edit", "write": "Write", "read": "Read", "grep": "Grep", "glob": "Glob", "list": "List",
+    "patch": "Patch", "todowrite": "TodoWrite", "todoread": "TodoRead", "webfetch": "WebFetch", "task": "Task",
+}  # fmt: skip
+EVENTS: Final = {
+    "opencode": frozenset({"PreToolUse", "PostToolUse", "PermissionRequest", "UserPromptSubmit"}),
+    "anyplug": frozenset({"PreToolUse", "PostToolUse"}),
+    "claude": frozenset(
+        {
+            "PreToolUse", "PostToolUse", "Notification", "Stop", "SubagentStop", "PreCompact", "UserPromptSubmit",
+            "SessionStart", "SessionEnd", "PermissionRequest",
+        }
+    ),
+}  # fmt: skip
+ALL_EVENTS: Final = frozenset().union(*EVENTS.values())
+WITH_TOOLS: Final = frozenset({"PreToolUse", "PostToolUse", "PermissionRequest"})
+PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
+COMMAND_KEYS: Final = ("command", "cmd", "script")
+FILE_TOOLS: Final = frozenset({"Edit", "Write", "Read", "MultiEdit", "NotebookEdit", "NotebookRead", "List"})
+SHOWN: Final = 80  # characters of what is no call
+PATCH_TOOLS: Final = frozenset({"apply_patch", "Patch"})
+PATCH_KEYS: Final = ("patchText", "patch", "input")
+CARRIERS: Final = frozenset({"batch"})  # do nothing but call other tools
+CALLED: Final = ("tool", "tool_name", "toolName", "recipient_name", "name")  # keys of a call within a call
+CALLED_WITH: Final = ("parameters", "args", "arguments", "input", "tool_input", "params")
+DEEPEST_CALLS: Final = 3  # levels of calls in calls
+
+
+class BadEvent(ValueError):
+    """What came is no event; the text says why."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One event, read."""
+
+    harness: str
+    name: str
+    tool: str  # as policies call it; empty if the event is not about one
+    cwd: str
+    session: str
+    document: dict[str, Any]
+    given_input: Any = None  # the tool's arguments as they came
+    views: tuple[tuple[str, dict[str, Any]], ...] = ()  # tools and inputs that are parts of it
+    parts: "tuple[Event, ...]" = ()  # calls that it carries
+
+
+def parse(raw: bytes | str) -> Any:
+    """Read JSON. Raises BadEvent."""
+    if len(raw) > LARGEST:
+        raise BadEvent(f"the event is longer than {LARGEST >> 20} MiB")
+    try:
+        found = msgspec.json.decode(raw)
+        # Readers differ in which of two equal keys counts. This pass only looks for these: numbers are not read.
+        json.loads(raw, object_pairs_hook=_refuse_doubled, parse_int=len, parse_float=len)
+    except BadEvent:
+        raise
+    except UnicodeError:
+        raise BadEvent("the event is no JSON: it is not UTF-8") from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise BadEvent(f"the event is no JSON: {error}") from None
+    return found
+
+
+def _refuse_doubled(pairs: list[tuple[str, Any]]) -> None:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise BadEvent(f"the event has the key {key!r} twice in one object")
+        seen.add(key)
+
+
+def read(harness: str, given: Any, *, depth: int = DEEPEST_CALLS) -> Event:
+    """Make an event of what was sent; `depth` levels of calls may be in it. Raises BadEvent."""
+    name = _event_name(harness, given)
+    document = dict(given)
+    if harness == "claude":
+        tool = _read_claude(name, document)
+    elif name == "PermissionRequest":
+        tool = _read_permission(document)
+    elif name == "UserPromptSubmit":
+        tool = ""
+    else:
+        tool = _read_tool(name, document, harness)
+    given_input = document.get("tool_input")
+    if name in WITH_TOOLS:
+        _refuse_wrong_types(tool, given_input, "tool_input" if harness == "claude" else "args")
+    parts = _parts(tool, given, given_input, harness, depth) if name == "PreToolUse" else []
+    _enrich(tool, document, harness)
+    views = _views(tool, document) if name != "PermissionRequest" else []
+    for part in parts:
+        carried = [(part.tool, part.document), *part.views]
+        views += [(kind, {**view, "part_of": view.get("part_of", tool)}) for kind, view in carried]
+    if len(views) > MOST_PATCHED:
+        raise BadEvent(f"the call consists of more than {MOST_PATCHED} others")
+    return Event(
+        harness=harness,
+        name=name,
+        tool=tool,
+        cwd=given["cwd"],
+        session=given["session_id"],
+        document=document,
+        given_input=given_input,
+        views=tuple(views),
+        parts=tuple(parts),
+    )
+
+
+def _event_name(harness: str, given: Any) -> str:
+    """Return what kind of event this is. Raises BadEvent if it is none."""
+    if not isinstance(given, dict):
+        raise BadEvent("the event must be a JSON object")
+    if _depth(given) > DEEPEST:
+        raise BadEvent(f"the event is nested more than {DEEPEST} levels deep")
+    name = given.get("hook_event_name")
+    if not isinstance(name, str) or name not in EVENTS[harness]:
+        known = ", ".join(sorted(EVENTS[harness]))
+        said = f"is {name!r}" if "hook_event_name" in given else "is missing"
+        raise BadEvent(f"hook_event_name must be one of {known}, and {said}")
+    for key in ("session_id", "cwd"):
+        if not isinstance(given.get(key), str):
+            raise BadEvent(f"{key} must be a string")
+    return name
+
+
+def _refuse_wrong_types(tool: str, arguments: Any, key: str) -> None:
+    """Refuse arguments that policies would not find where they look for them. Raises BadEvent."""
+    if not isinstance(arguments, dict):
+        raise BadEvent(f"{key} must be an object")
+    if tool == "Bash":
+        for name in COMMAND_KEYS:
+            value = arguments.get(name, "")
+            is_list = isinstance(value, list) and all(isinstance(word, str) for word in value)
+            if not isinstance(value, str) and not is_list:
+                raise BadEvent(f"{key}.{name} must be a string, or a list of strings")
+    elif tool in PATCH_TOOLS or tool in FILE_TOOLS:
+        for name in PATCH_KEYS if tool in PATCH_TOOLS else PATH_KEYS:
+            if not isinstance(arguments.get(name) or "", str):
+                raise BadEvent(f"{key}.{name} must be a string")
+
+
+def _parts(tool: str, given: dict[str, Any], arguments: Any, harness: str, depth: int) -> list[Event]:
+    """Read the calls that a call carries as events of their own. Raises BadEvent."""
+    calls = list(_calls(tool, arguments))
+    if calls and depth <= 0:
+        raise BadEvent(f"calls are nested more than {DEEPEST_CALLS} levels deep")
+    if len(calls) > MOST_PATCHED:
+        raise BadEvent(f"the call carries more than {MOST_PATCHED} others")
+    keys = ("tool_name", "tool_input") if harness == "claude" else ("tool", "args")
+    return [read(harness, {**given, **dict(zip(keys, call, strict=True))}, depth=depth - 1) for call in calls]
+
+
+def _calls(tool: str, arguments: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return the calls in a call, by the tool that is called and its arguments. Raises BadEvent."""
+    for value in (arguments, *arguments.values()):
+        for one in value if isinstance(value, list) else (value,):
+            call = _call(one)
+            if call is not None:
+                yield call
+            elif tool in CARRIERS and isinstance(value, list):
+                raise BadEvent(f"{tool}: {str(one)[:SHOWN]} is no call: it needs a tool and its parameters")
+
+
+def _call(value: Any) -> tuple[str, dict[str, Any]] | None:
+    if not isinstance(value, dict):
+        return None
+    name = next((value[key] for key in CALLED if isinstance(value.get(key), str)), None)
+    arguments = next((value[key] for key in CALLED_WITH if key in value), None)
+    if isinstance(arguments, str):
+        try:
+            arguments = parse(arguments)
+        except BadEvent:
+            return None
+    if name is None or not isinstance(arguments, dict):
+        return None
+    name = name.removeprefix("functions.")
+    return TOOL_NAMES.get(name, name), arguments
+
+
+def with_input(given: dict[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
+    """Return an event as it would have come with other arguments."""
+    return {**given, "args" if "args" in given else "tool_input": changed}
+
+
+def _read_tool(name: str, document: dict[str, Any], harness: str) -> str:
+    tool = document.get("tool")
+    if not isinstance(tool, str):
+        raise BadEvent("tool must be a string")
+    if "args" not in document:
+        raise BadEvent("args is missing")
+    if name == "PostToolUse":
+        result = document.get("result")
+        if not isinstance(result, dict) or not isinstance(result.get("success"), bool):
+            raise BadEvent("result must be an object whose `success` is true or false")
+        document["tool_response"] = result
+    named = TOOL_NAMES.get(tool, tool) if harness == "opencode" else tool
+    document["tool_name"] = named
+    document["tool_input"] = document["args"]
+    return named
+
+
+def _read_claude(name: str, document: dict[str, Any]) -> str:
+    if name not in WITH_TOOLS:
+        return ""
+    if not isinstance(document.get("tool_name"), str):
+        raise BadEvent("tool_name must be a string")
+    if "tool_input" not in document:
+        raise BadEvent("tool_input is missing")
+    return str(document["tool_name"])
+
+
+def _read_permission(document: dict[str, Any]) -> str:
+    """Read a request for a permission as the tool that it is about."""
+    kind = document.get("permission_type", document.get("tool", ""))
+    if not isinstance(kind, str):
+        raise BadEvent("permission_type must be a string")
+    metadata = document.get("metadata")
+    document["tool_name"] = TOOL_NAMES.get(kind, kind)
+    if metadata is not None and not isinstance(metadata, dict):
+        raise BadEvent("metadata must be an object")
+    document["tool_input"] = dict(metadata or {})
+    return str(document["tool_name"])
+
+
+def _enrich(tool: str, document: dict[str, Any], harness: str) -> None:
+    """Add what policies would otherwise have to find out for themselves."""
+    given = document.get("tool_input")
+    if not isinstance(given, dict):
+        return
+    arguments = dict(given)
+    command = next(command_lines(arguments), None)
+    if tool == "Bash" and command is not None:
+        if len(command) > LONGEST_COMMAND:
+            raise BadEvent(f"the command is longer than {LONGEST_COMMAND} characters")
+        arguments["command"] = syntax.normalised(syntax.joined(command))
+        base = _folder(document, arguments)
+        document["affected_parent_directories"] = [
+            resolved(word, base) for word in syntax.path_words(arguments["command"])
+        ]
+        document["commands"] = _commands(command, base)
+    elif tool != "Bash":
+        _enrich_file(tool, document, arguments, harness)
+    document["tool_input"] = arguments
+
+
+def command_lines(arguments: dict[str, Any]) -> Iterator[str]:
+    """Return what a tool is told to run, under the usual names of that argument, as a text or as a list of words."""
+    for key in COMMAND_KEYS:
+        value = arguments.get(key)
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list) and value:
+            yield shlex.join(word if isinstance(word, str) else str(word) for word in value)
+
+
+def _commands(command: str, base: str) -> list[dict[str, Any]]:
+    """Give the simple commands of a line as policies see them: as written, and again where values change its words."""
+    found: list[dict[str, Any]] = []
+    for at, simple in enumerate(syntax.simple_commands(command)):
+        found.append(_simple(simple.words, simple.writes, base))
+        found[at]["targets"] = []
+    for step in command_steps.read(command, [base]).steps:
+        targets = list(dict.fromkeys((*step.paths, *step.writes, *step.named())))
+        targets = [target.replace(syntax.UNKNOWN, "*").replace(substitutions.MADE, "*") for target in targets]
+        written = found[step.at]
+        written["targets"] = list(dict.fromkeys((*written["targets"], *targets)))
+        written["writes"] = list(dict.fromkeys((*written["writes"], *step.writes)))
+        words = [word.replace(syntax.UNKNOWN, "").replace(substitutions.MADE, "") for word in step.words]
+        if words != list(map(word_patterns.simplified, written["words"])):
+            found.append({**_simple(words, step.written, step.folder), "targets": targets})
+    return found
+
+
+def _simple(words: Sequence[str], writes: Sequence[str], base: str) -> dict[str, Any]:
+    return {
+        "name": words[0].rpartition("/")[2] if words else "",
+        "words": list(words),
+        "paths": [resolved(expanded(word, base), base) for word in words[1:] if syntax.is_path(word)],
+        "writes": [resolved(expanded(word, base), base) for word in writes],
+    }
+
+
+def _enrich_file(tool: str, document: dict[str, Any], arguments: dict[str, Any], harness: str) -> None:
+    path = next((value for key in PATH_KEYS if isinstance(value := arguments.get(key), str)), None)
+    if path is not None:
+        _say_where(document, path)
+    if harness == "opencode":
+        for theirs, ours in (("filePath", "file_path"), ("oldString", "old_string"), ("newString", "new_string")):
+            if theirs in arguments:
+                arguments.setdefault(ours, arguments[theirs])
+    if tool == "Write" and "content" in arguments:
+        arguments.setdefault("new_string", arguments["content"])
+    edits = arguments.get("edits")
+    if tool == "MultiEdit" and isinstance(edits, list):
+        arguments["edits"] = [_enrich_edit(edit, path, document["cwd"]) for edit in edits]
+
+
+def _enrich_edit(edit: Any, path: str | None, cwd: str) -> Any:
+    if not isinstance(edit, dict):
+        return edit
+    own = edit.get("file_path", path)
+    return {**edit, "resolved_file_path": resolved(own, cwd)} if isinstance(own, str) else edit
+
+
+def _say_where(document: dict[str, Any], path: str) -> None:
+    cwd = document["cwd"]
+    document["original_file_path"] = path
+    document["resolved_file_path"] = resolved(path, cwd)
+    document["is_symlink"] = is_link(path, cwd)
+
+
+def _folder(document: dict[str, Any], arguments: dict[str, Any]) -> str:
+    """Give the folder in which a command runs."""
+    workdir = arguments.get("workdir")
+    return os.path.join(document["cwd"], workdir) if isinstance(workdir, str) else str(document["cwd"])
+
+
+def _views(tool: str, document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Give what a patch does as the edits and writes that policies know."""
+    arguments = document.get("tool_input")
+    if tool not in PATCH_TOOLS or not isinstance(arguments, dict):
+        return []
+    text = next((value for key in PATCH_KEYS if isinstance(value := arguments.get(key), str)), "")
+    touched = patch_targets.touches(text)
+    if unknown := patch_targets.unknown_header(text):
+        document["unknown_header"] = unknown
+    if len(touched) > MOST_PATCHED:
+        raise BadEvent(f"the patch touches more than {MOST_PATCHED} files")
+    document["patched_files"] = [
+        {"path": touch.path, "action": touch.action, "resolved_file_path": resolved(touch.path, document["cwd"])}
+        for touch in touched
+    ]
+    found: list[tuple[str, dict[str, Any]]] = []
+    for touch in touched:
+        kind = "Write" if touch.action in {"add", "move"} else "Edit"
+        view = {key: value for key, value in document.items() if key != "patched_files"}
+        view["tool_name"] = kind
+        view["part_of"] = tool
+        view["tool_input"] = {
+            "filePath": touch.path, "file_path": touch.path, "oldString": touch.before, "old_string": touch.before,
+            "newString": touch.after, "new_string": touch.after, "content": touch.after, "action": touch.action,
+        }  # fmt: skip
+        _say_where(view, touch.path)
+        found.append((kind, view))
+    return found
+
+
+def _depth(value: Any) -> int:
+    """Say how deeply a value is nested, without going deeper than matters."""
+    level: list[Any] = [value]
+    depth = 0
+    while level and depth <= DEEPEST:
+        depth += 1
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+    return depth

@@ -1,0 +1,1 @@
+"""For people who write policies: start, lint, validate, try and replay them."""

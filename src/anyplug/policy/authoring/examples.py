@@ -1,0 +1,113 @@
+"""Examples beside policies: events, and what must be decided about them.
+
+    # safety.test.yml (or .yaml, .json), anywhere in .cupcake
+    - name: hooks are not passed over
+      event: {tool: bash, args: {command: git commit --no-verify}}
+      decision: deny                 # allow | halt | deny | block | ask | modify
+      reason: hooks must run         # a part of it
+      rule: GIT_NO_VERIFY
+      context: be careful            # a part of it
+      signals: {branch: main}        # what signals would answer
+
+What an event does not say is usual: PreToolUse, in the project's folder.
+"""
+
+import os
+from typing import Any, Final
+
+import msgspec
+
+from anyplug.policy.agent_events import BadEvent
+from anyplug.policy.authoring.trial import Trial
+from anyplug.rego import yaml
+
+ENDINGS: Final = (".test.yml", ".test.yaml", ".test.json")
+DECISIONS: Final = ("allow", "halt", "deny", "block", "ask", "modify")
+KEYS: Final = frozenset({"name", "event", "decision", "reason", "rule", "context", "signals", "harness"})
+
+
+class Example(msgspec.Struct, frozen=True, kw_only=True):
+    """One example."""
+
+    file: str
+    name: str
+    event: dict[str, Any]
+    decision: str
+    reason: str = ""
+    rule: str = ""
+    context: str = ""
+    signals: dict[str, Any] | None = None
+    harness: str = ""
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """How one went; `problem` is empty if it is as expected."""
+
+    file: str
+    name: str
+    problem: str = ""
+
+
+class BadExamples(ValueError):
+    """A file of examples cannot be used; the text says why."""
+
+
+def find(root: str) -> list[str]:
+    """List the files of examples."""
+    return sorted(
+        os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names if name.endswith(ENDINGS)
+    )
+
+
+def harness_of(path: str, root: str) -> str:
+    """Say for whose policies examples are, by the folder that they lie in; empty if it does not say."""
+    parts = os.path.relpath(path, root).split(os.sep)
+    return parts[1] if len(parts) > 2 and parts[0] == "policies" else ""  # noqa: PLR2004 - policies/<harness>/file
+
+
+def read(path: str, shown: str) -> list[Example]:
+    """Read a file. Raises BadExamples."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = yaml.load(file.read(), unique=True)
+    except (OSError, UnicodeDecodeError, yaml.YamlError) as error:
+        raise BadExamples(f"{shown}: {error}") from None
+    if not isinstance(content, list):
+        raise BadExamples(f"{shown}: it must be a list of examples")
+    return [_example(shown, number, entry) for number, entry in enumerate(content, 1)]
+
+
+def _example(shown: str, number: int, entry: Any) -> Example:
+    name = f"{shown}: example {number}"
+    if not isinstance(entry, dict) or not isinstance(entry.get("event"), dict):
+        raise BadExamples(f"{name} has no event")
+    if unknown := sorted(set(map(str, entry)) - KEYS):
+        raise BadExamples(f"{name}: `{unknown[0]}` means nothing here")
+    if entry.get("decision") not in DECISIONS:
+        raise BadExamples(f"{name}: decision must be one of {', '.join(DECISIONS)}")
+    try:
+        return msgspec.convert({"name": f"example {number}", **entry, "file": shown}, Example)
+    except msgspec.ValidationError as error:
+        raise BadExamples(f"{name}: {error}") from None
+
+
+def run(example: Example, trial: Trial) -> Tried:
+    """Try one."""
+    try:
+        event = trial.read(example.event, trial.loaded.source.project)
+    except BadEvent as error:
+        return Tried(file=example.file, name=example.name, problem=str(error))
+    decision = trial.decide(event, example.signals).decision
+    rules = [finding.rule_id for finding in decision.findings]
+    problem = ""
+    if decision.verb != example.decision:
+        problem = f"expected {example.decision}, got {decision.verb}" + (
+            f": {decision.reason}" if decision.reason else ""
+        )
+    elif example.reason and example.reason not in decision.reason:
+        problem = f"the reason is: {decision.reason}"
+    elif example.rule and example.rule not in rules:
+        problem = f"it was decided by {', '.join(rules) or 'no rule'}"
+    elif example.context and not any(example.context in text for text in decision.context):
+        problem = f"the context is: {'; '.join(decision.context) or 'none'}"
+    return Tried(file=example.file, name=example.name, problem=problem)

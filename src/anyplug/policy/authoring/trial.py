@@ -1,0 +1,164 @@
+"""Trials: policies on events that nobody waits for, to test, explain and replay them. Signals are given, not run."""
+
+from typing import Any, Final
+
+import msgspec
+
+from anyplug.policy import policy_files
+from anyplug.policy.agent_events import BadEvent, Event
+from anyplug.policy.agent_events import read as read_event
+from anyplug.policy.decisions import Decision
+from anyplug.policy.engine import Engine, build
+from anyplug.policy.evaluation import Inquiry, Kept, Loaded, Options, Outcome
+from anyplug.policy.policy_files import Source
+from anyplug.policy.policy_set import Plan
+from anyplug.policy.routing import Policy
+from anyplug.policy.signals import Answers
+
+USUAL_SESSION: Final = "trial"
+FINAL: Final = "your own policies refused it before, and that is final"
+
+
+class Routed(msgspec.Struct, frozen=True, kw_only=True):
+    """One policy, and what an event has to do with it."""
+
+    policy: str
+    file: str
+    asked: bool
+    why: str = ""  # it was not
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about one decision."""
+
+    outcome: Outcome
+    input: dict[str, Any]
+    routed: tuple[Routed, ...]
+    fired: tuple[str, ...]  # file:line of every body that held
+    printed: tuple[str, ...] = ()  # by `print`
+    failures: tuple[str, ...] = ()  # of Rego's builtins: what called them is undefined
+    unanswered: tuple[str, ...] = ()  # signals that would have run
+
+
+class Trial:
+    """Policies as they were read, without the disk."""
+
+    def __init__(
+        self, source: Source, harness: str, whole: Source | None = None, protected: list[str] | None = None
+    ) -> None:
+        """Compile; raises RegoErrors."""
+        self.harness = harness
+        self.loaded: Loaded = build(source, whole, harness)
+        self._kept = Kept()
+        self._kept.loaded = self.loaded
+        self.protected = protected
+
+    def read(self, event: Any, folder: str) -> Event:
+        """Read an event that may lack what every event has. Raises BadEvent."""
+        if not isinstance(event, dict):
+            raise BadEvent("it must be a JSON object")
+        return read_event(self.harness, completed(event, folder, self.harness))
+
+    def refusal_by_eval(self, event: Any) -> str:
+        """Say why `anyplug eval` refuses an event as it was given; empty if it does not."""
+        try:
+            read_event(self.harness, event)
+        except BadEvent as error:
+            return str(error)
+        return ""
+
+    def decide(self, event: Event, signals: dict[str, Any] | None = None) -> Outcome:
+        """Decide about it."""
+        inquiry, answered = self._inquiry(event, signals)
+        return inquiry.decided(answered)
+
+    def explain(self, event: Event, signals: dict[str, Any] | None = None) -> Explained:
+        """Decide about it, and say how that came about."""
+        inquiry, answered = self._inquiry(event, signals)
+        outcome = inquiry.decided(answered)
+        routed: list[Routed] = []
+        fired: dict[str, None] = {}
+        printed: list[str] = []
+        failures: dict[str, None] = {}
+        seen: dict[str, Any] = dict(event.document)
+        for layer in inquiry.layers:
+            policies, config = layer.policies, layer.config
+            plans = inquiry.plans(policies)
+            concerned = {policy.name for plan, _ in plans for policy in plan.matched}
+            if concerned and concerned.isdisjoint(outcome.matched):
+                routed += [_passed_over(policy, FINAL) for policy in policies.policies]
+                continue
+            routed += [_routed(policy, event, [plan for plan, _ in plans]) for policy in policies.policies]
+            for plan, document in plans:
+                if plan.matched:
+                    seen = given = inquiry.input(document, config, answered)
+                    trace = policies.trace(plan, given)
+                    fired.update(dict.fromkeys(f"{at.file}:{at.row}" for at in trace.fired))
+                    printed += trace.printed
+                    failures.update(dict.fromkeys(trace.failures))
+        known = answered.values if answered is not None else {}
+        return Explained(
+            outcome=outcome,
+            input=seen,
+            routed=tuple(routed),
+            fired=tuple(fired),
+            printed=tuple(printed),
+            failures=tuple(failures),
+            unanswered=tuple(signal.name for _, signal in inquiry.signals if signal.name not in known),
+        )
+
+    def _inquiry(self, event: Event, signals: dict[str, Any] | None) -> tuple[Inquiry, Answers | None]:
+        inquiry = Inquiry(event, self._kept, Options(), self.protected, None)
+        if signals is None and not inquiry.signals:
+            return inquiry, None
+        given = signals if isinstance(signals, dict) else {}
+        inquiry.unknown = [(name, file) for name, file in inquiry.unknown if name not in given]
+        return inquiry, Answers(given)
+
+
+def of_place(engine: Engine, root: str, harness: str, options: Options, *, alone: bool = False) -> Trial:
+    """Give a trial of the policies that hold in a place, or of those that it has `alone`. Raises RegoErrors."""
+    if alone:
+        return Trial(policy_files.read(root, harness), harness, None, engine.protected(root))
+    whole = policy_files.read_own(engine.global_root(options, harness), harness)
+    return Trial(policy_files.read(root, harness), harness, whole, engine.protected(root))
+
+
+def in_force(
+    engine: Engine, root: str, event: Event, given: dict[str, Any], signals: dict[str, Any] | None, options: Options
+) -> Decision:
+    """Decide as `anyplug eval` does now: what was accepted decides too. Raises NoPolicies.
+
+    Signals count as answered with what is given, except for those that may not run yet.
+    """
+    inquiry = engine.inquire(event.harness, given, msgspec.structs.replace(options, policy_dir=root))
+    answered = None
+    if signals is not None or inquiry.has_signals:
+        known = signals or {}
+        answers = [Answers(known, one.untrusted) for one in (inquiry, *inquiry.outer)]
+        answered = msgspec.structs.replace(answers[0], outer=tuple(answers[1:]))
+        for one in (inquiry, *inquiry.outer):
+            one.unknown = [(name, file) for name, file in one.unknown if name not in known]
+    return inquiry.decided(answered).decision
+
+
+def completed(event: dict[str, Any], folder: str, harness: str) -> dict[str, Any]:
+    """Give an event with what examples need not say."""
+    made: dict[str, Any] = {"hook_event_name": "PreToolUse", "session_id": USUAL_SESSION, "cwd": folder, **event}
+    if harness == "claude":
+        made.setdefault("transcript_path", "")
+    elif made["hook_event_name"] in {"PreToolUse", "PostToolUse"}:
+        made.setdefault("args", {})
+    return made
+
+
+def _passed_over(policy: Policy, why: str) -> Routed:
+    return Routed(policy=policy.name, file=policy.file, asked=False, why=why)
+
+
+def _routed(policy: Policy, event: Event, plans: list[Plan]) -> Routed:
+    asked = any(policy in plan.matched for plan in plans)
+    why = "" if asked else policy.route.why_not(event.name, event.tool)
+    if not asked and any(part in plan.asked for plan in plans for part in policy.parts):
+        why += "; it was evaluated with those that are concerned"
+    return Routed(policy=policy.name, file=policy.file, asked=asked, why=why)

@@ -1,0 +1,209 @@
+"""Requests of the resident host's clients, and of `anyplug eval` itself: an event in, what is to be printed out.
+
+    {"do": "eval", "harness": "opencode", "event": {...}}                  or the event as it was read, in "text"
+        "policy_dir", "global_config", "strict", "cache", "debug"          as the options of `anyplug eval`
+    {"exit": 0, "decision": {...}, "said": [...], "rules": [{"rule_id", "severity", "verb", "reason", "file", "row"}],
+     "verb": "deny", "cached": false}
+
+Without a decision (`null`) there is an exit code other than 0, and `said` says why: whoever asked must refuse.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from anyplug.home.settings import PolicySettings
+from anyplug.policy import agent_replies
+from anyplug.policy.agent_events import BadEvent, parse
+from anyplug.policy.decisions import Decision
+from anyplug.policy.engine import Engine, NoPolicies
+from anyplug.policy.evaluation import Inquiry, Options, Outcome
+from anyplug.policy.event_log import Recordings
+
+if TYPE_CHECKING:
+    from anyplug.policy.signals import RunSignal
+
+REFUSING = frozenset({"halt", "deny", "block"})
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool of an agent's own that was refused, for the audit."""
+
+    harness: str
+    session: str
+    tool: str
+    arguments: Any
+    by: str
+    reason: str
+
+
+RecordRefusal = Callable[[Refused], str]  # returns what to warn of, if it could not be recorded
+
+
+def desk(home: str, settings: PolicySettings, record: RecordRefusal, run: "RunSignal | None" = None) -> "Desk":
+    """Return a desk for these settings; `record` writes refusals to the audit, `run` runs signals."""
+    engine = Engine(home, run=run, self_protection=settings.self_protection, signals=settings.signals)
+    return Desk(engine, Recordings(home, settings.record_days), record)
+
+
+class Desk:
+    """Takes requests for one engine."""
+
+    def __init__(
+        self, engine: Engine, recordings: Recordings | None = None, record: RecordRefusal = lambda _: ""
+    ) -> None:
+        self._engine = engine
+        self._recordings = recordings
+        self._record = record
+
+    async def answer(
+        self, request: dict[str, Any], *, cwd: str = "", environment: dict[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Answer one; never raises for what is in it."""
+        opened = self.open(request, cwd=cwd, environment=environment)
+        if isinstance(opened, dict):
+            return opened
+        return self.close(request, opened, await opened.ask_signals() if opened.has_signals else None)
+
+    def open(
+        self, request: dict[str, Any], *, cwd: str = "", environment: dict[str, str] | None = None
+    ) -> "Inquiry | dict[str, Any]":
+        """Begin with a request: what it is about, or the answer if that is already certain."""
+        harness = str(request.get("harness", ""))
+        try:
+            return self._inquire(harness, request, cwd, environment)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the agent gets a refusal with its reason
+            event = request.get("event")
+            if isinstance(request.get("text"), str | bytes):
+                event = parse(request["text"])  # that was read before, or the error would be a BadEvent
+            return self._failed(harness, event, error)
+
+    def _inquire(
+        self, harness: str, request: dict[str, Any], cwd: str, environment: dict[str, str] | None
+    ) -> "Inquiry | dict[str, Any]":
+        event: Any = None
+        try:
+            event = parse(request["text"]) if isinstance(request.get("text"), str | bytes) else request.get("event")
+            options = Options(
+                policy_dir=_text(request, "policy_dir"),
+                global_config=_text(request, "global_config"),
+                cwd=cwd,
+                environment=environment,
+                strict=request.get("strict") is True,
+                cache=request.get("cache") is True,
+            )
+            inquiry = self._engine.inquire(harness, event, options)
+        except BadEvent as error:
+            return self._without(harness, event, [str(error)])
+        except NoPolicies as error:
+            return self._without(harness, event, [*error.lines, f"hint: {error.hint}"])
+        inquiry.given = event
+        return inquiry
+
+    def close(self, request: dict[str, Any], inquiry: Inquiry, answered: Any) -> dict[str, Any]:
+        """Decide, and record what was decided."""
+        try:
+            outcome = inquiry.decided(answered)
+        except Exception as error:  # noqa: BLE001 - as in `open`
+            return self._failed(inquiry.event.harness, inquiry.given, error)
+        decision = outcome.decision
+        if self._recordings is not None:
+            signals = None if answered is None else answered.values
+            self._recordings.add(inquiry.event.harness, inquiry.given, decision, signals)
+        warning = self._recorded(inquiry, decision) if decision.verb in REFUSING else ""
+        return {
+            "exit": outcome.exit,
+            "decision": outcome.answer,
+            "said": [
+                *outcome.said,
+                *([warning] if warning else ()),
+                *(_debug(inquiry, outcome, answered) if request.get("debug") is True else ()),
+            ],
+            "verb": decision.verb,
+            "rules": [
+                {
+                    "rule_id": finding.rule_id,
+                    "severity": finding.severity,
+                    "verb": finding.verb,
+                    "reason": finding.reason,
+                    "file": finding.file,
+                    "row": finding.row,
+                }
+                for finding in decision.findings
+            ],
+            "cached": outcome.was_cached,
+        }
+
+    def _recorded(self, inquiry: Inquiry, decision: Decision) -> str:
+        event, finding = inquiry.event, decision.findings[0] if decision.findings else None
+        place = f"{finding.file}:{finding.row}" if finding is not None and finding.file else ""
+        return self._record(
+            Refused(
+                harness=event.harness,
+                session=event.session,
+                tool=event.tool or event.name,
+                arguments=event.given_input,
+                by=f"policy:{finding.rule_id if finding is not None else ''} {place}".strip(),
+                reason=decision.reason,
+            )
+        )
+
+    def _failed(self, harness: str, event: Any, error: Exception) -> dict[str, Any]:
+        """Refuse because of a fault of ours: as a decision, which `failMode: open` does not pass over."""
+        said = f"anyplug could not decide because of an error of its own ({type(error).__name__}: {error})"
+        hint = "hint: reword the call; please report this with the event that caused it"
+        made = self._without(harness, event, [said, hint])
+        name = _text(event, "hook_event_name") if isinstance(event, dict) else ""
+        decision = Decision(verb="deny", reason=said)
+        answer = agent_replies.answer(harness, name or "PreToolUse", decision)
+        return {**made, "exit": agent_replies.exit_code(decision), "decision": answer, "verb": "deny"}
+
+    def _without(self, harness: str, event: Any, lines: list[str]) -> dict[str, Any]:
+        """Refuse for want of a decision."""
+        given = event if isinstance(event, dict) else {}
+        warning = self._record(
+            Refused(
+                harness=harness,
+                session=_text(given, "session_id"),
+                tool=_text(given, "tool") or _text(given, "tool_name") or _text(given, "hook_event_name"),
+                arguments=given.get("args", given.get("tool_input")),
+                by="policy:",
+                reason=lines[0] if lines else "",
+            )
+        )
+        return {
+            "exit": agent_replies.failure_code(harness),
+            "decision": None,
+            "said": [*lines, *([warning] if warning else ())],
+            "verb": "",
+            "rules": [],
+            "cached": False,
+        }
+
+
+def _text(request: dict[str, Any], key: str) -> str:
+    value = request.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _debug(inquiry: Inquiry, outcome: Outcome, answered: Any) -> list[str]:
+    event = inquiry.event
+    lines = [f"DEBUG: {event.name} {event.tool or '-'}: policies in {inquiry.loaded.source.root}"]
+    lines += [f"DEBUG: concerns {name}" for name in outcome.matched] or ["DEBUG: concerns no policy"]
+    lines += [
+        f"DEBUG: {finding.file}:{finding.row}: {finding.verb} {finding.rule_id} ({finding.severity})"
+        for finding in outcome.decision.findings
+    ]
+    for one in (answered, *answered.outer) if answered is not None else ():
+        lines += _debug_signals(one.values, one.troubles) if one is not None else []
+    return [*lines, f"DEBUG: {outcome.decision.verb}"]
+
+
+def _debug_signals(values: dict[str, Any], troubles: dict[str, str]) -> list[str]:
+    lines = []
+    for name, value in values.items():
+        failed = isinstance(value, dict) and value.get("success") is False and "exit_code" in value
+        how = f"failed with exit code {value['exit_code']}: {value.get('error', '')}" if failed else "answered"
+        lines.append(f"DEBUG: the signal '{name}' {how}")
+    return lines + [f"DEBUG: the signal '{name}' gave no answer: {why}" for name, why in troubles.items()]

@@ -1,0 +1,31 @@
+"""The `evaluate` rule that gathers the decisions of all policies, for projects that bring none of their own."""
+
+from typing import Final
+
+EVALUATE: Final = """\
+package cupcake.system
+
+import rego.v1
+
+# Gathers what every rule named after a verb gives, in every package below data.cupcake.policies.
+evaluate := {
+	"halts": gathered("halt"),
+	"denials": gathered("deny"),
+	"blocks": gathered("block"),
+	"asks": gathered("ask"),
+	"modifications": gathered("modify"),
+	"add_context": gathered("add_context"),
+}
+
+gathered(verb) := [decision |
+	walk(data.cupcake.policies, [path, decisions])
+	path[count(path) - 1] == verb
+	some decision in decisions
+]
+"""
+
+
+def of_all_projects(evaluate: str) -> str:
+    """Give an evaluate.rego as it is where it gathers the person's own policies."""
+    moved = evaluate.replace("package cupcake.system", "package cupcake.global.system")
+    return moved.replace("data.cupcake.policies", "data.cupcake.global.policies")

@@ -1,0 +1,265 @@
+"""The simple commands of a line as they would run: with the values of variables in place, and where each runs.
+
+Self-protection and the `commands` that policies see are made of these steps. A word that is not fully known is a
+pattern (see `word_patterns`).
+"""
+
+import glob
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from anyplug.policy.paths import expanded, is_within, resolved
+from anyplug.policy.shell import substitutions, syntax, word_patterns
+from anyplug.policy.shell.word_values import Values
+from anyplug.policy.shell.working_folders import WorkingFolders
+
+REMOVERS: Final = frozenset({"rm", "rmdir", "mv", "chmod", "chown", "chattr", "trash", "unlink", "shred", "rsync"})
+UNLINKING: Final = frozenset({"rm", "unlink", "rmdir"})  # of a link they remove that, and not what it leads to
+WRITERS: Final = frozenset(  # change the files that they name
+    {"tee", "cp", "mv", "ln", "install", "dd", "truncate", "touch", "patch", "ed", "ex", "sponge", "link", *REMOVERS}
+)
+EDITING: Final = frozenset({"sed", "perl", "ruby", "awk", "gawk"})  # with -i, they change the files that they name
+MOST_GLOBS: Final = 2  # parts of a path with globs that are looked up: each can mean a whole folder of folders
+MOST_MATCHES: Final = 1_000
+LONGEST_PATH: Final = 4096  # characters; longer texts are no paths
+LONGEST_FOLDER: Final = 512  # characters that `cd` is followed to: each lookup of a path takes as long as that is
+LONGEST_GLOB: Final = 255  # characters; to read a longer one can take minutes, and nobody writes one in good faith
+MOST_LINKS: Final = 8  # that lead to each other
+MOST_READ: Final = 64  # words that `xargs` is fed
+FEEDING: Final = frozenset({"xargs", "parallel", *syntax.SHELLS, "eval", "source", "."})
+MOST_SHOWN: Final = 4  # words of a command that is refused
+_IN_PLACE: Final = re.compile(r"-\w*i|--in-place")
+ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
+_INSIDE: Final = re.compile(r"[=@:<,]")  # behind these, a word may name a file: `if=x`, `@x`, `HEAD:x`
+_ATTACHED: Final = re.compile(r"-\w(?=[@./~])")  # an option with its value, as in `-d@x`
+_SKIPPING: Final = re.compile(r"--?(?:exclude|ignore|skip)")
+
+
+class Line(msgspec.Struct, frozen=True):
+    """What was read of a command line."""
+
+    steps: "list[Step]"
+    is_sure: bool  # whether a shell surely reads the same
+    printed: list[str]  # texts that it prints, if it feeds them to a command
+    folders: list[str]  # that its commands may run in
+
+
+class Step:
+    """One simple command of a line, with the values of variables in place, and where it runs."""
+
+    def __init__(
+        self,
+        words: list[str],
+        writes: list[str],
+        folder: str,
+        links: dict[str, str] | None = None,
+        known: dict[tuple[str, str, bool], list[str]] | None = None,
+    ) -> None:
+        self.words = words
+        self._known = {} if links or known is None else known  # places of words of the same line
+        self.folder = folder
+        self.links = links or {}  # made earlier in the line: where they lead
+        self.has_output = False  # of another command among its words
+        self.read: list[str] = []  # files behind `<`
+        self.at = 0  # which of the line's commands it is
+        self.start = next((at for at, word in enumerate(words) if not ASSIGNMENT.match(word)), len(words))
+        self.program = words[self.start].rpartition("/")[2] if self.start < len(words) else ""
+        self.name = words[0].rpartition("/")[2] if words else ""
+        self._is_unlinking = self.program in UNLINKING
+        self.paths = [place for word in words[1:] if syntax.is_path(word) for place in self.places(word)]
+        self.writes = [place for word in writes for place in self.places(word)]
+        self.written = writes
+
+    @property
+    def removes(self) -> bool:
+        """Whether it removes or changes folders with all that is in them."""
+        return self.name in REMOVERS or any(word.rpartition("/")[2] in REMOVERS for word in self.words)
+
+    def targets(self) -> list[str]:
+        """Give the places that a removing command is told, also those that do not look like paths."""
+        at = next((at for at, word in enumerate(self.words) if word.rpartition("/")[2] in WRITERS), 0)
+        named = [word for word in self.words[at + 1 :] if word and not word.startswith("-")]
+        return [place for word in named for place in self.places(word)]
+
+    def removed(self) -> list[str]:
+        """Return the places that a removing command takes away: not those that it only puts something into."""
+        named = [word for word in self.words[self.start + 1 :] if word and not word.startswith("-")]
+        has_option = any(word.startswith(("-t", "--t", "--del", "-T", "--no-t")) for word in self.words)
+        if self.program not in {"mv", "rsync"} or has_option or len(named) < 2:  # noqa: PLR2004
+            return self.targets()
+        gone = named[:-1] if self.program == "mv" or "--remove-source-files" in self.words else []
+        return [place for word in gone for place in self.places(word)]
+
+    def patterns(self, *, has_moved: bool) -> list[tuple[str, str]]:
+        """Return the words that may stand for several paths: as they are written, and as seen from the root."""
+        is_lost = word_patterns.is_unknown(self.folder) and may_write(self)
+        texts = [*self.words[1:], *self.written]
+        texts += [word.partition("=")[2] for word in texts if "=" in word]
+        found = []
+        for text in dict.fromkeys(texts):
+            is_open = is_lost or (word_patterns.is_unknown(text) if has_moved else word_patterns.is_open(text))
+            if is_open and len(text) <= LONGEST_PATH:
+                given = expanded(text, self.folder)
+                found.append((given, self._followed(os.path.normpath(os.path.join(self.folder, given)))))
+        return found
+
+    def _followed(self, path: str) -> str:
+        """Follow links that the same line made."""
+        for _ in range(MOST_LINKS if self.links else 0):
+            link = next((link for link in self.links if is_within(path, link)), None)
+            if link is None:
+                break
+            path = os.path.normpath(self.links[link] + path[len(link) :])
+        return path
+
+    def lexical(self, word: str) -> str:
+        """Return the path that a word names, whatever lies there."""
+        return self._followed(os.path.normpath(os.path.join(self.folder, expanded(word, self.folder))))
+
+    def where_to(self, word: str) -> str:
+        """Return the folder that `cd` goes to."""
+        folder = syntax.UNKNOWN if word_patterns.is_unknown(word[:1]) else self.where(word)
+        return folder if len(folder) <= LONGEST_FOLDER else syntax.UNKNOWN
+
+    def where(self, word: str) -> str:
+        """Return where a word leads."""
+        path = expanded(word, self.folder)
+        if self.links:
+            path = self._followed(os.path.normpath(os.path.join(self.folder, path)))
+        return resolved(path, self.folder)
+
+    def places(self, word: str) -> list[str]:
+        """Give where a word leads: by itself, as the value of an option, and what its globs stand for."""
+        key = (self.folder, word, self._is_unlinking)
+        if key not in self._known:
+            self._known[key] = self._looked_up(word)
+        return self._known[key]
+
+    def _looked_up(self, word: str) -> list[str]:
+        folder = self.folder
+        path = expanded(word, folder)
+        found = [self.where(word)]
+        _, equals, value = word.partition("=")
+        if equals and value:
+            found.append(self.where(value))
+        parts = path.split(os.sep)
+        globs = [at for at, part in enumerate(parts) if any(char in part for char in syntax.GLOBS)]
+        is_known = not word_patterns.is_unknown(path) and not word_patterns.is_unknown(folder)
+        if 0 < len(globs) <= MOST_GLOBS and len(path) <= LONGEST_GLOB and is_known:
+            before, behind = os.sep.join(parts[: globs[-1] + 1]), parts[globs[-1] + 1 :]
+            matches = itertools.islice(glob.iglob(os.path.join(folder, before)), MOST_MATCHES)
+            found += [
+                resolved(os.path.join(match, *behind), folder)
+                for match in matches
+                if behind or not (self._is_unlinking and os.path.islink(match))
+            ]
+        return found
+
+    def made_links(self) -> dict[str, str]:
+        """Return the links that `ln` makes, with where they lead."""
+        if self.program not in {"ln", "link"}:
+            return {}
+        named = [word for word in self.words[self.start + 1 :] if not word.startswith("-")]
+        targets, last = (named, ".") if len(named) == 1 else (named[:-1], named[-1] if named else "")
+        place = os.path.normpath(os.path.join(self.folder, expanded(last, self.folder)))
+        links = {}
+        for target in targets:
+            name = os.path.basename(target.rstrip(os.sep)) or os.curdir
+            link = os.path.join(place, name) if len(named) != 2 or os.path.isdir(place) else place  # noqa: PLR2004
+            links[os.path.normpath(link)] = self.where(target)
+        return {link: target for link, target in links.items() if link != target and not is_within(target, link)}
+
+    def named(self) -> Iterator[str]:
+        """Return every place that a word may name, whatever is done with it; `*` stands for what is unknown."""
+        texts: dict[str, None] = dict.fromkeys(self.read)
+        for word in self.words[1:]:
+            if not _SKIPPING.match(word):
+                attached = _ATTACHED.match(word)
+                whole = () if word.startswith("-") else (word,)
+                inside = (word[found.end() :] for found in _INSIDE.finditer(word, 0, LONGEST_GLOB))
+                texts |= dict.fromkeys((*whole, *inside, *((word[attached.end() :],) if attached else ())))
+        for text in texts:
+            if text and len(text) <= LONGEST_PATH and not any(char in text for char in syntax.BLANKS):
+                if word_patterns.is_unknown(text):
+                    yield self.lexical(text).replace(syntax.UNKNOWN, "*").replace(substitutions.MADE, "*")
+                else:
+                    yield from self.places(text)
+
+
+def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lambda _: True) -> Line:
+    """Read a line that may run in some folders; `is_near` says of which others it matters that it may run there."""
+    reading = syntax.read(line)
+    values = Values(reading.commands)
+    is_fed = any(word.rpartition("/")[2] in FEEDING for one in reading.commands for word in one.words)
+    printed = values.printed(reading.commands) if is_fed else []
+    steps: list[Step] = []
+    links: dict[str, str] = {}
+    known: dict[tuple[str, str, bool], list[str]] = {}
+    seen: set[tuple[object, ...]] = set()
+    folders = WorkingFolders(starts, is_near)
+    for at, simple in enumerate(reading.commands):
+        given = [values.words(word) for word in simple.marked or simple.words]
+        words = [part for parts in given[1:] for part in parts]
+        writes = [
+            word_patterns.simplified(part) for word in simple.marked_writes or simple.writes for part in values.of(word)
+        ]
+        here: list[Step] = []
+        for place in folders.at(simple):
+            for first in given[0] if given else [""]:
+                whole = _with_input([*([first] if given else []), *words], printed)
+                whole = list(map(word_patterns.simplified, whole))
+                step = Step(whole, writes, _changed_folder(whole, place), links, known)
+                step.has_output = bool(simple.marked)
+                step.read = [part for word in simple.reads for part in values.of(word)]
+                step.at = at
+                here.append(step)
+                key = (*whole, None, *writes, None, *step.read, None, step.folder, len(links), step.has_output)
+                steps += [] if key in seen else [step]
+                seen.add(key)
+        for step in here:
+            if made := step.made_links():
+                links = {**links, **made}
+        folders.go(simple, [(step.words, step.where_to) for step in here])
+    return Line(steps, reading.is_sure and folders.is_sure, printed, folders.seen)
+
+
+def _changed_folder(words: Sequence[str], folder: str) -> str:
+    """Return the folder that a command runs in: `env -C` changes it."""
+    names = [word.rpartition("/")[2] for word in words[:MOST_SHOWN]]
+    if "env" not in names:
+        return folder
+    for at, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if word == "-C" or (option.startswith("--ch") and "--chdir".startswith(option)):
+            told = value if equals else "".join(words[at + 1 : at + 2])
+            return resolved(expanded(told, folder), folder)
+        if word.startswith("-C"):
+            return resolved(expanded(word[2:], folder), folder)
+    return folder
+
+
+def may_write(step: Step) -> bool:
+    """Whether a command changes files that it names."""
+    names = {word.rpartition("/")[2] for word in step.words[step.start : step.start + MOST_SHOWN]}
+    return bool(names & WRITERS) or (bool(names & EDITING) and any(map(_IN_PLACE.match, step.words)))
+
+
+def _with_input(words: list[str], printed: list[str]) -> list[str]:
+    """Add what `xargs` reads to the words that it runs: what the line prints, and else what is unknown."""
+    if not words or words[0].rpartition("/")[2] not in {"xargs", "parallel"}:
+        return words
+    read = [part for text in printed for part in text.split()]
+    at = next((at for at, word in enumerate(words) if word.startswith("-I")), -1)
+    mark = (words[at].removeprefix("-I") or "".join(words[at + 1 : at + 2])) if at >= 0 else "{}"
+    found = []
+    for number, word in enumerate(words):
+        if number <= at + 1 or not mark or mark not in word:
+            found.append(word)
+        else:
+            found += [word.replace(mark, part) for part in (syntax.UNKNOWN, *read[:MOST_READ])]
+    return [*found, *read[:MOST_READ]]

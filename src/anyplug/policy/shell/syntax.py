@@ -1,0 +1,588 @@
+"""Shell commands, read as far as a gate has to: blanks, words, the simple commands of a line, paths among the words.
+
+Nothing is run. Quoting in all its forms, line continuations, comments, here-documents, substitutions of any depth,
+braces, extended globs, arrays, and texts that another shell is given are read. The output of commands is unknown,
+except for those that only print or transform what they are told (see `outputs`); the values of variables are found by
+`shell_values`. Each character is read a bounded number of times. Where the reader cannot be sure that a shell reads the
+same, it says so (`Reading.is_sure`), and whoever protects something has to assume the worst.
+"""
+
+import functools
+import itertools
+import re
+import sys
+from typing import Final, Literal
+
+import msgspec
+
+from anyplug.policy.shell import substitutions
+
+BLANKS: Final = " \t\n\r\v\f"
+PATH_STARTS: Final = (".", "$", "~")
+GLOBS: Final = "*?["
+UNKNOWN: Final = "\0"  # stands for the output of a command, and for values that are not known
+ELEMENT: Final = "\ue011"  # separates the elements of an array
+_KNOWN: Final = ("\ue012", "\ue013")  # around the output of a command, where that is known
+_KNOWN_OUTPUT: Final = re.compile("\ue012[^\ue013]*\ue013")
+_MARKS: Final = dict.fromkeys(
+    map(ord, "\0\ue000\ue001\ue002\ue003\ue004\ue010\ue011\ue012\ue013")
+)  # have meanings of their own here
+SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "rbash", "mksh", "yash"})
+TEXT_RUNNERS: Final = frozenset(  # run arguments of theirs, or what they are fed, as shell commands
+    {
+        ".", "at", "batch", "crontab", "entr", "expect", "flock", "nsenter", "parallel", "runuser", "screen", "script",
+        "socat", "source", "ssh", "su", "systemd-run", "tmux", "trap", "unshare", "watch",
+    }
+)  # fmt: skip
+PREFIXES: Final = frozenset(  # run the words behind them
+    {
+        "builtin", "busybox", "chroot", "command", "doas", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf",
+        "strace", "sudo", "time", "timeout", "toybox", "xargs",
+    }
+)  # fmt: skip
+MESSAGING: Final = frozenset({("git", "commit"), ("gh", "pr"), ("gh", "issue")})
+READS: Final = 24  # times that each character is read on average, before the reader gives up
+FREE: Final = 262_144  # characters that are read in any case
+MOST_ALTERNATIVES: Final = 256  # words that braces become
+DEEPEST_SCOPE: Final = 16  # subshells in each other that are told apart
+LONGEST_SEPARATOR: Final = 16  # characters between two commands
+LONGEST_RANGE: Final = 64  # of {a..z}
+LONGEST_PRINTED: Final = 1024  # characters between backticks whose output is looked for
+
+# Quotes may be left open at the end of a line; a backslash means nothing between single ones.
+_JOINED: Final = r"(?:\\\n)*"
+_ESCAPED: Final = r"\\[\s\S]"
+_SINGLE: Final = r"'[^']*'?"
+_DOUBLE: Final = rf'"(?:{_ESCAPED}|[^"\\])*"?'
+_ANSI: Final = rf"\${_JOINED}'(?:{_ESCAPED}|[^'\\])*'?"
+_UNIT: Final = re.compile(rf"""(?:{_ESCAPED}|{_SINGLE}|{_DOUBLE}|[^{BLANKS}\\'"]+|\\)+""")
+_CONTINUED: Final = re.compile(rf"(?P<joined>\\\n)|{_ANSI}|{_SINGLE}|(?P<double>{_DOUBLE})|{_ESCAPED}")
+_IN_DOUBLE: Final = re.compile(r"\\\n|(\\[^\n])")
+_OUTSIDE: Final = re.compile(  # what a line is read as where no double quote is open
+    rf"""(?P<joined>\\\n)|(?P<escaped>{_ESCAPED})|(?P<arithmetic>\${_JOINED}\({_JOINED}\()|(?P<inner>\${_JOINED}\()"""
+    rf"""|(?P<backtick>`)|(?P<brace>\${_JOINED}\{{)|(?P<close>\}})"""
+    rf"""|(?P<ansi>{_ANSI})|(?P<single>{_SINGLE})|(?P<double>(?:\${_JOINED})?")"""
+    rf"""|(?P<document><{_JOINED}<(?!{_JOINED}<))"""
+    rf"|(?P<redirection>[<>][<>|&]*)|(?P<sums>\(\()|(?P<separator>[;&|\n()])|(?P<blank>[{BLANKS}])"
+    rf"|(?P<text>[^\\`$'\"<>;&|(){{}}{BLANKS}]+|.)",
+    re.DOTALL,
+)
+_INSIDE: Final = re.compile(
+    rf"""(?P<joined>\\\n)|(?P<escaped>{_ESCAPED})|(?P<arithmetic>\${_JOINED}\({_JOINED}\()|(?P<inner>\${_JOINED}\()"""
+    rf"""|(?P<backtick>`)|(?P<brace>\${_JOINED}\{{)|(?P<close>\}})|(?P<double>")|(?P<text>[^"\\`${{}}']+|.)""",
+    re.DOTALL,
+)
+_BACKTICKED: Final = re.compile(rf"(?:{_ESCAPED}|[^`\\])*")
+_DELIMITER: Final = re.compile(rf"""(-?)[ \t]*((?:{_ESCAPED}|{_ANSI}|{_SINGLE}|{_DOUBLE}|[^{BLANKS};&|<>()\\'"])+)""")
+_WORD: Final = re.compile(rf"""(?:'[^']*'?|"[^"]*"?|[^{BLANKS}'"]+)+""")
+_QUOTED: Final = re.compile(r"""'([^']*)'?|"([^"]*)"?""")
+_ANSI_ESCAPE: Final = re.compile(
+    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c([\s\S])|([\s\S]))"
+)
+_ANSI_LETTERS: Final = {
+    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"
+}  # fmt: skip
+_HIDDEN: Final = {ord(char): 0xE000 + at for at, char in enumerate("{},.$")}  # what is quoted makes no alternatives
+_SHOWN: Final = {code: char for char, code in _HIDDEN.items()}
+_INNERMOST: Final = re.compile(r"(?<!\$)\{([^{}]*)\}")
+_RANGE: Final = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])")
+
+
+# Ways for a line to run words of an earlier command, or to give that another meaning.
+_REUSED: Final = re.compile(
+    r"\$\{?_\b|!|\b(?:git|gh|cat)\s*\(|\b(?:alias|function|trap|fc|history|BASH_COMMAND|enable)\b"
+)
+
+
+_Mode = Literal["script", "text"]
+
+
+class Simple(msgspec.Struct, frozen=True):
+    """One simple command: its words without their quotes, and where its output goes."""
+
+    words: tuple[str, ...]
+    writes: tuple[str, ...] = ()  # files behind `>`
+    marked: tuple[str, ...] = ()  # the words with what substitutions put there, or UNKNOWN, where there are any
+    marked_writes: tuple[str, ...] = ()  # likewise the files
+    fed: tuple[str, ...] = ()  # texts behind `<<<`
+    reads: tuple[str, ...] = ()  # files behind `<`; they stand among the words, too
+    scope: tuple[int, ...] = ()  # the text it stands in, and the subshells around it
+    before: str = ""  # what separates it from the command before, as `&&`
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What was read of a command."""
+
+    commands: list[Simple]
+    is_sure: bool  # whether a shell surely reads the same
+
+
+def normalised(command: str) -> str:
+    """Make runs of blanks outside of quotes one blank; what is quoted, and what follows a backslash, stays."""
+    return " ".join(_UNIT.findall(command))
+
+
+def joined(command: str) -> str:
+    """Join lines that end in a backslash, except between single quotes."""
+    if "\\\n" not in command:
+        return command
+    return _CONTINUED.sub(
+        lambda found: "" if found["joined"] else _IN_DOUBLE.sub(r"\1", found[0]) if found["double"] else found[0],
+        command,
+    )
+
+
+def plain(command: str) -> str:
+    """Return a command without anything by which a shell lets words look otherwise, to find names in it."""
+    flat = _ANSI_ESCAPE.sub(_unescaped, command.replace("\\\n", ""))
+    return (command.replace("\\\n", "") + "\n" + flat).translate(_QUOTES).casefold()
+
+
+_QUOTES: Final = {ord(char): None for char in "'\"\\\n\r`$"}
+
+
+def simple_commands(command: str) -> list[Simple]:
+    """Cut a line into its simple commands, with those in substitutions and those that a shell is given with -c."""
+    return read(command).commands
+
+
+@functools.lru_cache(maxsize=4)  # policies and self-protection ask about the same command
+def read(command: str) -> Reading:
+    """Read a command."""
+    command = command.translate(_MARKS)
+    reader = _Reader(len(command) * READS + FREE)
+    found = reader.read(command)
+    if reader.has_escaped_quote:  # a shell that does not know $'…' takes its \' for the end
+        known = set(found)
+        plain_reader = _Reader(len(command) * READS + FREE, knows_ansi=False)
+        found += [simple for simple in plain_reader.read(command) if simple not in known]
+    return Reading(found, reader.is_sure)
+
+
+def _scripts(simple: Simple) -> list[str]:
+    """Give what another shell is told to run."""
+    words = [word.rpartition("/")[2] for word in simple.words]
+    if "eval" in words:
+        rest = itertools.dropwhile(lambda word: word in {"eval", "--"}, simple.words[words.index("eval") :])
+        return [" ".join(rest)]
+    start = next((at for at, word in enumerate(words) if "=" not in word), 0)
+    has_prefix = words[start : start + 1] and words[start] in PREFIXES
+    split = next((at for at, word in enumerate(words) if has_prefix and word.startswith(("-S", "--split"))), -1)
+    if split >= 0:
+        return [" ".join((words[split].removeprefix("-S").partition("=")[2], *simple.words[split + 1 :]))]
+    at = next((at for at, word in enumerate(words) if word in SHELLS), -1)
+    flags = [number for number, word in enumerate(words) if 0 <= at < number and word.startswith("-") and "c" in word]
+    scripts = [simple.words[flags[0] + 1]] if flags and flags[0] + 1 < len(words) else []
+    if any(word in SHELLS or word in TEXT_RUNNERS for word in (words if has_prefix else words[start : start + 1])):
+        scripts += [word for word in simple.words[start + 1 :] if any(char in word for char in " \t\n;:")]
+    return list(dict.fromkeys(scripts))
+
+
+class _Line:
+    """The simple commands of a text, as far as it was read, and the texts inside of it."""
+
+    def __init__(self) -> None:
+        self.found: list[Simple] = []
+        self.inner: list[_Line] = []
+        self.depth = 0  # of parentheses
+        self.sums = 0  # the depth at which ((, in which << is no here-document, was opened
+        self.braces = 0  # of ${
+        self.is_inside = False  # of double quotes
+        self.cases = 0
+        self._words: list[str] = []
+        self._writes: list[str] = []
+        self._word: list[str] = []  # in pieces; one that is empty, as '' is, has an empty one
+        self._has_braces = False
+        self._into = False  # the next word is where the output goes
+        self._is_fed = False  # the next word is text for the command to read
+        self._fed: list[str] = []
+        self._is_read = False  # the next word is a file that the command reads
+        self._reads: list[str] = []
+        self.opened_by = ""  # what stands before the parenthesis that it is in: $ = @ ? + * !
+        self._scopes: list[int] = []  # the subshells that are open
+        self._opened = 0  # subshells so far
+        self._before = ""
+
+    def add(self, text: str, *, is_quoted: bool = False) -> None:
+        self._has_braces |= "{" in text and not is_quoted
+        self._word.append(text.translate(_HIDDEN) if is_quoted else text)
+
+    def open(self, mark: str) -> "_Line":
+        """Begin a text in parentheses; what it becomes takes the place of UNKNOWN when it is closed."""
+        if mark != "$" and self._word:
+            self._word[-1] = self._word[-1][: None if mark == "=" else -1]
+        self._word.append(UNKNOWN)
+        self.inner.append(_Line())
+        self.inner[-1].opened_by = mark
+        return self.inner[-1]
+
+    def close(self, inner: "_Line") -> None:
+        """Put what a text in parentheses becomes into the word that it is a part of."""
+        if not self._word or self._word[-1] != UNKNOWN:
+            return
+        words = [word for simple in inner.found for word in simple.marked or simple.words]
+        if inner.opened_by == "$":
+            made = substitutions.output([(one.marked or one.words, one.fed) for one in inner.found])
+            self._word[-1] = made if made == UNKNOWN else made.translate(_HIDDEN).join(_KNOWN)
+        elif inner.opened_by == "=":
+            self._word[-1] = ELEMENT.join(["", *words]).translate(_HIDDEN)
+        elif inner.opened_by == "!":
+            self._word[-1] = "*"
+        elif inner.opened_by:
+            choices = [*(word.translate(_HIDDEN) for word in words), *(() if inner.opened_by == "@" else (UNKNOWN, ""))]
+            self._word[-1] = f"{{{','.join(choices)}}}" if len(choices) > 1 else "".join(choices)
+            self._has_braces = True
+
+    @property
+    def only_prints(self) -> bool:
+        """Whether all of it so far is one `cat` that is fed."""
+        return self._before == "\n" and [(one.words, one.writes) for one in self.found] == [(("cat",), ())]
+
+    @property
+    def takes_message(self) -> bool:
+        """Whether the command that is being read takes its words as text for people."""
+        return tuple(self._words[:2]) in MESSAGING and self._words[-1:] in (["-m"], ["-am"], ["--message"], ["--body"])
+
+    @property
+    def is_between_words(self) -> bool:
+        return not self._word
+
+    def is_in_case(self) -> bool:
+        """Whether a closing parenthesis ends a pattern here."""
+        self.end_word()
+        return self.cases + ("case" in self._words) > ("esac" in self._words)
+
+    def end_word(self) -> None:
+        if self._word:
+            text = "".join(self._word)
+            words = _alternatives(text) if self._has_braces and not self._into else [text]
+            (self._writes if self._into else self._words).extend(word.translate(_SHOWN) for word in words)
+            if self._is_fed:
+                self._fed += _shown([word.translate(_SHOWN) for word in words])
+            if self._is_read:
+                self._reads += [word.translate(_SHOWN) for word in words]
+            self._into = self._is_fed = self._is_read = False
+            self._word, self._has_braces = [], False
+
+    def separate(self, mark: str) -> None:
+        """End a command at `;`, `&`, `|`, a line's end or a parenthesis."""
+        self.end_command()
+        self._before += mark
+        for char in mark:
+            if char == "(":
+                self._opened += 1
+                self._scopes.append(self._opened)
+            elif char == ")" and self._scopes:
+                self._scopes.pop()
+
+    def redirect(self, mark: str) -> None:
+        if not "".join(self._word).isdigit():  # 2> is about a stream
+            self.end_word()
+        self._word = []
+        self._into = ">" in mark
+        self._is_fed = mark == "<<<"
+        self._is_read = mark == "<"
+
+    def end_command(self) -> None:
+        self.end_word()
+        self._into = self._is_fed = self._is_read = False
+        if self._words or self._writes:
+            marked, marked_writes = _shown(self._words), _shown(self._writes)
+            words, writes = _bare(self._words), _bare(self._writes)
+            self.found.append(
+                Simple(
+                    words,
+                    writes,
+                    marked if marked != words else (),
+                    marked_writes if marked_writes != writes else (),
+                    tuple(self._fed),
+                    _shown(self._reads),
+                    (0, *self._scopes[:DEEPEST_SCOPE]),
+                    self._before[-LONGEST_SEPARATOR:],
+                )
+            )
+            self._before = ""
+            self.cases = max(0, self.cases + ("case" in words) - ("esac" in words))
+        self._words, self._writes, self._fed, self._reads = [], [], [], []
+
+
+def _shown(words: list[str]) -> tuple[str, ...]:
+    """Return words with what substitutions put there."""
+    return tuple(word.replace(_KNOWN[0], "").replace(_KNOWN[1], "") for word in words)
+
+
+def _bare(words: list[str]) -> tuple[str, ...]:
+    """Return words without what substitutions put there."""
+    known = (_KNOWN_OUTPUT.sub("", word) if _KNOWN[0] in word else word for word in words)
+    return tuple(word.partition(ELEMENT)[0].replace(UNKNOWN, "").replace(substitutions.MADE, "") for word in known)
+
+
+class _Document(msgspec.Struct):
+    """A here-document whose text has not come yet."""
+
+    delimiter: str
+    is_quoted: bool
+    has_tabs: bool
+    line: _Line
+
+
+class _Reader:
+    """Reads a command and all texts in it, with an end to what it reads."""
+
+    def __init__(self, budget: int, *, knows_ansi: bool = True) -> None:
+        self._budget = budget
+        self._knows_ansi = knows_ansi
+        self.is_sure = True
+        self.has_escaped_quote = False
+        self._texts = 0  # that were read
+        self._waiting: list[tuple[_Line, str, _Mode, bool]] = []  # texts inside of others, to be read later
+        self._documents: list[_Document] = []
+
+    def read(self, command: str) -> list[Simple]:
+        found = self._read_one(command, is_loose=False)
+        for simple in found:  # which grows
+            for script in _scripts(simple):
+                found += self._read_one(script, is_loose=True)
+        return found
+
+    def _read_one(self, command: str, *, is_loose: bool) -> list[Simple]:
+        first = _Line()
+        self._waiting.append((first, command, "script", is_loose))
+        while self._waiting:
+            line, text, mode, is_loose = self._waiting.pop()
+            self._budget -= len(text)
+            if self._budget < 0:
+                self.is_sure = False
+                self._waiting.clear()
+                break
+            was_sure = self.is_sure
+            self._cut(line, text, mode)
+            self.is_sure = was_sure if is_loose else self.is_sure
+        found: list[Simple] = []
+        lines = [first]
+        while lines:
+            line = lines.pop()
+            found += [msgspec.structs.replace(one, scope=(self._texts, *one.scope[1:])) for one in line.found]
+            self._texts += 1
+            lines += reversed(line.inner)
+        return found
+
+    def _cut(self, line: _Line, command: str, mode: _Mode) -> None:  # noqa: C901 (one branch for each kind of token)
+        """Cut a text, going into substitutions as they come. In a text, as a here-document is, quotes mean nothing."""
+        opened: list[_Line] = []
+        line.is_inside = mode == "text"
+        self._documents = []
+        at = 0
+        while found := (_INSIDE if line.is_inside else _OUTSIDE).match(command, at):
+            kind, text, at = found.lastgroup, found[0], found.end()
+            if kind == "ansi" and not self._knows_ansi:
+                kind, text, at = "text", "$", found.start() + 1
+            if self._documents and line.is_inside and "\n" in text:
+                self.is_sure = False
+            if kind in {"inner", "arithmetic"}:
+                opened.append(line)
+                line = line.open("$")
+                line.depth = line.sums = int(kind == "arithmetic")
+            elif text[:1] == "(" and (mark := _opening(command, found.start(), line)):
+                at = found.start() + 1
+                opened.append(line)
+                line = line.open(mark)
+            elif kind == "separator" and text == ")" and opened and not line.depth and not line.is_in_case():
+                self._end(line)
+                inner, line = line, opened.pop()
+                line.close(inner)
+            elif kind == "separator" and text == "\n" and self._documents:
+                line.separate(text)
+                is_message = (
+                    bool(opened) and line.only_prints and opened[-1].takes_message and not _REUSED.search(command)
+                )
+                at = self._take_documents(command, at, line, is_message=is_message)
+            elif kind == "document":
+                at = self._announce(command, at, line)
+            elif kind == "backtick":
+                at = self._take_backticks(command, at, line)
+            elif kind == "double" and mode == "text" and not opened:
+                line.add(text)
+            elif kind == "text" and text.startswith("#") and line.is_between_words and not line.is_inside:
+                at = self._skip_comment(command, found.start(), at, line)
+            else:
+                self._take(line, kind or "", text)
+        if opened:
+            self.is_sure = False
+        for each in (*opened, line):
+            if each is not line or mode != "text" or opened:
+                self._end(each)
+            else:
+                each.found.clear()
+
+    def _end(self, line: _Line) -> None:
+        if line.is_inside or line.braces:
+            self.is_sure = False
+        line.end_command()
+
+    def _take(self, line: _Line, kind: str, text: str) -> None:
+        if kind == "joined":
+            return
+        if kind == "double":
+            self.is_sure &= not line.braces  # which shells read a quote in "${…}" differently
+            line.is_inside = not line.is_inside
+            line.add("")
+        elif line.braces and not line.is_inside and kind in {"blank", "separator", "sums", "redirection"}:
+            self.is_sure = False  # whether that is a part of ${…}
+            line.add(text)
+        elif kind == "redirection":
+            line.redirect(text)
+        elif kind in {"separator", "sums"}:
+            line.depth = max(0, line.depth + text.count("(") - text.count(")"))
+            line.sums = line.depth if kind == "sums" and not line.sums else min(line.sums, line.depth)
+            line.separate(text)
+        elif kind == "blank":
+            line.end_word()
+        elif kind == "escaped":
+            line.add(text[1:], is_quoted=True)
+        elif kind == "ansi":
+            self.has_escaped_quote |= "\\'" in text
+            self.is_sure &= text.endswith("'")
+            body = text[text.index("'") + 1 :]
+            line.add(unescaped(body.removesuffix("'")), is_quoted=True)
+        elif kind == "single":
+            self.is_sure &= len(text) > 1 and text.endswith("'")
+            line.add(text.strip("'"), is_quoted=True)
+        else:
+            line.braces = max(0, line.braces + (kind == "brace") - (kind == "close"))
+            self.is_sure &= not (line.is_inside and line.braces and text == "'")
+            line.add("${" if kind == "brace" else text, is_quoted=line.is_inside and kind == "text" and text != "$")
+
+    def _skip_comment(self, command: str, start: int, at: int, line: _Line) -> int:
+        if line.braces or line.sums:  # there it is none
+            self.is_sure = False
+            line.add(command[start:at])
+            return at
+        end = command.find("\n", start)
+        return len(command) if end < 0 else end
+
+    def _take_backticks(self, command: str, at: int, line: _Line) -> int:
+        found = _BACKTICKED.match(command, at)
+        end = found.end() if found else at
+        self.is_sure &= end < len(command)
+        body = re.sub(r'\\([`$\\"])' if line.is_inside else r"\\([`$\\])", r"\1", command[at:end])
+        inner = line.open("$")
+        if len(body) <= LONGEST_PRINTED and "`" not in body:
+            reader = _Reader(len(body) * READS)
+            reader._cut(inner, body, "script")
+            line.close(inner)
+            inner.found.clear()
+            inner.inner.clear()
+        self._waiting.append((inner, body, "script", False))
+        return end + 1
+
+    def _announce(self, command: str, at: int, line: _Line) -> int:
+        found = None if line.sums else _DELIMITER.match(command, at)
+        if found is None:
+            self.is_sure = False
+            return at
+        line.end_word()
+        word = found[2].replace("\\\n", "")
+        is_quoted = any(char in word for char in "'\"\\")
+        self._documents.append(_Document(re.sub(r"\$(?=['\"])|['\"\\]", "", word), is_quoted, bool(found[1]), line))
+        return found.end()
+
+    def _take_documents(self, command: str, at: int, line: _Line, *, is_message: bool) -> int:
+        """Read the here-documents that begin at a line: as what they may be fed to a shell as, and as text."""
+        for document in self._documents:
+            self.is_sure &= document.line is line
+            start, logical = at, ""
+            end = len(command)
+            while at < len(command):
+                began = at
+                stop = command.find("\n", at)
+                text = command[at : stop if stop >= 0 else len(command)]
+                at = stop + 1 if stop >= 0 else len(command)
+                is_continued = not document.is_quoted and (len(text) - len(text.rstrip("\\"))) % 2 == 1
+                if logical or not is_continued:
+                    whole = logical + text
+                    if (whole.lstrip("\t") if document.has_tabs else whole).removesuffix("\r") == document.delimiter:
+                        end = began
+                        break
+                logical = (logical + text[:-1])[: len(document.delimiter) + 1] if is_continued else ""
+            body = command[start:end]
+            for mode in (*(() if is_message else ("script",)), *(() if document.is_quoted else ("text",))):
+                line.inner.append(_Line())
+                self._waiting.append((line.inner[-1], body, mode, True))
+        self._documents = []
+        return at
+
+
+def unescaped(text: str) -> str:
+    """Read what stands between $' and '."""
+    return _ANSI_ESCAPE.sub(_unescaped, text).partition("\0")[0]
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    two, four, eight, octal, control, letter = found.groups()
+    if control:
+        return chr(ord(control.upper()) & 0x1F)
+    if letter:
+        return _ANSI_LETTERS.get(letter, letter if letter in "\\'\"?" else found[0])
+    code = int(octal, 8) & 0xFF if octal else int(two or four or eight, 16)
+    return chr(code) if code <= sys.maxunicode and code not in substitutions.NO_TEXT else "?"
+
+
+def _opening(command: str, at: int, line: _Line) -> str:
+    """Return what makes a parenthesis an array or an extended glob; empty if nothing does."""
+    before = command[at - 1 : at]
+    return before if before and before in "=@?+*!" and not line.is_between_words and not line.is_inside else ""
+
+
+def _alternatives(word: str) -> list[str]:
+    """Expand {a,b} and {a..c}; in a word that would become too many, they are unknown."""
+    found, open_ = [], [word]
+    while open_:
+        each = open_.pop()
+        inner = next((match for match in _INNERMOST.finditer(each) if _choices(match[1])), None)
+        if inner is None:
+            found.append(each)
+        else:
+            open_ += [each[: inner.start()] + choice + each[inner.end() :] for choice in reversed(_choices(inner[1]))]
+        if len(found) + len(open_) > MOST_ALTERNATIVES or len(word) * (len(found) + len(open_)) > FREE:
+            return [_INNERMOST.sub(UNKNOWN, word)]
+    return found
+
+
+def _choices(body: str) -> list[str]:
+    if "," in body:
+        return body.split(",")
+    ends = _RANGE.fullmatch(body)
+    if ends is None:
+        return []
+    is_number = not ends[1].isalpha() and not ends[2].isalpha()
+    if not is_number and not (ends[1].isalpha() and ends[2].isalpha()):
+        return []
+    first, last = (int(ends[1]), int(ends[2])) if is_number else (ord(ends[1]), ord(ends[2]))
+    if abs(last - first) > LONGEST_RANGE:
+        return []
+    step = 1 if last >= first else -1
+    return [str(code) if is_number else chr(code) for code in range(first, last + step, step)]
+
+
+def path_words(command: str) -> list[str]:
+    """Give the words after the first that look like paths, without what a glob begins."""
+    return [_before_glob(word) for word in _split(command)[1:] if is_path(word)]
+
+
+def is_path(word: str) -> bool:
+    """Whether a word looks like a path."""
+    return "/" in word or "\\" in word or word.startswith(PATH_STARTS) or any(char in word for char in GLOBS)
+
+
+def _split(command: str) -> list[str]:
+    """Cut at blanks outside of quotes, and take the quotes away; a backslash means nothing here, as in the original."""
+    return [_QUOTED.sub(r"\1\2", word) if "'" in word or '"' in word else word for word in _WORD.findall(command)]
+
+
+def _before_glob(word: str) -> str:
+    first = min((at for char in GLOBS if (at := word.find(char)) >= 0), default=-1)
+    if first < 0:
+        return word
+    folder, slash, _ = word[:first].rpartition("/")
+    return folder or slash or "."

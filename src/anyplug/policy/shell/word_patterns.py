@@ -1,0 +1,134 @@
+"""Words that are not fully known, as patterns: whether one may stand for a protected place, and whether it says so.
+
+A pattern is a text with globs, UNKNOWN (anything, also several folders) and MADE (likewise, and made to be unreadable).
+A word that is wholly unknown may stand for everything, so that alone says nothing; some literal part of it has to lead
+to the protected place, or be of its name.
+"""
+
+import functools
+import os
+import re
+from typing import Final
+
+from anyplug.policy.shell.substitutions import MADE, UNKNOWN
+
+FEWEST_KNOWN: Final = 3  # characters by which a name is recognised
+LONGEST_PART: Final = 255  # characters of a name
+_BRACKETS: Final = re.compile(r"\[[!^]?\]?(?:\[[:.=][^\[\]]*[:.=]\]|[^\]])*\]")
+_UNKNOWN: Final = re.compile(f"[{UNKNOWN}{MADE}]")
+_OPEN: Final = re.compile(rf"[{UNKNOWN}{MADE}*?]")
+_ENDING: Final = re.compile(r"\.jsonc?$")
+_GATED: Final = (f"{os.sep}.claude{os.sep}", f"{os.sep}.opencode{os.sep}")
+
+
+def is_unknown(text: str) -> bool:
+    """Whether a text has parts that nobody can tell."""
+    return UNKNOWN in text or MADE in text
+
+
+def is_open(text: str) -> bool:
+    """Whether a text may stand for several others, and something in it is known."""
+    return MADE in text or (is_unknown(text) and bool(_OPEN.sub("", text).strip("/.")[:1] or "." in text))
+
+
+def simplified(word: str) -> str:
+    """Put `?` in the place of every bracket expression."""
+    if "[" not in word or "]" not in word:
+        return word
+    return os.sep.join(_without_brackets(part) for part in word.split(os.sep))
+
+
+def _without_brackets(part: str) -> str:
+    if len(part) <= LONGEST_PART:
+        return _BRACKETS.sub("?", part)
+    first, last = part.find("["), part.rfind("]")
+    return f"{part[:first]}*{part[last + 1 :]}" if 0 <= first < last else part
+
+
+def may_be(given: str, path: str, place: str, *, removes: bool, has_moved: bool, has_dots: bool) -> bool:
+    """Whether a word, as given and as seen from the root, may stand for a place or something in it, and says so.
+
+    `removes`: folders above the place count, too. `has_moved`: the line went to another folder before.
+    """
+    if given.startswith((UNKNOWN, MADE)) and not has_moved:
+        path = given
+    if not _fits(path, place, removes=removes, has_dots=has_dots):
+        return False
+    if MADE in given:
+        return True
+    user = os.path.expanduser("~")
+    if not path.startswith((UNKNOWN, MADE)) and (has_moved or os.path.isabs(given)) and not is_of_project(place):
+        above = os.path.dirname(path[: match.start()] if (match := _OPEN.search(path)) else path)
+        if above == user:
+            if removes:
+                return True
+        elif above.startswith(user + os.sep) or above == os.path.dirname(place):
+            return True
+    return any(is_told(part, telling) for part in given.split(os.sep) for telling in _telling(place))
+
+
+def is_told(part: str, name: str) -> bool:
+    """Whether a part of a path may be a name, and enough of it is known to say so."""
+    if not _fits(part.casefold(), name, removes=False, has_dots=True, is_whole=True):
+        return False
+    known = _OPEN.sub("", _ENDING.sub("", part))
+    return len(known) >= FEWEST_KNOWN or (name.startswith(".") and part.startswith("."))
+
+
+def _telling(place: str) -> tuple[str, ...]:
+    """Return the names by which a place is recognised."""
+    for inner in _GATED:
+        if inner in place:
+            return (inner.strip(os.sep), os.path.basename(place)) if "opencode" in inner else (inner.strip(os.sep),)
+    name = os.path.basename(place)
+    is_ours = any(one in name for one in ("cupcake", "anyplug", "opencode"))
+    return (name,) if is_ours else ()
+
+
+def is_of_project(place: str) -> bool:
+    """Whether a place lies in a project, where words that are not known are everyday."""
+    name = os.path.basename(place)
+    is_gate = name.startswith((".cupcake", ".opencode", "opencode.json")) or any(inner in place for inner in _GATED)
+    return is_gate and os.path.dirname(place) != os.path.expanduser("~")
+
+
+@functools.lru_cache(maxsize=64)
+def _positions(place: str) -> tuple[dict[str, int], int, int, int]:
+    """Return where in a path each character stands, what is no slash, leading dots, and where folders end, as bits."""
+    at: dict[str, int] = {}
+    for number, char in enumerate(place):
+        at[char] = at.get(char, 0) | 1 << number
+    slashes = at.get(os.sep, 0)
+    every = (1 << len(place)) - 1
+    return at, every & ~slashes, at.get(".", 0) & (slashes << 1 | 1), slashes | 1 << len(place)
+
+
+def _fits(pattern: str, place: str, *, removes: bool, has_dots: bool, is_whole: bool = False) -> bool:
+    """Whether a pattern may stand for a place or for something in it; if it `removes`, also for a folder above."""
+    at, names, dots, ends = _positions(place)
+    size = len(place)
+    whole = 1 << size
+    reached, before = 1, ""
+    for char in pattern:
+        if char in {UNKNOWN, MADE}:
+            lowest = reached & -reached
+            reached = ((whole << 1) - 1) & ~(lowest - 1)
+            if reached and not is_whole:
+                return True  # the rest may lie in it
+        elif char in {"*", "?"}:
+            free = names if has_dots or before not in {os.sep, ""} else names & ~dots
+            step = reached
+            reached = 0 if char == "?" else reached
+            while step := (step & free) << 1:
+                reached |= step
+                if char == "?":
+                    break
+                free = names
+        else:
+            if char == os.sep and reached & whole and not is_whole:
+                return True
+            reached = (reached & at.get(char, 0)) << 1
+        if not reached:
+            return False
+        before = char
+    return bool(reached & (ends if removes else whole))

@@ -1,0 +1,1 @@
+"""Turns a syntax tree into Python code."""

@@ -1,0 +1,1 @@
+"""Evaluates compiled rules."""

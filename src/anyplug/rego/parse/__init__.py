@@ -1,0 +1,1 @@
+"""Turns the text of a policy into a syntax tree."""

@@ -1,0 +1,254 @@
+"""The face of a compiled policy set: evaluate a path, or ask a query."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from anyplug.rego.compile.compiler import Unit
+from anyplug.rego.evaluate.run_context import DEFAULT_STEPS, Context, Meter
+from anyplug.rego.values.json import from_json, to_json
+from anyplug.rego.values.rego_errors import EvalError, Location, NotSupported, RegoError
+from anyplug.rego.values.values import EMPTY_OBJECT, EMPTY_SET, Object
+
+
+def digest(modules: Mapping[str, str]) -> str:
+    """Give what stands for the content of a policy set."""
+    made = hashlib.sha256()
+    for file, text in sorted(modules.items()):
+        for part in (file, text):
+            encoded = part.encode("utf-8", "surrogatepass")
+            made.update(b"%d:" % len(encoded))
+            made.update(encoded)
+    return made.hexdigest()
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A builtin that could not answer, so that an expression was undefined."""
+
+    message: str
+    code: str
+    where: Location
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What an evaluation gave: a value or nothing, what was printed, which builtins failed on the way."""
+
+    defined: bool
+    value: Any
+    printed: tuple[str, ...]
+    failures: tuple[Failure, ...]
+    fired: tuple[Location, ...] = ()  # where the bodies that held begin; only `explain` says it
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What one of several references gave: a value, None if it is undefined, or the error that kept it from one."""
+
+    value: Any
+    error: EvalError | None = None
+
+
+UNDEFINED: Final = Answer(None)
+
+
+class Query:
+    """A query that is compiled."""
+
+    def __init__(self, policies: "Policies", text: str) -> None:
+        self._policies = policies
+        self._run, self.names = policies.unit.query(text)
+
+    def answers(
+        self,
+        input: Any = UNSET,
+        *,
+        data: Any = None,
+        strict: bool = False,
+        steps: int = DEFAULT_STEPS,
+        seconds: float | None = None,
+        raw: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Give the variables of every answer. Raises EvalError."""
+        context = self._policies.context(input, data=data, strict=strict, steps=steps, seconds=seconds)
+        found: list[tuple[Any, ...]] = []
+        _guarded(self._run, context, found)
+        rows = dict.fromkeys(found)
+        return [
+            {name: value if raw else to_json(value) for name, value in zip(self.names, row, strict=True)}
+            for row in rows
+        ]
+
+
+class Prepared:
+    """References that are evaluated together: the input is read once, and what they share is evaluated once."""
+
+    def __init__(self, policies: "Policies", paths: tuple[str, ...]) -> None:
+        self._policies = policies
+        self.paths = paths
+        self._run = policies.unit.together(paths)
+
+    def values(self, input: Any = UNSET, **options: Any) -> list[Any]:
+        """Give the value of each reference as plain Python, None for what is undefined; options as for `evaluate`.
+
+        Raises EvalError.
+        """
+        found = _guarded(self._run, self._policies.context(input, **options))
+        return [None if value is None else to_json(value) for value in found]
+
+    def outcomes(self, input: Any = UNSET, **options: Any) -> list[Answer]:
+        """Give the value of each reference, or its error: one that fails does not silence the others.
+
+        Raises EvalError only for an input that is refused.
+        """
+        context = self._policies.context(input, **options)
+        try:
+            found = _guarded(self._run, context)
+        except EvalError:
+            return [self._alone(path, context) for path in self.paths]
+        return [UNDEFINED if value is None else Answer([] if value is EMPTY_SET else to_json(value)) for value in found]
+
+    def _alone(self, path: str, context: Context) -> Answer:
+        found: list[tuple[Any, ...]] = []
+        try:
+            _guarded(self._policies.runner(path), context, found)
+            return Answer(to_json(found[0][0]) if found else None)
+        except EvalError as error:
+            return Answer(None, error)
+
+
+class Policies:
+    """A policy set that was accepted. It holds no state of evaluations, and may be used by several threads."""
+
+    def __init__(self, modules: Mapping[str, str], data: Any = None, *, traced: bool = False) -> None:
+        """Compile; raises RegoErrors."""
+        self.unit = Unit(modules, traced=traced)
+        self._modules = dict(modules)
+        self._traced: Policies | None = None
+        self._data = EMPTY_OBJECT if data is None else _document(data)
+        self._queries: dict[str, Query] = {}
+        self._paths: dict[str, Any] = {}
+
+    @property
+    def pure(self) -> bool:
+        """Whether every answer depends on nothing but input and data: no time, randomness or the like."""
+        return not self.unit.dependencies.impure
+
+    def impurities(self, *paths: str) -> frozenset[str]:
+        """Name the builtins behind references that may answer differently next time: with none, answers can be kept.
+
+        Raises RegoErrors.
+        """
+        return frozenset().union(*map(self.unit.impurities, paths))
+
+    @property
+    def digest(self) -> str:
+        """Give what stands for the content of the policy set: names and texts, in any order."""
+        return digest(self._modules)
+
+    @property
+    def packages(self) -> dict[str, dict[str, Any]]:
+        """Give every package, with what its METADATA says."""
+        return {".".join(package): notes for package, notes in self.unit.notes.items()}
+
+    def prepare(self, *paths: str) -> "Prepared":
+        """Compile references such as data.a.deny, to be evaluated together. Raises RegoErrors."""
+        return Prepared(self, paths)
+
+    def query(self, text: str) -> Query:
+        """Compile a query, once. Raises RegoErrors."""
+        found = self._queries.get(text)
+        if found is None:
+            found = self._queries[text] = Query(self, text)
+        return found
+
+    def context(
+        self,
+        input: Any,
+        *,
+        data: Any = None,
+        strict: bool = False,
+        steps: int = DEFAULT_STEPS,
+        seconds: float | None = None,
+    ) -> Context:
+        """Begin an evaluation."""
+        try:
+            document = self._data if data is None else _document(data)
+            given = None if input is UNSET else from_json(input)
+        except RecursionError:
+            msg = "the input is nested too deeply"
+            raise NotSupported(msg) from None
+        made = Context(self.unit.tree.root, given, document, Meter(steps, seconds), strict=strict)
+        made.locations = self.unit.namespace.locations
+        return made
+
+    def runner(self, path: str) -> Any:
+        """Give the function that evaluates a reference, compiled once."""
+        run = self._paths.get(path)
+        if run is None:
+            run = self._paths[path] = self.unit.query(f"x := {path}")[0]
+        return run
+
+    def eval(self, path: str, input: Any = UNSET, data: Any = None, **options: Any) -> Any:
+        """Evaluate a reference such as data.a.b and give its value as plain Python; None if it is undefined.
+
+        Without an input `input` is undefined, which is not the same as null.
+
+        Options are those of `evaluate`. Raises EvalError.
+        """
+        return self.evaluate(path, input, data, **options).value
+
+    def explain(self, path: str, input: Any = UNSET, data: Any = None, **options: Any) -> Outcome:
+        """Evaluate as `evaluate` does, with code that also notes which bodies held. Raises EvalError."""
+        if self._traced is None:
+            self._traced = Policies(self._modules, self._data, traced=True)
+        return self._traced.evaluate(path, input, data, **options)
+
+    def evaluate(
+        self,
+        path: str,
+        input: Any = UNSET,
+        data: Any = None,
+        *,
+        strict: bool = False,
+        steps: int = DEFAULT_STEPS,
+        seconds: float | None = None,
+    ) -> Outcome:
+        """Evaluate a reference such as data.a.b. Raises EvalError."""
+        run = self.runner(path)
+        context = self.context(input, data=data, strict=strict, steps=steps, seconds=seconds)
+        found: list[tuple[Any, ...]] = []
+        _guarded(run, context, found)
+        return Outcome(
+            bool(found),
+            to_json(found[0][0]) if found else None,
+            tuple(context.printed),
+            tuple(Failure(*failure) for failure in context.failures),
+            tuple(self.unit.namespace.locations[where] for where in context.fired),
+        )
+
+
+def _document(data: Any) -> Object:
+    made = from_json(data)
+    if made.__class__ is not Object:
+        msg = "data must be an object"
+        raise NotSupported(msg)
+    return made
+
+
+def _guarded(run: Any, context: Context, *found: list[tuple[Any, ...]]) -> Any:
+    """Run generated code: whatever goes wrong in it is an EvalError, so that nobody takes it for an answer."""
+    try:
+        return run(context, *found)
+    except RegoError:
+        raise
+    except RecursionError:
+        msg = "the evaluation is nested too deeply"
+        raise EvalError(msg) from None
+    except MemoryError:
+        msg = "the evaluation takes too much memory"
+        raise EvalError(msg) from None
+    except Exception as error:
+        msg = f"{type(error).__name__}: {error}"
+        raise EvalError(msg) from error

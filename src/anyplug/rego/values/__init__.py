@@ -1,0 +1,1 @@
+"""Rego's values: numbers, texts, collections, JSON, errors."""

@@ -1,0 +1,1 @@
+"""Processes: how they are started, watched, fed and ended."""

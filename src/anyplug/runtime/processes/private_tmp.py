@@ -1,0 +1,113 @@
+"""A /tmp/NAME for each call, for plugins that write to a fixed place there.
+
+With namespaces every call sees a /tmp of its own. Without them the calls of one plugin take turns on the real
+/tmp/NAME, after a look at whose it is: a folder that we did not make is never touched.
+"""
+
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from anyplug.home import untrusted_files
+from anyplug.home.location import make_private
+from anyplug.home.untrusted_files import HeldFolder
+from anyplug.runtime import thread_lanes
+from anyplug.runtime.processes.program import PrivateTmp, TmpTaken
+
+TURN_POLL_S = 0.05  # how often a waiting call looks whether it is its turn
+
+
+@asynccontextmanager
+async def own_tmp(scratch: str, name: str) -> AsyncIterator[PrivateTmp]:
+    """Make a folder that will be a whole /tmp, with NAME in it; it goes away at the end. Raises TmpTaken."""
+    cover = os.path.join(scratch, secrets.token_hex(8))
+    folder = os.path.join(cover, name)
+    os.mkdir(cover, 0o700)
+    try:
+        with untrusted_files.hold(cover) as around:
+            try:
+                os.mkdir(name, 0o700, dir_fd=around.fd)
+            except FileExistsError as error:
+                raise TmpTaken(f"{folder} exists already") from error
+            os.fchmod(around.fd, 0o1777)  # as /tmp is; nobody else can reach it through the scratch folder
+            yield PrivateTmp(folder, cover, around)
+    finally:
+        if not _were_empty(folder, cover):
+            await _removed(cover, name)
+
+
+@asynccontextmanager
+async def shared_tmp(locks: str, name: str) -> AsyncIterator[PrivateTmp]:
+    """Take a turn on the real /tmp/NAME; raises TmpTaken. The lock holds between processes too."""
+    make_private(locks)
+    folder = f"/tmp/{name}"
+    with (
+        open(os.path.join(locks, f"{name}.lock"), "a+", encoding="ascii") as lock,
+        untrusted_files.hold(os.path.realpath("/tmp")) as around,
+    ):
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await anyio.sleep(TURN_POLL_S)
+        lock.seek(0)
+        await thread_lanes.run(f"/tmp/{name}", _claim, around, name, lock.read())
+        lock.truncate(0)
+        lock.write(str(around.stat(name).st_ino))
+        lock.flush()
+        try:
+            yield PrivateTmp(folder, "", around)
+        finally:
+            await _removed(folder, name)
+
+
+def _were_empty(*folders: str) -> bool:
+    """Remove folders, the inner one first, if the call left nothing in them, as most do."""
+    try:
+        for folder in folders:
+            os.rmdir(folder)
+    except OSError:
+        return False
+    return True
+
+
+async def _removed(folder: str, name: str) -> None:
+    """Remove what a call left, in a thread: there may be many thousand files, and others have calls under way."""
+    with anyio.CancelScope(shield=True):
+        await thread_lanes.run(f"/tmp/{name}", remove_tree, folder)
+
+
+def _claim(around: HeldFolder, name: str, made_by_us: str) -> None:
+    """Make the folder anew. What is there already must be ours from a call that was cut off, or empty and ours."""
+    folder = f"/tmp/{name}"
+    try:
+        found = around.stat(name)
+    except FileNotFoundError:
+        os.mkdir(name, 0o700, dir_fd=around.fd)
+        return
+    if not stat.S_ISDIR(found.st_mode):
+        raise TmpTaken(f"{folder} is not a folder")
+    if found.st_uid != os.getuid():
+        raise TmpTaken(f"{folder} belongs to another user")
+    if str(found.st_ino) == made_by_us:
+        remove_tree(folder)
+    else:
+        try:
+            os.rmdir(name, dir_fd=around.fd)
+        except OSError as error:
+            raise TmpTaken(f"{folder} holds files of yours") from error
+    os.mkdir(name, 0o700, dir_fd=around.fd)
+
+
+def remove_tree(folder: str) -> None:
+    """Remove what a call left; a file that resists stays, and holds nobody up."""
+    try:
+        untrusted_files.remove(folder)
+    except OSError:
+        pass

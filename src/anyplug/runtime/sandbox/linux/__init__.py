@@ -1,0 +1,1 @@
+"""The layers of the sandbox on Linux: mounts, Landlock, seccomp, the broker, limits."""

@@ -1,0 +1,95 @@
+"""Notices when a hidden path appears or is replaced while programs run: a mount covers what was there, and no name.
+
+Standard library only; part of the spawner.
+"""
+
+from __future__ import annotations
+
+import os
+
+from anyplug.runtime.sandbox.linux import syscalls
+
+NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC  # the same bits as inotify's own
+ARRIVED = 0x80 | 0x100  # moved here, made here
+ONLY_FOLDERS = 0x01000000
+LONGEST_EVENTS = 1 << 16  # bytes taken at once
+MOST_LINKS = 40  # on the way to one file, as with the kernel
+
+
+class HiddenNames:
+    """Paths of which a sandbox covers what they led to when it was made."""
+
+    def __init__(self, paths: tuple[str, ...], covered: tuple[str, ...]) -> None:
+        """Begin to watch the folders above each path. Raises OSError if the machine has no watch left.
+
+        `covered` are the real paths that are; what else is there by now has come meanwhile.
+        """
+        self.fd = syscalls.check(syscalls.libc.inotify_init1(NONBLOCK_CLOEXEC), "inotify_init1")
+        self._paths = paths
+        self._names: set[bytes] = set()
+        self._watch()
+        self._before = {path: _identity(path) if os.path.realpath(path) in covered else None for path in paths}
+
+    def stirred(self) -> str:
+        """Do the same as `exposed` if the kernel says that something came which may be one of the paths."""
+        try:
+            events = os.read(self.fd, LONGEST_EVENTS)
+        except BlockingIOError:
+            return ""
+        return self.exposed() if any(name in events for name in self._names) else ""
+
+    def exposed(self) -> str:
+        """Give a path at which there is something now that was not there before; empty if there is none."""
+        self._watch()  # first: what comes into a folder that is new itself is seen by the next look, or by this one
+        now = {path: _identity(path) for path in self._paths}
+        found = next((path for path, what in now.items() if what is not None and what != self._before[path]), "")
+        self._before = now
+        return found
+
+    def _watch(self) -> None:
+        """Watch each folder above a path that is there; one that is watched already stays so."""
+        ways = {way for path in self._paths for way in (path, *on_the_way_to(path))}
+        self._names |= {os.fsencode(name) + b"\0" for way in ways for name in way.split("/") if name}
+        for folder in {above for way in ways for above in _above(way)}:
+            syscalls.libc.inotify_add_watch(self.fd, os.fsencode(folder), ARRIVED | ONLY_FOLDERS)
+
+
+def _above(path: str) -> list[str]:
+    """Give the folders above a path, but for the topmost."""
+    found = []
+    folder = os.path.dirname(path)
+    while folder != "/":
+        found.append(folder)
+        folder = os.path.dirname(folder)
+    return found
+
+
+def on_the_way_to(path: str) -> list[str]:
+    """Give every link on the way to what a path leads to, each by the folder in which it really is, and that itself."""
+    found, at = [], "/"
+    parts = path.split("/")[::-1]
+    while parts:
+        part = parts.pop()
+        if part in {"", ".", ".."}:
+            at = os.path.dirname(at) if part == ".." else at
+            continue
+        here = os.path.join(at, part)
+        try:
+            target = os.readlink(here)
+        except OSError:  # it is no link, or nothing
+            at = here
+            continue
+        found.append(here)
+        if len(found) > MOST_LINKS:
+            return found
+        at = "/" if target.startswith("/") else at
+        parts += target.split("/")[::-1]
+    return [*found, at]
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino

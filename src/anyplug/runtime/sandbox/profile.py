@@ -1,0 +1,251 @@
+"""What one plugin may do, as plain data, and how it follows from what it was granted. Pure: looks at no file.
+
+A grant is a permission with or without a scope:
+
+    filesystem:read[:PATH]     the user's files, or this one; never what is ours
+    filesystem:write[:PATH]    the same to write; without a scope the machine's own /tmp, too
+    network                    TCP and UDP to anywhere, and names
+    network:*:PORT             TCP to this port of any machine; names only from /etc/hosts
+    network:unix               sockets that have a path or a name on this machine
+    network:HOST[:PORT]        TCP to this machine, by way of the host's proxy; together with ports: `unheld`
+    shell:exec[:PROGRAM]       every program of the system with its settings, or this one
+    clipboard, notifications   open nothing: the kernel knows neither
+"""
+
+import os
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from anyplug.model import permissions, protected_paths
+
+Network = Literal["none", "ports", "hosts", "all"]
+FindProgram = Callable[[str], tuple[str, ...]]
+
+MIB, GIB = 1 << 20, 1 << 30
+USERS_FOLDERS = ("/home", "/mnt", "/media", "/srv")  # besides the user's own folder
+SHARED_TMP = ("/tmp", "/var/tmp")
+SYSTEM_PROGRAMS = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt",
+    "/nix/store",
+    "/snap",
+    "/etc/alternatives",
+)
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a plugin may use."""
+
+    memory: int = 4 * GIB  # bytes; of one process's own memory, and of what all together have in use
+    processes: int = 512  # threads included. Node waits forever if it gets none
+    open_files: int = 4096  # of each process
+    cpu_s: int = 600  # of each process; 0, for what stays up: no limit
+    file_size: int = 2 * GIB  # bytes of each file
+    disk: int = 8 * GIB  # bytes in each of its folders
+    tmp: int = 512 * MIB  # bytes in its /tmp, which is memory
+
+    @property
+    def in_force(self) -> dict[str, int]:
+        """Give those that limit something, for people."""
+        return {name: most for name, most in msgspec.structs.asdict(self).items() if most}
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """How a plugin's own folder is shown to it, from a snapshot (`runtime.confine.shelf`)."""
+
+    own: str  # its path
+    snapshot: str
+    work: str  # a folder for overlays
+    shelved: bool = True  # on a shelf: else a rename outside takes the snapshot off
+    beside: str = ""  # laid over the snapshot: what the plugin writes into its folder
+    live: tuple[str, ...] = ()  # files of the real folder that are shown in the snapshot, read-only
+    laid: tuple[str, ...] = ()  # what of the snapshot is laid over the real folder
+    ignored: tuple[str, ...] = ()  # names that are never code
+    code_names: tuple[str, ...] = ()  # of files that are, wherever they lie
+    code_suffixes: tuple[str, ...] = ()
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What one plugin may do. Everything that is not named here is refused."""
+
+    readable: tuple[str, ...] = ()  # files and folders
+    writable: tuple[str, ...] = ()  # the same, readable as well
+    executable: tuple[str, ...] = ()  # the same, readable as well
+    hidden: tuple[str, ...] = ()  # folders of which nothing is seen but what is named above
+    secret: tuple[str, ...] = ()  # whether or not it exists: its programs are ended when such a path appears
+    code: tuple[str, ...] = ()  # what stays as it is, though it lies in a writable folder
+    binding: tuple[str, ...] = ()  # what binds plugins themselves and stays as it is for that reason, as policies do
+    measured: tuple[str, ...] = ()  # the folders that `limits.disk` is about
+    brokered: tuple[str, ...] = ()  # of `writable`, what was granted: protected paths in there stay as they are
+    protected: tuple[str, ...] = ()  # patterns of these (`protected_paths`)
+    named: tuple[str, ...] = ()  # paths that grants name, and so open
+    shown: Shown | None = None  # how its own folder is, if from a snapshot
+    private_tmp: bool = True
+    network: Network = "none"
+    ports: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()  # the grants that a proxy holds; the network is then an empty one, and its only way out
+    unix: bool = False
+    watches: bool = False  # it may be told of changes in folders, which tells the names in them
+    limits: Limits = Limits()
+    exact: tuple[str, ...] = ()  # paths whose links were followed already: what leads elsewhere now is left out
+    unheld: tuple[str, ...] = ()  # grants that no layer can hold to their scope
+    misled: tuple[str, ...] = ()  # grants of paths with a link on the way that the plugin itself could change
+    notes: tuple[str, ...] = ()  # for people: what a grant really opens
+
+
+class System(msgspec.Struct, frozen=True, kw_only=True):
+    """What every plugin may use of this machine (`system.survey`)."""
+
+    readable: tuple[str, ...] = ()
+    executable: tuple[str, ...] = ()
+    search_path: tuple[str, ...] = ()
+    # For those who may run all programs: what these read of /etc, and where links on the PATH lead.
+    settings: tuple[str, ...] = ()
+    linked: tuple[str, ...] = ()
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a plugin lives. Folders exist by the time that its programs start."""
+
+    plugin: str
+    data: str
+    cache: str
+    home: str  # our own folder
+    user: str  # the user's
+    others: tuple[str, ...] = ()  # folders besides ours that hold plugins and what they keep
+    secret: tuple[str, ...] = ()  # paths that none of its programs may be there to see when they appear
+    project: str = ""  # where the person works
+    writes_beside_itself: bool = False  # its format lets it write into its own folder
+    code: tuple[str, ...] = ()  # then: the files and folders in it that were approved
+    protected: tuple[str, ...] = ()  # paths to protect besides those of the table: where links of theirs lead, say
+
+
+def draw(
+    granted: tuple[str, ...], place: Place, system: System, find: FindProgram, limits: Limits | None = None
+) -> Profile:
+    """Draw the profile. `find` gives the files that belong to a program of that name."""
+    scopes = _by_kind(granted)
+    own = (place.data, place.cache, *((place.plugin,) if place.writes_beside_itself else ()))
+    users = (place.user, *USERS_FOLDERS, *((place.project,) if place.project else ()))
+    reads, reads_all, refused_reads = _paths(scopes, "filesystem:read", place)
+    writes, writes_all, refused_writes = _paths(scopes, "filesystem:write", place)
+    programs = scopes.get("shell:exec", ())
+    everything = (*SYSTEM_PROGRAMS, *system.search_path, *system.linked) if "" in programs else ()
+    network, ports, hosts, unheld = _network(scopes.get("network", ()))
+    brokered = _unique(writes, (*users, *SHARED_TMP) if writes_all else ())
+    searched = tuple(path for path in system.search_path if not path.startswith(SYSTEM_PROGRAMS))
+    guarded = protected_paths.places(place.user, place.project, (*place.others, *searched, *place.protected))
+    secret = tuple(path for path in guarded.hidden if path not in (*reads, *writes))
+    return Profile(
+        readable=_unique(system.readable, reads, users if reads_all else (), system.settings if everything else ()),
+        writable=_unique(own, brokered),
+        executable=_unique(
+            (place.plugin, place.cache),
+            system.executable,
+            tuple(file for name in programs if name for file in find(name)),
+            everything,
+        ),
+        hidden=_unique((place.home,), place.others, secret),
+        secret=_unique(secret, place.secret) if reads or writes or reads_all or writes_all else (),
+        code=place.code if place.writes_beside_itself else (place.plugin,),
+        measured=own,
+        brokered=brokered,
+        protected=_unique(guarded.read_only, guarded.hidden, (place.home,)) if brokered else (),
+        named=writes if brokered else (),
+        private_tmp=not writes_all,
+        network=network,
+        ports=ports,
+        hosts=hosts,
+        unix="unix" in scopes.get("network", ()),
+        watches=reads_all or writes_all,
+        limits=limits or Limits(),
+        unheld=(*refused_reads, *refused_writes, *unheld),
+        notes=_notes(granted, scopes, hosts),
+    )
+
+
+def widened(profile: Profile) -> Profile:
+    """Open the whole network to who was granted hosts, where nothing holds it to them and a person said that it may."""
+    return msgspec.structs.replace(profile, network="all", ports=(), hosts=(), unheld=(*profile.unheld, *profile.hosts))
+
+
+def _by_kind(granted: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Sort scopes by permission; an empty scope is the whole."""
+    found: dict[str, tuple[str, ...]] = {}
+    for permission in granted:
+        kind = permissions.kind(permission)
+        if kind:
+            found[kind] = (*found.get(kind, ()), permissions.scope_of(permission))
+    return found
+
+
+def path_of(scope: str, place: Place) -> str:
+    """Give the path that a scope names."""
+    path = place.user + scope[1:] if scope == "~" or scope.startswith("~/") else scope
+    return os.path.normpath(os.path.join(place.project or place.user, path))
+
+
+def _paths(
+    scopes: dict[str, tuple[str, ...]], kind: str, place: Place
+) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
+    """Give the paths that are granted, whether all are, and the grants that would open what is ours."""
+    paths, ours = [], []
+    given = scopes.get(kind, ())
+    for scope in given:
+        if not scope:
+            continue
+        path = path_of(scope, place)
+        if path == place.home or path.startswith(place.home + "/"):
+            ours.append(f"{kind}:{scope}")
+        else:
+            paths.append(path)
+    return tuple(paths), "" in given, tuple(ours)
+
+
+def _network(scopes: tuple[str, ...]) -> tuple[Network, tuple[int, ...], tuple[str, ...], tuple[str, ...]]:
+    """Give the kind of network, the ports or the hosts of it, and the grants that nothing holds.
+
+    Ports of any machine need the machine's own network, in which nothing keeps a program to the proxy.
+    """
+    ports, unheld = [], []
+    hosts: dict[str, int] = {}  # the port of each grant; 0 for every port
+    for scope in scopes:
+        host, _, port = scope.rpartition(":")
+        if scope in {"", "unix"}:
+            continue
+        if host in {"", "*"} and port.isdigit() and 0 < int(port) < 1 << 16:
+            ports.append(int(port))
+        elif (where := permissions.destination(f"network:{scope}")) is not None:
+            hosts[f"network:{scope}"] = where.port
+        else:
+            unheld.append(f"network:{scope}")
+    if "" in scopes:
+        return "all", (), (), ()
+    if not ports:
+        return ("hosts" if hosts else "none"), (), tuple(hosts), tuple(unheld)
+    beside = (grant for grant, port_of_host in hosts.items() if port_of_host not in ports)  # else the wider one counts
+    return "ports", tuple(ports), (), (*unheld, *beside)
+
+
+def _notes(granted: tuple[str, ...], scopes: dict[str, tuple[str, ...]], hosts: tuple[str, ...]) -> tuple[str, ...]:
+    opening = (name for name in granted if not permissions.is_by_host(name))
+    notes = [f"{name} {text}" for name in opening if (text := permissions.really(name))]
+    if hosts:
+        notes.append(f"{', '.join(hosts)} {permissions.BY_PROXY}")
+    network = scopes.get("network", ())
+    if "unix" in network and "" not in network and any(scope.startswith("*:") for scope in network):
+        notes.append("network:*:PORT keeps it from listening, also on Unix sockets; only `network` allows that")
+    if "" in scopes.get("filesystem:read", ()) and "shell:exec" not in scopes:
+        notes.append("filesystem:read lets it run programs that lie among the user's files, by way of the loader")
+    return tuple(notes)
+
+
+def _unique(*groups: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(path for group in groups for path in group))

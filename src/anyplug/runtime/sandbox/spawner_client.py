@@ -1,0 +1,401 @@
+"""The host's side of the spawner: the same `Spawn` as the direct one, for programs that are confined.
+
+One `ConfinedSpawn` is one spawner process, for one profile; without a profile it gives programs a /tmp of their
+own and holds nothing else. A profile names inodes: after an update of the plugin, make a new one. Where the profile
+has hosts, the proxy for them is here, too, and programs are told of it by their environment.
+"""
+
+import errno
+import itertools
+import os
+import secrets
+import select
+import socket
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.guardian import read
+from anyplug.runtime.processes.program import Finished, Program, Receipt
+from anyplug.runtime.sandbox import packets
+from anyplug.runtime.sandbox.enforcement import (
+    LAYERS,
+    NAMESPACES,
+    PROXY,
+    TRY_AGAIN,
+    Enforcement,
+    NotEnforceable,
+    Shortage,
+    Shortfall,
+)
+from anyplug.runtime.sandbox.linux import landlock, seccomp
+from anyplug.runtime.sandbox.linux.memory_and_disk import mark_of
+from anyplug.runtime.sandbox.outbox import Outbox
+from anyplug.runtime.sandbox.profile import Profile, widened
+from anyplug.runtime.sandbox.zygote_client import Offspring, ZygoteGone, zygote_of
+
+if TYPE_CHECKING:  # only who learns has the first, and only who was granted hosts the others
+    from anyplug.runtime.proxy.proxy_server import Asked, Proxy
+    from anyplug.runtime.sandbox.linux.syscall_recorder import Recorder
+
+NUMBER_BITS = 56  # so that no two spawners number alike, and a mark still limits nothing
+START_S = 10.0  # it answers within milliseconds; a machine under load may take longer
+ANSWER_LIMIT = 4096  # bytes
+ATTEMPTS = 2  # to have a spawner made: somebody may have killed what makes them
+EXITING = 0x4  # PF_EXITING, among the flags in /proc/PID/stat
+PLAIN = ("mounts",)  # the layers without a profile
+# What is tried without, one after the other, where taking the layers fails half-way. A container that hides parts of
+# its /proc lets us mount no other.
+FRAGILE = ("pids",)
+ELSEWHERE = "only Linux has namespaces, Landlock and seccomp"
+NOT_LINUX = Shortfall("anything", ELSEWHERE, "use Linux, or let the plugin run unconfined")
+
+
+class NamespacesRefused(Exception):
+    """This machine does not let us make a mount namespace; the text says what it answered."""
+
+
+class Word(msgspec.Struct, frozen=True):
+    """What a spawner says once it has taken its layers."""
+
+    held: tuple[str, ...]
+    refused: dict[str, str]
+    failure: str
+    is_said: bool = True  # else there is no word, and `failure` says why
+
+
+class ConfinedChild:
+    """A program that the spawner started."""
+
+    def __init__(self, spawn: "ConfinedSpawn", number: int, answers: int) -> None:
+        self._spawn = spawn
+        self._number = number
+        self.fd = answers
+
+    @property
+    def pid(self) -> int | None:
+        """The program's process as this side knows it; searched for, since the spawner's numbers are its own."""
+        return self._spawn.find(self._number)
+
+    def poll(self) -> Finished | None:
+        """Say how it ended, or None while it runs."""
+        try:
+            answer = os.read(self.fd, ANSWER_LIMIT).decode()
+        except BlockingIOError:
+            return None
+        word, _, rest = answer.partition(" ")
+        number, _, reason = rest.partition(" ")
+        if word == "exit":
+            return Finished(ending="exited", exit_code=int(number), reason=reason)
+        if word == "error":
+            return Finished(ending="not_started", errno=int(number), reason=reason)
+        self._spawn.is_doubted = True
+        return Finished(ending="lost", reason="the process that had started it is gone")
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the whole group."""
+        self._spawn.send({"signal": self._number, "number": int(number)})
+
+    def close(self) -> None:
+        """Let go of the pipe."""
+        os.close(self.fd)
+
+
+class ConfinedSpawn:
+    """Starts programs by way of one spawner process, held to one profile."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        profile: Profile | None = None,
+        *,
+        layers: tuple[str, ...] = LAYERS,
+        tolerant: bool = False,
+        recorder: "Recorder | None" = None,
+        owner: str = "NAME",
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Start the spawner and wait for its word. Blocks for some 10 ms, the first for 25: call it in a thread.
+
+        A recorder hears what the programs do, and is closed with this. `owner` is whose programs they are; `tell`
+        hears, in another thread, which hosts they were refused.
+
+        Raises NotEnforceable if the profile cannot be held, unless `tolerant` (a person said so): then what can
+        be held is. Without a profile raises NamespacesRefused. Raises Shortage if no spawner can be had now.
+        """
+        if sys.platform != "linux":
+            raise NamespacesRefused(ELSEWHERE) if profile is None else NotEnforceable((NOT_LINUX,))
+        self.profile = profile
+        self._guard = guard
+        self._is_recorded = recorder is not None
+        self._recorder: Recorder | None = None  # once it listens
+        self._process: Offspring | None = None
+        self._socket: socket.socket | None = None  # to the spawner, once there is one
+        self._proxy: Proxy | None = None
+        self._doorway: socket.socket | None = None  # until the proxy has it
+        self.is_doubted = False  # once it let go of a program without a word
+        self._owner = owner
+        self._tell = tell
+        # Marks are made of them, and without a pid namespace a spawner meets those of all others.
+        self._numbers = itertools.count(secrets.randbits(NUMBER_BITS))
+        word = self._open_with(layers, tolerant=tolerant)
+        self.enforcement = Enforcement(
+            held=word.held, refused=word.refused, landlock=landlock.version(), is_root=os.getuid() == 0
+        )
+        try:
+            self._judge(word, tolerant=tolerant)
+            self._serve_hosts(recorder)
+        except BaseException:
+            self.close()
+            raise
+        if recorder is not None and self.profile is not None:
+            proxy_port = self._proxy.port if self._proxy is not None else 0
+            held = self.profile
+            plain = seccomp.build(held.network, unix=held.unix, watches=held.watches)
+            recorder.attach(self._requests, plain, proxy_port)
+            self._recorder = recorder
+
+    @property
+    def _requests(self) -> socket.socket:
+        assert self._socket is not None  # else `__init__` has raised
+        return self._socket
+
+    @property
+    def receipt(self) -> Receipt:
+        """What is in force, for the audit."""
+        return self.enforcement.receipt(self.profile or Profile())
+
+    def __call__(self, program: Program, stdin: int, stdout: int, stderr: int) -> ConfinedChild:
+        """Ask for a start; whether it succeeded comes with the first `poll`. Raises OSError if nobody can be asked."""
+        number = next(self._numbers)
+        limits_cpu = self.profile is not None and program.timeout_s > 0
+        request = {
+            "start": number,
+            "argv": (_found(program), *program.argv[1:]),
+            "env": program.env if self._proxy is None else self._told_of_proxy(program.env),
+            "cwd": program.cwd,
+            "tmp": program.tmp,
+            "visible": program.visible,
+            "writable": program.writable,
+            "cpu_s": self.profile.limits.cpu_s if self.profile is not None and limits_cpu else 0,
+        }
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        try:
+            self._outbox.send(packets.encode(request), [stdin, stdout, stderr, writing])
+        except OSError:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        return ConfinedChild(self, number, reading)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the spawner is there to be asked, and the proxy if there is one."""
+        is_up = self._process is not None and not _is_hung_up(self._requests)
+        if is_up and self.is_doubted and self._process is not None:
+            is_up = not _is_exiting(self._process.pid)
+        return is_up and (self._proxy is None or self._proxy.is_alive)
+
+    def send(self, request: dict[str, int]) -> None:
+        """Send a request without descriptors; if nobody is there, there is nothing to signal either."""
+        try:
+            self._outbox.send(packets.encode(request))
+        except (BrokenPipeError, ConnectionResetError, BlockingIOError):
+            pass
+
+    def find(self, number: int) -> int | None:
+        """Find the process of a start by its mark, among the children of the spawner."""
+        if self._process is None:
+            return None
+        mark = b" %d " % mark_of(number)
+        marked = (pid for pid in _children(self._process.pid) if mark in read(f"/proc/{pid}/limits"))
+        return next(marked, None)
+
+    def close(self) -> None:
+        """Let the spawner go; it kills what still runs."""
+        if self._recorder is not None:
+            self._recorder.close()
+            self._recorder = None
+        if self._proxy is not None:
+            self._proxy.close()
+            self._proxy = None
+        if self._doorway is not None:
+            self._doorway.close()
+            self._doorway = None
+        if self._socket is not None:
+            self._outbox.close()
+            self._socket.close()
+        if self._process is not None:
+            self._process.end(START_S)
+            self._process = None
+
+    def _open_with(self, layers: tuple[str, ...], *, tolerant: bool) -> Word:
+        """Open with as many of these layers as go together here; the word says why each of the others does not."""
+        if self.profile is None:
+            return self._open(PLAIN)
+        wanted = _layers(self.profile, layers)
+        word = self._open(wanted)
+        refused: dict[str, str] = {}
+        for given_up in (FRAGILE, NAMESPACES):
+            if word.failure and set(given_up) & set(word.held):
+                self.close()
+                refused |= {layer: word.failure for layer in given_up if layer in wanted and layer not in refused}
+                word = self._open(tuple(layer for layer in wanted if layer not in refused))
+        if tolerant and self.profile.hosts and "network" not in word.held and not word.failure:
+            # The person said that it may run although nothing holds it to these hosts.
+            self.close()
+            refused |= word.refused
+            self.profile = widened(self.profile)
+            word = self._open(tuple(layer for layer in _layers(self.profile, layers) if layer not in refused))
+        return msgspec.structs.replace(word, refused=word.refused | refused)
+
+    def _open(self, layers: tuple[str, ...]) -> Word:
+        """Start the process, give it its order, and hear its word."""
+        try:
+            self._socket = self._spawned()
+            self._outbox = Outbox(self._socket)
+        except OSError as error:  # the machine has no process left to give
+            return _no_word(f"the spawner cannot be started: {error.strerror}")
+        self._requests.settimeout(START_S)
+        try:
+            self._requests.send(packets.encode(_order(layers, self.profile) | {"recorded": self._is_recorded}))
+            packet, given = packets.receive(self._requests, ANSWER_LIMIT, 2)
+        except TimeoutError:
+            return _no_word(f"the spawner did not answer within {START_S:.0f}s")
+        except OSError as error:
+            return _no_word(f"the spawner cannot be reached: {error.strerror}")
+        if not packet:
+            return _no_word("the spawner ended at once")
+        word = Word(*packets.read_word(packet))
+        has_doorway = self.profile is not None and self.profile.network == "hosts" and "network" in word.held
+        if len(given) < 1 + has_doorway:
+            for fd in given:
+                os.close(fd)
+            return _no_word("the spawner cannot be held: too many files are open here")
+        self._requests.setblocking(False)
+        process, *doorways = given
+        self._process = Offspring(process)
+        for fd in doorways:
+            self._doorway = socket.socket(fileno=fd)
+        return word
+
+    def _spawned(self) -> socket.socket:
+        """Have a spawner made; give our end of the socket to it. Raises OSError."""
+        for attempt in range(ATTEMPTS):
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:
+                with theirs:
+                    zygote_of(self._guard).make_spawner(theirs)
+            except ZygoteGone:
+                ours.close()
+                if attempt == ATTEMPTS - 1:
+                    raise
+            except BaseException:
+                ours.close()
+                raise
+            else:
+                return ours
+        raise AssertionError  # the last attempt gives or raises
+
+    def _serve_hosts(self, recorder: "Recorder | None") -> None:
+        """Let a proxy serve what was opened for it, if anything was; it closes that, too."""
+        if self._doorway is None or self.profile is None:
+            return
+        from anyplug.runtime.proxy.proxy_server import Proxy  # brings asyncio and ipaddress along
+
+        def heard(asked: "Asked") -> None:
+            if recorder is not None:
+                recorder.hear(asked.host, asked.port, refused=bool(asked.refusal))
+            if asked.refusal:
+                self._tell(asked.refusal)
+
+        try:
+            self._proxy = Proxy(self._doorway, self.profile.hosts, owner=self._owner, tell=heard)
+        except OSError as error:
+            raise Shortage(f"the proxy cannot be started: {error.strerror}") from error
+        self._doorway = None
+        self.enforcement = msgspec.structs.replace(self.enforcement, held=(*self.enforcement.held, PROXY))
+
+    def _told_of_proxy(self, variables: dict[str, str]) -> dict[str, str]:
+        from anyplug.runtime.proxy.requests import environment  # here already, with the proxy
+
+        assert self._proxy is not None
+        return environment(variables, self._proxy.port)
+
+    def _judge(self, word: Word, *, tolerant: bool) -> None:
+        if not word.is_said:
+            raise Shortage(word.failure)
+        if self.profile is None:
+            if word.failure or "mounts" not in word.held:
+                raise NamespacesRefused(word.failure or word.refused.get("mounts", "refused"))
+            return
+        if word.failure:
+            raise NotEnforceable((Shortfall("anything", word.failure, TRY_AGAIN),))
+        shortfalls = self.enforcement.shortfalls(self.profile)
+        if shortfalls and not tolerant:
+            raise NotEnforceable(shortfalls)
+
+
+def _no_word(why: str) -> Word:
+    return Word((), {}, why, is_said=False)
+
+
+def _is_hung_up(peer: socket.socket) -> bool:
+    """Whether nobody has the other end any more. One that is killed lets go of it first, and is gone a moment later."""
+    ends = select.poll()
+    ends.register(peer, 0)  # what is to be known of an end needs no asking
+    return bool(ends.poll(0))
+
+
+def _is_exiting(pid: int) -> bool:
+    """Return whether a process has begun to exit. It closes its files one by one, the pipes of programs first."""
+    flags = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[6:7]
+    return not flags or bool(int(flags[0]) & EXITING)
+
+
+def _found(program: Program) -> str:
+    """Give the path of a program; a name alone is looked for on its own PATH. Raises FileNotFoundError."""
+    name = program.argv[0]
+    if "/" in name:
+        return name
+    import shutil  # 3 ms, and most programs have a path
+
+    found = shutil.which(name, path=program.env.get("PATH", os.defpath))
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    return found
+
+
+def probe(guard: Guard) -> Enforcement:
+    """Find out what this kernel can hold, by doing it."""
+    spawn = ConfinedSpawn(guard, Profile(), tolerant=True)
+    spawn.close()
+    return spawn.enforcement
+
+
+def _layers(profile: Profile, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out a network namespace for those who may use the network; abstract sockets belong to one, too."""
+    has_network = profile.network in {"ports", "all"} or (profile.unix and profile.network != "hosts")
+    return tuple(layer for layer in LAYERS if layer in wanted and not (layer == "network" and has_network))
+
+
+def _order(layers: tuple[str, ...], profile: Profile | None) -> dict[str, Any]:
+    if profile is None:
+        return {"layers": layers}
+    fields: dict[str, Any] = msgspec.to_builtins(profile)
+    for only_for_us in ("hosts", "unheld", "misled", "notes", "binding"):
+        del fields[only_for_us]
+    return fields | {"layers": layers, "code": (*profile.code, *profile.binding)}
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    return [int(child) for thread in threads for child in read(f"/proc/{pid}/task/{thread}/children").split()]

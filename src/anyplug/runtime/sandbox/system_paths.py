@@ -1,0 +1,230 @@
+"""What every plugin may use of this machine: libraries, interpreters, and the small tools that scripts are made of.
+
+Folders of libraries are named one by one. The dynamic loader runs whatever can be read, so that reading all of
+/usr/lib or /usr/bin would mean executing all of it: `/usr/lib/git-core/git` is a whole git.
+"""
+
+import functools
+import glob
+import os
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from anyplug.runtime.sandbox.profile import System
+
+PROGRAM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
+# With what comes along with them to fetch packages, as set-up scripts do: it is run by them, and may do what they may.
+INTERPRETERS = re.compile(r"(sh|bash|dash|zsh|env|uv|uvx|node|nodejs|npm|npx|(python|perl|ruby|pip)[0-9.]*)")
+# What scripts with an empty list of permissions call. None of these starts other programs that it is not allowed
+# to (the kernel holds children to the same rules), reaches a network, or speaks to a daemon.
+TOOLS = """
+    [ arch awk b2sum base32 base64 basename basenc bc bzcat bzip2 cat chmod chown cksum clear cmp column comm cp csplit
+    cut date dc dd df diff diff3 dir dircolors dirname du echo ed egrep expand expr factor false fgrep file find fmt
+    fold gawk getconf getopt grep groups gunzip gzip head hexdump hostid hostname iconv id install join jq kill
+    ldconfig link ln locale logname ls mawk md5sum mkdir mkfifo mktemp more mv nawk nice nl nohup nproc numfmt od paste
+    patch pathchk pgrep pinky pkill pr printenv printf ps ptx pwd readlink realpath rev rg rm rmdir sed seq setsid
+    sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split stat stdbuf stty sum sync tac tail tar
+    tee test time timeout touch tr tree true truncate tsort tty tput uname unexpand uniq unlink unxz uptime users
+    uuidgen vdir wc which whoami xargs xxd xz xzcat yes yq zcat zgrep zstd
+""".split()  # noqa: SIM905 - a list of words is read as words
+EITHER = re.compile("|".join((INTERPRETERS.pattern, *map(re.escape, TOOLS))))
+ANY = re.compile(r".*", re.DOTALL)
+STAND_INS = ("/shims", "/.volta/bin")  # the ends of folders of version managers: pyenv, rbenv, asdf, mise; Volta
+CARGO = "/.cargo/bin"
+SYSTEM_FOLDERS = ("/usr/", "/bin", "/sbin", "/opt/", "/nix/", "/snap/")
+LIBRARY_FOLDERS = (
+    "/lib/{triplet}", "/usr/lib/{triplet}", "/usr/local/lib/{triplet}", "/lib64", "/usr/lib64", "/usr/local/lib64",
+)  # fmt: skip
+# In /lib, /usr/lib and /usr/local/lib themselves: single libraries, and what interpreters are made of.
+LIBRARIES = ("*.so", "*.so.*", "python*", "perl*", "ruby*", "node_modules", "gconv", "locale", "ssl", "engines*",
+             "ossl-modules", "os-release", "terminfo", "mime", "jvm-common", "gcc/*/*/*.so*")  # fmt: skip
+LIBRARY_PARENTS = ("/lib", "/usr/lib", "/usr/local/lib")
+SHARED = (
+    "ca-certificates", "dict", "file", "fontconfig", "fonts", "i18n", "icu", "javascript", "libtool", "locale", "misc",
+    "mime", "nodejs", "node_modules", "perl", "perl5", "pki", "python3", "python-wheels", "ruby",
+    "rubygems-integration", "terminfo", "unicode", "xml", "zoneinfo", "zoneinfo-icu", "zsh", "awk", "gawk",
+    "X11/locale",
+)  # fmt: skip
+SETTINGS = (
+    "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version",
+    "fonts", "gai.conf", "group", "host.conf", "hostname", "hosts", "inputrc", "ld.so.cache", "ld.so.conf",
+    "ld.so.conf.d", "ld-musl-x86_64.path", "ld-musl-aarch64.path", "locale.alias", "locale.conf", "localtime",
+    "lsb-release", "machine-info", "magic", "magic.mime", "mime.types", "nsswitch.conf", "os-release", "passwd", "perl",
+    "pki/ca-trust/extracted", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf", "protocols", "python3",
+    "python3.*",
+    "resolv.conf", "services", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
+    "zsh",
+)  # fmt: skip
+RUNTIME_FILES = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/var/lib/gems")
+LOADERS = ("/lib*/ld-linux*.so*", "/lib*/ld-musl-*.so*", "/lib/*/ld-linux*.so*", "/usr/lib*/ld-linux*.so*")
+PREFIX_PARTS = ("lib", "lib64", "pyvenv.cfg", "share/zoneinfo", "share/terminfo", "ssl")
+SYSTEM_PREFIXES = frozenset({"/", "/usr", "/usr/local"})
+UV_PYTHONS = (".local/share/uv/python", "Library/Application Support/uv/python")
+PROGRAM_PARTS = ("/usr/lib/{0}", "/usr/lib/{0}-core", "/usr/libexec/{0}", "/usr/libexec/{0}-core", "/usr/share/{0}",
+                 "/usr/share/{0}-core", "/etc/{0}", "/etc/{0}-*", "/etc/{0}config", "/etc/{0}rc",
+                 "/etc/{0}.conf")  # fmt: skip
+OWN_PLACES = ("/usr/lib/", "/usr/local/", "/opt/")
+# What a person installed for themselves: folders that these variables name, and where package managers put things.
+LIBRARY_VARIABLES = ("PYTHONPATH", "NODE_PATH", "PERL5LIB", "PERLLIB", "RUBYLIB", "GEM_HOME", "GEM_PATH",
+                     "LD_LIBRARY_PATH")  # fmt: skip
+USERS_LIBRARIES = (".local/lib/python*/site-packages", ".local/lib/node_modules", ".local/share/gem", ".gem", "perl5")
+# Never as a whole, whoever names them: much else lies there.
+TOO_WIDE = frozenset({"/", "/bin", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/run", "/sbin", "/srv",
+                      "/tmp", "/usr", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/local", "/usr/sbin", "/usr/share",
+                      "/var", "/var/lib", "/var/tmp"})  # fmt: skip
+FOR_ALL = 0o004  # the bit of a file that everybody may read
+FOR_ALL_FOLDERS = 0o005
+
+
+def survey(search_path: str, bin_folder: str, user: str) -> System:
+    """Look at what is here: on the user's PATH, in our folder of programs, and where uv keeps its interpreters.
+
+    Looks once, and again when our folder of programs is another: at first there is none.
+    """
+    try:
+        changed = os.stat(bin_folder).st_mtime_ns
+    except OSError:
+        changed = 0
+    return _survey(search_path, bin_folder, user, changed)
+
+
+@functools.lru_cache(maxsize=8)
+def _survey(search_path: str, bin_folder: str, user: str, _changed: int) -> System:
+    folders = tuple(dict.fromkeys(folder for folder in search_path.split(os.pathsep) if os.path.isabs(folder)))
+    programs = [path for folder in (bin_folder, *folders) for path in _programs(folder, INTERPRETERS)]
+    for parent in UV_PYTHONS:
+        programs += glob.glob(os.path.join(user, parent, "*", "bin", "python3*"))
+    belongings = [part for path in programs for part in _belongings(path)]
+    managers = [os.path.dirname(os.path.dirname(path)) for path in programs if _is_stand_in(path)]
+    for folder in dict.fromkeys(map(os.path.realpath, PROGRAM_FOLDERS)):
+        programs += _programs(folder, EITHER)
+    triplet = f"{os.uname().machine}-linux-gnu"
+    readable = [folder.format(triplet=triplet) for folder in LIBRARY_FOLDERS]
+    for parent, patterns in (
+        *((parent, LIBRARIES) for parent in dict.fromkeys(map(os.path.realpath, LIBRARY_PARENTS))),
+        ("/usr/share", SHARED),
+        ("/usr/local/share", SHARED),
+        ("/etc", SETTINGS),
+    ):
+        readable += [path for pattern in patterns for path in _matching(parent, pattern)]
+    loaders = [path for pattern in LOADERS for path in glob.glob(pattern)]
+    return System(
+        readable=_real([*readable, *RUNTIME_FILES, bin_folder, *belongings]),
+        executable=_real([*managers, *programs, *loaders]),
+        search_path=folders,
+    )
+
+
+def program_files(name: str, search_path: str = os.defpath) -> tuple[str, ...]:
+    """Give the files of one program: itself, and the folders that carry its name."""
+    import shutil  # 3 ms, and few grants name a program
+
+    found = shutil.which(name, path=search_path)
+    if found is None:
+        return ()
+    stem, real = os.path.basename(name), os.path.realpath(found)
+    named = [path for part in PROGRAM_PARTS for path in _matching("/", part.format(glob.escape(stem)))]
+    place = os.path.dirname(os.path.dirname(real))  # of a program with a folder to itself: all in it is its own
+    own = [place] if place.startswith(OWN_PLACES) and place not in TOO_WIDE else []
+    return tuple(dict.fromkeys([real, *_real([*named, *own, *_belongings(real)])]))
+
+
+def libraries(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Give the folders in which interpreters look for modules that the person installed, given these variables."""
+    user = variables.get("HOME", "")
+    named = [path for name in LIBRARY_VARIABLES for path in variables.get(name, "").split(os.pathsep)]
+    found = [os.path.realpath(path) for path in named if os.path.isabs(path)]
+    if os.path.isabs(user):
+        found += [path for pattern in USERS_LIBRARIES for path in glob.glob(os.path.join(user, pattern))]
+    return tuple(path for path in found if path not in TOO_WIDE and not f"{user}/".startswith(f"{path}/"))
+
+
+def for_every_program(found: System) -> System:
+    """Add what those need who may run all programs: their settings, and where links on the PATH lead."""
+    return msgspec.structs.replace(found, settings=settings(), linked=_linked(found.search_path))
+
+
+@functools.cache
+def settings(folder: str = "/etc") -> tuple[str, ...]:
+    """Give what programs read of the machine's settings: all that everybody may, by folder where that is all in it."""
+    found, is_whole = _public(folder)
+    return (folder,) if is_whole else tuple(found)
+
+
+@functools.cache
+def _linked(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the programs to which links in these folders lead, with what is installed around them.
+
+    So do the npm of nvm, and all that pipx and uv install; rustup's programs start others that lie in its own folder.
+    """
+    found = []
+    for folder in folders:
+        for path in _programs(folder, ANY) if not folder.startswith(SYSTEM_FOLDERS) else ():
+            if os.path.islink(path):
+                target = os.path.realpath(path)
+                found += [target, *_belongings(target)]
+        if folder.endswith(CARGO):
+            found.append(os.path.join(folder.removesuffix(CARGO), ".rustup", "toolchains"))
+    return _real(found)
+
+
+def _public(folder: str) -> tuple[list[str], bool]:
+    """List what everybody may read in a folder, and whether that is everything. Links lead to what has rules itself."""
+    found, is_whole = [], True
+    try:
+        with os.scandir(folder) as entries:
+            listed = [(entry, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
+    except OSError:  # closed, or changed under our hands
+        return [], False
+    for entry, mode in sorted(listed, key=lambda pair: pair[0].name):
+        if entry.is_dir(follow_symlinks=False):
+            inside, is_open = _public(entry.path) if mode & FOR_ALL_FOLDERS == FOR_ALL_FOLDERS else ([], False)
+            found += [entry.path] if is_open else inside
+            is_whole = is_whole and is_open
+        elif entry.is_file(follow_symlinks=False):
+            found += [entry.path] if mode & FOR_ALL else []
+            is_whole = is_whole and bool(mode & FOR_ALL)
+    return found, is_whole
+
+
+def _programs(folder: str, wanted: re.Pattern[str]) -> list[str]:
+    try:
+        return [os.path.join(folder, name) for name in os.listdir(folder) if wanted.fullmatch(name)]
+    except OSError:
+        return []
+
+
+def _is_stand_in(interpreter: str) -> bool:
+    """Whether it only chooses an interpreter, as those of pyenv, rbenv and asdf do: then its whole place is needed."""
+    return os.path.dirname(interpreter).endswith(STAND_INS)
+
+
+def _belongings(interpreter: str) -> list[str]:
+    """Give what an interpreter outside the system's folders reads, in its own place and where it is linked from."""
+    found = []
+    for path in (interpreter, os.path.realpath(interpreter)):
+        prefix = os.path.dirname(os.path.dirname(path))
+        if prefix not in SYSTEM_PREFIXES and os.path.basename(os.path.dirname(path)) == "bin":
+            found += [os.path.join(prefix, part) for part in PREFIX_PARTS]
+    return found
+
+
+def _matching(parent: str, pattern: str) -> list[str]:
+    path = os.path.join(parent, pattern)
+    return glob.glob(path) if "*" in pattern else [path]
+
+
+def _real(paths: list[str]) -> tuple[str, ...]:
+    """Follow links, and leave out what is not there and what lies in a folder that is there already."""
+    found = dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path))
+    return tuple(path for path in found if not any(_above(path, found)))
+
+
+def _above(path: str, known: dict[str, None]) -> list[str]:
+    found = []
+    while (path := os.path.dirname(path)) not in {"", "/"}:
+        if path in known:
+            found.append(path)
+    return found

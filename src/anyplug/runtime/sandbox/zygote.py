@@ -1,0 +1,91 @@
+"""The nurse: a process that has in memory what a spawner needs, and makes each spawner by a fork.
+
+    python -I -S -c '...; nurse.main()' SOCKET_FD
+
+Each packet on the socket brings one descriptor, the socket of a spawner to be. The answer is `0`, or the number of the
+error if there is no process for it. When the socket closes, the host is gone, and the nurse leaves; its spawners have
+sockets of their own, and stay as long as those are open. It has one thread, so that a fork has all of it, and does
+nothing else: whatever it did would be in every spawner.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import gc
+import os
+import select
+import sys
+
+from anyplug.runtime.sandbox import packets, spawner
+from anyplug.runtime.sandbox.linux import cpu_share, syscalls
+
+TYPE_CHECKING = False  # type checkers know the name
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal
+
+LARGEST_REQUEST = 64  # bytes
+
+
+def main() -> None:
+    """Make spawners until the host is gone."""
+    os.set_inheritable(int(sys.argv[1]), False)
+    requests = _socket.socket(fileno=int(sys.argv[1]))
+    syscalls.prctl("subreaper", syscalls.PR_SET_CHILD_SUBREAPER, 1)  # of those that forked once more, to be process 1
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    gc.freeze()  # a collection would write to what is shared
+    gc.disable()
+    either = select.poll()
+    either.register(requests, select.POLLIN)
+    either.register(woken, select.POLLIN)
+    while True:
+        ready = {fd for fd, _ in either.poll()}
+        if woken in ready:
+            os.read(woken, 4096)
+            reap()
+            cpu_share.remove_empty_cgroups()
+        if requests.fileno() in ready:
+            packet, sockets = packets.receive(requests, LARGEST_REQUEST, 1)
+            if not packet:
+                return
+            failure = 0
+            try:
+                if not os.fork():
+                    become_spawner(requests, (woken, wake), sockets)
+            except OSError as error:  # the machine has no process left to give
+                failure = error.errno or errno.EAGAIN
+            for fd in sockets:
+                os.close(fd)
+            try:
+                packets.send(requests, str(failure).encode(), [])
+            except ConnectionError:
+                return
+
+
+def become_spawner(requests: _socket.socket, pipe: tuple[int, int], sockets: list[int]) -> None:
+    """Be a spawner from now on; never comes back."""
+    try:
+        requests.close()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for fd in pipe:
+            os.close(fd)
+        os.setsid()
+        spawner.main(_socket.socket(fileno=sockets[0]))
+    except BaseException:  # noqa: BLE001 - a spawner must not go on as a nurse
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(1)
+
+
+def reap() -> None:
+    """Take leave of those that have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass

@@ -1,0 +1,84 @@
+"""What a peer says on stderr: goes to the log as it comes, and its end is kept for messages."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+from anyplug.runtime.session.reader import CHUNK
+
+KEPT = 4_096  # bytes of the end
+
+
+class Sieve(Protocol):
+    """What a stream passes through, which may hold some of it back for a while."""
+
+    def feed(self, chunk: bytes, /) -> bytes:
+        """Take what came; give what comes out."""
+        ...
+
+    def end(self) -> bytes:
+        """Give what was held back."""
+        ...
+
+
+class LastWords:
+    """The reading end of a peer's stderr, on the event loop."""
+
+    def __init__(
+        self, fd: int, loop: asyncio.AbstractEventLoop, log: Callable[[bytes], None], sieve: Sieve | None
+    ) -> None:
+        """Begin to read. All passes through the `sieve` before anybody sees it."""
+        self._fd = fd
+        self._loop = loop
+        self._log = log
+        self._sieve = sieve
+        self._end = b""
+        self._size = 0  # bytes so far
+        self._heeded_from = 0  # bytes that came before
+        loop.add_reader(fd, self.read)
+
+    @property
+    def end(self) -> str:
+        """The last that it said."""
+        return self._end.decode(errors="replace")
+
+    @property
+    def news(self) -> str:
+        """The same, without what it said before `heed`."""
+        kept_from = self._size - len(self._end)
+        return self._end[max(0, self._heeded_from - kept_from) :].decode(errors="replace").strip()
+
+    def heed(self) -> None:
+        """Take what it says from now on for news."""
+        self._heeded_from = self._size
+
+    def read(self) -> bool:
+        """Read a chunk; False if there is nothing now, or nothing more ever."""
+        try:
+            chunk = os.read(self._fd, CHUNK) if self._fd >= 0 else b""
+        except BlockingIOError:
+            return False
+        if not chunk:
+            self._close()
+            return False
+        self._keep(chunk if self._sieve is None else self._sieve.feed(chunk))
+        return True
+
+    def close(self) -> None:
+        """Read no more, and let go of what was held back."""
+        self._close()
+        if self._sieve is not None:
+            self._keep(self._sieve.end())
+
+    def _keep(self, said: bytes) -> None:
+        if said:
+            self._end = (self._end + said)[-KEPT:]
+            self._size += len(said)
+            self._log(said)
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1

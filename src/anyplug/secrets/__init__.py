@@ -1,0 +1,1 @@
+"""Secrets: environment variables, the vault, and masking in everything that leaves."""

@@ -1,0 +1,342 @@
+"""Masks: secrets become `•••` in texts, values and streams, also in the forms in which they usually leak. Pure.
+
+A secret is looked for in a text as it is, and in what the text says when its escapes are read (`escapes`), up to three
+times: so each character may be written in any of its spellings. It is also looked for in hexadecimal digits and in
+base64, alone, in lines, or as a part of something longer, such as the header of a login. Of an address the password
+counts by itself, of several lines each long one, because programs print them so. What is cut, spelled or encrypted is
+not found. All of this takes time that grows with the length of the text and no faster.
+"""
+
+import re
+from binascii import b2a_base64
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, TypeVar
+
+import msgspec
+
+from anyplug.home.plugin_config import SHOWN_SECRET
+from anyplug.model.errors import AnyplugError, CallError
+from anyplug.model.types import Block, File, Resource, Result, Text
+from anyplug.secrets import escaped_text
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+SHORTEST = 6  # characters; what is shorter stands in too many innocent words
+SHORTEST_LINE = 16  # characters of a line of a longer secret, such as a private key
+LONGEST = 16_384  # characters; what is longer is a file, and searching for it would cost more than it hides
+
+_SHOWN_DATA = SHOWN_SECRET.encode()
+_PASSWORD = re.compile(r"\w[\w+.-]*://[^/\s:@]*:([^/\s@]+)@")
+_BASE64_LEAD = (0, 2, 3)  # characters that depend on the 0, 1 or 2 bytes before
+_BASE64_BITS = 6
+_LINES = (76, 64)  # characters of base64 that programs put into one
+_HEX_LINE = 60  # digits; as `xxd -p` does
+_BLANKLESS = 12  # characters of hexadecimal digits or base64 that are found also where blanks divide them
+_ROUNDS = 3  # escapes in escapes: JSON in JSON in a URL
+
+NOTHING_KEPT: frozenset[str] = frozenset()
+
+
+def forms(secret: str) -> set[str]:
+    """Give every form of a secret that is looked for; none if it is too short or too long."""
+    found: set[str] = set()
+    for whole in _wholes(secret):
+        found |= _spellings(whole)
+        if "\n" in whole:
+            found |= {line for line in map(str.strip, whole.split("\n")) if len(line) >= SHORTEST_LINE}
+    return found
+
+
+def _wholes(secret: str) -> set[str]:
+    """Give what of a secret is one by itself: all of it, and the password of an address."""
+    whole = secret.strip()
+    if not SHORTEST <= len(whole) <= LONGEST:
+        return set()
+    if (address := _PASSWORD.match(whole)) and len(address[1]) >= SHORTEST:
+        return {whole, address[1], _unquoted(address[1])}
+    return {whole}
+
+
+class Mask:
+    """Hides a set of secrets."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        """Take the secrets; those that are too short are left alone."""
+        secrets = list(secrets)
+        found = {form for secret in secrets for form in forms(secret)}
+        # Longest first: what begins like another secret must not leave its own end behind.
+        self._forms = sorted(found, key=lambda form: (-len(form), form))
+        self._data = sorted((_encoded(form) for form in found), key=lambda form: (-len(form), form))
+        wholes = {whole for secret in secrets for whole in _wholes(secret)}
+        digits = {_encoded(form) for whole in wholes for form in _digits(whole) if len(form) >= _BLANKLESS}
+        self._blankless = sorted(digits, key=lambda form: (-len(form), form))
+        self._numbers = frozenset(form for form in found if form.lstrip("-").replace(".", "", 1).isdecimal())
+
+    def __bool__(self) -> bool:
+        return bool(self._forms)
+
+    # Compiled only when something is found: looking for each form is faster than the pattern, and mostly all.
+    @cached_property
+    def _data_pattern(self) -> re.Pattern[bytes]:
+        return re.compile(b"|".join(map(re.escape, self._data)))
+
+    @cached_property
+    def _blankless_pattern(self) -> re.Pattern[bytes]:
+        return re.compile(b"|".join(map(re.escape, self._blankless)))
+
+    def text(self, text: str) -> str:
+        """Hide the secrets in a text."""
+        if not self._forms:
+            return text
+        errors = "surrogateescape"  # as secrets that are no text are kept
+        try:
+            data = text.encode(errors=errors)
+        except UnicodeEncodeError:
+            errors = "surrogatepass"
+            data = text.encode(errors=errors)
+        hidden = self.data(data)
+        return text if hidden is data else hidden.decode(errors=errors)
+
+    def data(self, data: bytes) -> bytes:
+        """Hide the secrets in bytes."""
+        places = self._places(data)
+        return _hidden(data, places) if places else data
+
+    def _places(self, data: bytes, rounds: int = _ROUNDS) -> list[tuple[int, int]]:
+        """Find where secrets stand, however they are escaped; sorted, and none meets another."""
+        found = self._found(data)
+        said = escaped_text.said(data) if rounds else data
+        if said != data and (inner := self._places(said, rounds - 1)):
+            reading = escaped_text.read(data)  # only now: to know where everything stands takes long
+            assert reading is not None
+            found += [reading.place(*place) for place in inner]
+        return _joined(found)
+
+    def _found(self, data: bytes) -> list[tuple[int, int]]:
+        """Find secrets in a text whose escapes do not matter."""
+        found: list[tuple[int, int]] = []
+        if any(form in data for form in self._data):
+            found += [match.span() for match in self._data_pattern.finditer(data)]
+        if self._blankless and b"\n" in data:
+            dense = escaped_text.without_blanks(data)
+            if any(form in dense for form in self._blankless):
+                reading = escaped_text.read_without_blanks(data)
+                found += [reading.place(*match.span()) for match in self._blankless_pattern.finditer(dense)]
+        return found
+
+    def decided(self, data: bytes) -> tuple[bytes, bytes]:
+        """Hide the secrets in the beginning of a stream; give what is certain, and what depends on what follows."""
+        places = self._places(data)
+        undecided = self._undecided(data, 0)
+        for begin, end in places:
+            if begin < undecided < end:  # what looked like the beginning of a secret was a part of this one
+                undecided = self._undecided(data, end)
+        certain = [place for place in places if place[0] < undecided]
+        return _hidden(data[:undecided], certain), data[undecided:]
+
+    def value(self, value: Any, kept: frozenset[str] = NOTHING_KEPT) -> Any:
+        """Hide the secrets in a JSON value or a struct; the fields `kept` of structs stay as they are."""
+        try:
+            return self._value(value, kept)
+        except RecursionError:  # nested more deeply than we can look
+            return SHOWN_SECRET
+
+    def result(self, result: Result) -> Result:
+        """Hide the secrets in all that a call gave, except for names, paths and binary data."""
+        metadata = self.value(result.metadata)
+        return msgspec.structs.replace(
+            result,
+            content=tuple(self._block(block) for block in result.content),
+            structured=self.value(result.structured),
+            metadata=metadata if isinstance(metadata, dict) else {},
+            error=self.value(result.error, frozenset({"code"})),
+        )
+
+    def struct(self, given: S, kept: frozenset[str]) -> S:
+        """Hide the secrets in all fields of a struct that are not `kept`."""
+        fields = [name for name in given.__struct_fields__ if name not in kept]
+        return msgspec.structs.replace(given, **{name: self.value(getattr(given, name), kept) for name in fields})
+
+    def schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Hide the secrets in the texts of a schema; what names an argument stays."""
+        try:
+            return self._schema(schema)
+        except RecursionError:  # nested more deeply than we can look
+            return {}
+
+    def _schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        return {key: value if key == "required" else self._schema_value(value) for key, value in schema.items()}
+
+    def error(self, error: AnyplugError) -> None:
+        """Hide the secrets in what an error says."""
+        error.message, error.hint = self.text(error.message), self.text(error.hint)
+        error.args = (error.message,)
+        if isinstance(error, CallError):
+            error.partial, error.metadata = self.text(error.partial), self.value(error.metadata)
+
+    def _value(self, value: Any, kept: frozenset[str]) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self._value(key, kept): self._value(item, kept) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)([self._value(item, kept) for item in value])
+        if isinstance(value, msgspec.Struct):
+            return self.struct(value, kept)
+        if self._numbers and isinstance(value, int | float) and repr(value) in self._numbers:
+            return SHOWN_SECRET
+        return value
+
+    def _schema_value(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return self._schema(value)
+        if isinstance(value, list):
+            return [self._schema_value(item) for item in value]
+        return self.value(value)
+
+    def _block(self, block: Block) -> Block:
+        match block:
+            case Text():
+                return Text(self.text(block.text))
+            case Resource():
+                return msgspec.structs.replace(block, uri=self.text(block.uri), text=self.text(block.text))
+            case File():
+                return msgspec.structs.replace(block, name=self.text(block.name))
+            case _:
+                return block
+
+    def _undecided(self, data: bytes, begin: int, rounds: int = _ROUNDS) -> int:
+        """Find where the end of the data may be the beginning of a secret or of an escape; its length if nowhere."""
+        earliest = max(begin, escaped_text.begun(data))
+        whole = data[:earliest]
+        earliest = min(earliest, self._begun(whole, begin))
+        reading = escaped_text.read(whole[begin:]) if rounds else None
+        if reading is None:
+            return earliest
+        inner = self._undecided(reading.text, 0, rounds - 1)
+        return earliest if inner == len(reading.text) else min(earliest, begin + reading.before(inner))
+
+    def _begun(self, data: bytes, begin: int) -> int:
+        """Find where the end of the data may be the beginning of a secret that is written as it is."""
+        earliest = len(data)
+        for form in self._data:
+            at = max(begin, len(data) - len(form) + 1)
+            while (at := data.find(form[:1], at, earliest)) >= 0:
+                if form.startswith(data[at:]):
+                    earliest = at
+                    break
+                at += 1
+        return earliest
+
+
+class Stream:
+    """Hides secrets in a stream: what may be the beginning of one waits for what follows, or for the end."""
+
+    def __init__(self, mask: Callable[[], Mask | None]) -> None:
+        """Begin; `mask` gives what hides the secrets at the moment."""
+        self._mask = mask
+        self._held = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take what came; give what may be seen by now."""
+        mask = self._mask()
+        if mask is None:
+            chunk, self._held = self._held + chunk, b""
+            return chunk
+        done, self._held = mask.decided(self._held + chunk)
+        return done
+
+    def end(self) -> bytes:
+        """Give what was waiting: nothing follows."""
+        held, self._held = self._held, b""
+        mask = self._mask()
+        return held if mask is None else mask.data(held)
+
+
+def _hidden(data: bytes, places: list[tuple[int, int]]) -> bytes:
+    """Hide what stands in these places."""
+    done, at = [], 0
+    for begin, end in places:
+        done += [data[at:begin], _SHOWN_DATA]
+        at = end
+    return b"".join([*done, data[at:]])
+
+
+def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sort places, and make one of those that overlap."""
+    if len(places) < 2:  # noqa: PLR2004 - which do not meet
+        return places
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(places):
+        if found and begin < found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _spellings(secret: str) -> set[str]:
+    """Give the forms of one text. How it is escaped does not matter: texts are searched with their escapes read."""
+    found = {secret, secret.replace(" ", "+")}
+    data = _encoded(secret)
+    if (
+        escaped_text.said(data) != data
+    ):  # it is read with the escapes around it, and not as it was: as usual writers have it
+        found |= _written(secret)
+    for _ in range(_ROUNDS):  # what looks like an escape in the secret itself is read as well
+        reading = escaped_text.read(data)
+        if reading is None:
+            break
+        data = reading.text
+        if len(data) >= SHORTEST:
+            found.add(data.decode(errors="surrogateescape"))
+    return found | _digits(secret)
+
+
+def _written(secret: str) -> set[str]:
+    """Give a text as JSON, HTML and URLs have it."""
+    import html  # few secrets need these three
+    import json
+    from urllib.parse import quote
+
+    once = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+    twice = {json.dumps(form)[1:-1] for form in once}
+    in_url = {quote(_encoded(secret), safe=safe) for safe in ("", "/", "!'()*")}
+    return once | twice | in_url | {html.escape(secret), html.escape(secret, quote=False)}
+
+
+def _digits(secret: str) -> set[str]:
+    """Give a text in hexadecimal digits and in base64."""
+    digits = _encoded(secret).hex()
+    found = {form for one in (digits, digits.upper()) for form in (one, *_lines(one, _HEX_LINE))}
+    return found | _base64(_encoded(secret))
+
+
+def _unquoted(text: str) -> str:
+    from urllib.parse import unquote  # 8 ms, for addresses with a password only
+
+    return unquote(text)
+
+
+def _base64(data: bytes) -> set[str]:
+    """Give the base64 of some data, and what is always the same of it inside of longer data."""
+    whole = b2a_base64(data, newline=False).decode()
+    found = {whole, whole.rstrip("="), *(line for width in _LINES for line in _lines(whole, width))}
+    for before, lead in enumerate(_BASE64_LEAD):
+        certain = (before + len(data)) * 8 // _BASE64_BITS
+        found.add(b2a_base64(bytes(before) + data, newline=False).decode()[lead:certain])
+    return found | {form.translate(_URL_SAFE) for form in found}
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """Give the long lines into which a text is put, if it is put into several."""
+    found = [text[at : at + width] for at in range(0, len(text), width)]
+    return [line for line in found if len(line) >= SHORTEST_LINE] if len(found) > 1 else []
+
+
+_URL_SAFE = str.maketrans("+/", "-_")
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")

@@ -1,0 +1,203 @@
+"""What is secret of each plugin, followed while it changes: its configuration, granted variables, stored secrets.
+
+A value that was ever given to a plugin stays masked as long as the host lives: its processes may still know it.
+"""
+
+import itertools
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from anyplug.home import plugin_config
+from anyplug.model import permissions
+from anyplug.model.errors import AnyplugError, ConfigError
+from anyplug.model.types import Offer, Plugin, Result
+from anyplug.secrets.mask import Mask, Stream
+from anyplug.secrets.vault import Secrets, SecretsUnusable
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+MOST_OTHERS = 1_000  # values that the manifest does not declare; each is judged by its name, on the event loop
+MOST = 100  # values for each plugin; a tool that gets a new token in each call must not make the host slow
+STEADY_NS = 50_000_000  # a file that changed less long ago may change again under the same stamp
+
+
+class Secrecy:
+    """What must not be seen of one plugin."""
+
+    def __init__(self, plugin: Plugin, granted: tuple[str, ...], secrets: Secrets) -> None:
+        self.plugin = plugin
+        self.granted = granted
+        self._secrets = secrets
+        self._path = os.path.join(plugin.path, plugin_config.FILE)
+        self._stamp: tuple[int, ...] = ()
+        self._values: dict[str, None] = {}  # the newest last
+        self._mask: Mask | None = None
+
+    def mask(self) -> Mask | None:
+        """Give what hides its secrets as they are now; None if it has none."""
+        if self.plugin.config:
+            self._follow()
+        return self._mask
+
+    def look(self, variables: Mapping[str, str] = os.environ) -> None:
+        """Look at the environment and at what is stored; to be called before any of it is given to the plugin."""
+        from anyplug.secrets import env_vars  # its patterns take milliseconds to compile
+
+        names = permissions.environment_names(self.granted)
+        found = [value for name in names if env_vars.is_masked(name, value := variables.get(name, ""))]
+        found += [value for name, value in _declared(self.plugin) if env_vars.is_masked(name, value)]
+        try:
+            found += self._secrets.values(self.plugin).values()
+        except SecretsUnusable:
+            pass  # so it is not given to the plugin either
+        self._add(found)
+        self._follow()
+
+    def text(self, text: str) -> str:
+        """Hide its secrets in a text."""
+        mask = self.mask()
+        return text if mask is None else mask.text(text)
+
+    def data(self, data: bytes, *, is_cut: bool = False) -> bytes:
+        """Hide its secrets in bytes; of what was cut off, the end may be the beginning of one, and is left out."""
+        mask = self.mask()
+        if mask is None:
+            return data
+        return mask.decided(data)[0] if is_cut else mask.data(data)
+
+    def stream(self) -> Stream:
+        """Give what hides its secrets in a stream."""
+        return Stream(self.mask)
+
+    def result(self, result: Result) -> Result:
+        """Hide its secrets in what a call gave."""
+        mask = self.mask()
+        return result if mask is None else mask.result(result)
+
+    def error(self, error: AnyplugError) -> None:
+        """Hide its secrets in what an error says."""
+        mask = self.mask()
+        if mask is not None:
+            mask.error(error)
+
+    def struct(self, given: S, kept: frozenset[str]) -> S:
+        """Hide its secrets in all fields of a struct that are not `kept`."""
+        mask = self.mask()
+        return given if mask is None else mask.struct(given, kept)
+
+    def offer(self, offer: Offer) -> Offer:
+        """Hide its secrets in what it registered."""
+        mask = self.mask()
+        if mask is None:
+            return offer
+        replace = msgspec.structs.replace
+        return replace(
+            offer,
+            tools=tuple(
+                replace(tool, description=mask.text(tool.description), input_schema=mask.schema(tool.input_schema))
+                for tool in offer.tools
+            ),
+            commands=tuple(replace(one, description=mask.text(one.description)) for one in offer.commands),
+            warnings=tuple(map(mask.text, offer.warnings)),
+        )
+
+    def _follow(self) -> None:
+        """Read the configuration if it is another than it was: tools rewrite it."""
+        if not self.plugin.config:
+            return
+        try:
+            found = os.stat(self._path, follow_symlinks=False)
+        except OSError:
+            return
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+        if stamp == self._stamp:
+            return
+        try:
+            values = plugin_config.read(self.plugin)
+            secrets = list(_in_config(self.plugin, values))
+        except (ConfigError, RecursionError):
+            return  # perhaps it is being written
+        self._stamp = stamp if time.time_ns() - found.st_mtime_ns > STEADY_NS else ()
+        self._add(secrets)
+
+    def _add(self, found: list[str]) -> None:
+        if all(value in self._values for value in found):
+            return
+        for value in found:
+            self._values.pop(value, None)
+            self._values[value] = None
+        for value in list(self._values)[:-MOST]:
+            del self._values[value]
+        self._mask = Mask(self._values) or None
+
+
+def _declared(plugin: Plugin) -> Iterator[tuple[str, str]]:
+    """Give what the configuration of MCP servers hands them, by name."""
+    for endpoint in plugin.endpoints:
+        yield from endpoint.environment.items()
+        yield from endpoint.headers.items()
+
+
+class Secrecies:
+    """The secrecy of each plugin of a host."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._known: dict[str, Secrecy] = {}
+
+    def of(self, plugin: Plugin, granted: tuple[str, ...] | None = None) -> Secrecy:
+        """Give a plugin's secrecy; `granted` is what it may use from now on."""
+        known = self._known.get(plugin.path)
+        if known is None:
+            known = self._known[plugin.path] = Secrecy(plugin, granted or (), self._secrets)
+            known.look()
+        elif known.plugin.config is not plugin.config or (granted is not None and known.granted is not granted):
+            known.plugin = plugin
+            known.granted = known.granted if granted is None else granted
+            known.look()
+        elif plugin.config:
+            known.mask()
+        return known
+
+
+def _in_config(plugin: Plugin, values: dict[str, Any]) -> Iterator[str]:
+    """Find the secrets in a configuration: as the manifest says, else by name.
+
+    What tools put there beside what the manifest declares is judged as strictly as variables of the environment
+    are, because nobody meant those names for us. A default is no secret: everybody can read it in the manifest.
+    """
+    declared = {key.name: key for key in plugin.config}
+    others = (leaf for name, value in values.items() if name not in declared for leaf in _by_name(name, value))
+    yield from itertools.islice(others, MOST_OTHERS)  # first: of too many, the last ones stay masked
+    for name, value in values.items():
+        key = declared.get(name)
+        if key is not None and key.secret and value != key.default:
+            yield from _leaves(value)
+
+
+def _by_name(name: str, value: Any) -> Iterator[str]:
+    from anyplug.secrets import env_vars  # its patterns take milliseconds to compile
+
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _by_name(key, item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _by_name(name, item)
+    else:
+        yield from (leaf for leaf in _leaves(value) if env_vars.looks_secret(name, leaf))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """Give the texts and numbers in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield repr(value)
