@@ -42,12 +42,12 @@ clients: setup
 	ANYPLUG_CLIENTS=$(CURDIR)/.clients $(BIN)/pytest tests/clients
 
 conformance: setup
-	$(BIN)/python tests/policy/conformance.py
+	$(BIN)/python tests/rego/conformance.py
 
 # SEED repeats a run. The OPA side is built from the Go module proxy, at the version that go.mod names.
 N ?= 1000000
 rego-fuzz: setup
-	$(BIN)/python tests/policy/differential/fuzz.py -n $(N) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python tests/rego/differential/fuzz.py -n $(N) $(if $(SEED),--seed $(SEED))
 
 docs: setup
 	$(BIN)/python scripts/generate_docs.py

@@ -29,7 +29,7 @@ from claims import Held, held_claims
 
 DOCS = Path(__file__).parent.parent / "docs"
 USUAL = profile.Limits()
-DIFFERENTIAL = Path(__file__).parent.parent / "tests" / "policy" / "differential"
+DIFFERENTIAL = Path(__file__).parent.parent / "tests" / "rego" / "differential"
 NOTE = "<!-- Written by scripts/generate_docs.py: change the program, then `make docs`. -->"
 
 EXITS = {

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-import extending
-import looking
-import making
+import plugin_folders
+import processes
+import zot_folders
 from anyplug.host.host import Host
 from anyplug.runtime.processes import toolchain
 from anyplug.runtime.processes.guard import TOKEN_VARIABLE
@@ -44,9 +44,9 @@ def _nothing_is_left() -> Iterator[None]:
     """Fail the suite if it leaves a process or a scratch folder behind."""
     os.environ[TOKEN_VARIABLE] = TOKEN  # every host's children carry it, also those of hosts in other processes
     yield
-    looking.until(lambda: not looking.carrying(TOKEN) and not looking.children())
-    assert looking.carrying(TOKEN) == {}
-    assert looking.children() == {}
+    processes.until(lambda: not processes.carrying(TOKEN) and not processes.children())
+    assert processes.carrying(TOKEN) == {}
+    assert processes.children() == {}
     assert glob.glob(os.path.join(tempfile.gettempdir(), f"anyplug-{os.getpid()}-*")) == []
 
 
@@ -144,25 +144,25 @@ def host() -> Callable[..., Host]:
 @pytest.fixture
 def cyclop(root: str) -> Callable[..., str]:
     """Write a Cyclop One plugin into the test's root."""
-    return lambda *given, **changes: making.cyclop(root, *given, **changes)
+    return lambda *given, **changes: plugin_folders.cyclop(root, *given, **changes)
 
 
 @pytest.fixture
 def stavrobot(root: str) -> Callable[..., str]:
     """Write a Stavrobot plugin into the test's root."""
-    return lambda *given, **changes: making.stavrobot(root, *given, **changes)
+    return lambda *given, **changes: plugin_folders.stavrobot(root, *given, **changes)
 
 
 @pytest.fixture
 def zot(root: str) -> Callable[..., str]:
     """Write a zot extension into the test's root."""
-    return lambda *given, **changes: extending.extension(root, *given, **changes)
+    return lambda *given, **changes: zot_folders.extension(root, *given, **changes)
 
 
 @pytest.fixture
 def workbench(root: str) -> Callable[..., str]:
     """Write a Workbench plugin into the test's root."""
-    return lambda *given, **changes: making.workbench(root, *given, **changes)
+    return lambda *given, **changes: plugin_folders.workbench(root, *given, **changes)
 
 
 @pytest.fixture(params=["older", "newer"])

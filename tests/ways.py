@@ -21,9 +21,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-import looking
-import residing
-import using
+import command_line
+import daemons
+import processes
 from anyplug.audit.audit_log import Audit, Record
 from anyplug.call.consent import Attachment, Question
 from anyplug.call.slash_commands import CommandOutcome
@@ -36,7 +36,7 @@ from anyplug.home.settings import find_home
 from anyplug.host.host import Host
 from anyplug.model.errors import CODES
 from anyplug.model.types import Plugin
-from serving import ERAS
+from mcp_clients import ERAS
 
 PATIENCE_S = 30.0
 
@@ -81,13 +81,13 @@ class World:
     @contextmanager
     def resident(self) -> Iterator[None]:
         """Keep a resident host up, that also listens over HTTP."""
-        with residing.resident("--http", "127.0.0.1:0"):
-            self.url = residing.status()["url"]
+        with daemons.resident("--http", "127.0.0.1:0"):
+            self.url = daemons.status()["url"]
             yield
 
     @property
     def token(self) -> str:
-        return using.read(os.path.join(self.home, "http-token")).strip()
+        return command_line.read(os.path.join(self.home, "http-token")).strip()
 
     @contextmanager
     def deciding(self, name: str) -> Iterator[tuple[Catalog, Plugin]]:
@@ -118,7 +118,7 @@ class World:
         before = len(self.records())
         new: list[Record] = []
         yield new
-        assert looking.until(lambda: len(self.records()) >= before + count)
+        assert processes.until(lambda: len(self.records()) >= before + count)
         new += self.records()[before:]
         assert len(new) == count, new
 
@@ -225,14 +225,14 @@ class CommandLine(Way):
             if self.asks and self.says == "no":
                 code, shape = self._at_a_terminal(*words)
             else:
-                done = using.run("--quiet", *words, *(["--yes"] if self.asks else []), "--json")
+                done = command_line.run("--quiet", *words, *(["--yes"] if self.asks else []), "--json")
                 code, shape = done.code, done.json
         assert code == (CODES[shape["error"]["code"]].exit if shape.get("error") else 0), shape
         return shape
 
     def _at_a_terminal(self, *words: str) -> tuple[int, Any]:
         with tempfile.TemporaryFile() as out:
-            with using.Terminal(*words, "--json", stdout=out.fileno()) as terminal:
+            with command_line.Terminal(*words, "--json", stdout=out.fileno()) as terminal:
                 terminal.sees("[N]o:")
                 self.asked += 1
                 terminal.types("n")
@@ -258,7 +258,7 @@ class AttachedChain(AttachedCommandLine):
             if self.asks and self.says == "no":
                 _, shape = self._at_a_terminal("chain", path)
             else:
-                shape = using.run("--quiet", "chain", path, *(["--yes"] if self.asks else []), "--json").json
+                shape = command_line.run("--quiet", "chain", path, *(["--yes"] if self.asks else []), "--json").json
         return of_shape(shape["steps"][-1])
 
 

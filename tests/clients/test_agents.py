@@ -17,18 +17,18 @@ import pytest
 from model_server import ModelServer
 
 import anyplug
-import extending
-import making
-import residing
-from residing import resident
-from using import last_record, ok
+import daemons
+import plugin_folders
+import zot_folders
+from command_line import last_record, ok
+from daemons import resident
 
 CLIENTS = os.environ.get("ANYPLUG_CLIENTS", "")
 PATIENCE_S = 120.0
 
 pytestmark = pytest.mark.skipif(not CLIENTS, reason="ANYPLUG_CLIENTS names no folder with the clients")
 
-HELLO = making.python("print(json.dumps({'result': 'Hello, ' + given['input'].get('name', 'you')}))")
+HELLO = plugin_folders.python("print(json.dumps({'result': 'Hello, ' + given['input'].get('name', 'you')}))")
 GREETING = """
 hello("commands")
 tool("asks")
@@ -49,11 +49,11 @@ def plugins(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Two plugins, one of which asks; and the program on the PATH. Gives the program."""
     source = os.path.dirname(os.path.dirname(anyplug.__file__))
     program = f'#!/bin/sh\nPYTHONPATH={source} exec {sys.executable} -m anyplug "$@"\n'
-    path = making.write(str(tmp_path / "bin" / "anyplug"), program, 0o755)
+    path = plugin_folders.write(str(tmp_path / "bin" / "anyplug"), program, 0o755)
     programs = os.path.join(os.path.abspath(CLIENTS), "node_modules", ".bin")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{programs}", prepend=":")
-    making.cyclop(str(home / "plugins"), "hello", HELLO, tools=TOOLS)
-    extending.extension(str(home / "plugins"), "greeter", GREETING)
+    plugin_folders.cyclop(str(home / "plugins"), "hello", HELLO, tools=TOOLS)
+    zot_folders.extension(str(home / "plugins"), "greeter", GREETING)
     ok("approve", "hello", "--yes")
     ok("approve", "greeter", "--yes")
     return path
@@ -83,12 +83,12 @@ def token() -> str:
 def test_the_typescript_sdk_lists_calls_asks_and_runs_commands(
     plugins: str, tmp_path: Path, sdk: int, mode: str, transport: str
 ) -> None:
-    making.write(str(tmp_path / "agent" / "agent.mjs"), (Path(__file__).parent / "agent.mjs").read_text())
+    plugin_folders.write(str(tmp_path / "agent" / "agent.mjs"), (Path(__file__).parent / "agent.mjs").read_text())
     (tmp_path / "agent" / "node_modules").symlink_to(os.path.join(os.path.abspath(CLIENTS), "node_modules"))
     with resident("--http", "127.0.0.1:0"):
         where: dict[str, Any] = {"command": [plugins, "mcp", "--resident"]}
         if transport == "http":
-            where = {"url": f"{residing.status()['url']}/mcp", "token": token()}
+            where = {"url": f"{daemons.status()['url']}/mcp", "token": token()}
         calls = [["hello", {"name": "Ada"}], ["asks", {}], ["nothing", {}]]
         said = json.dumps({"sdk": sdk, "mode": mode, "calls": calls, **where})
         seen = json.loads(run("node", str(tmp_path / "agent" / "agent.mjs"), said))
@@ -110,14 +110,14 @@ def test_the_inspector_lists_and_calls(plugins: str, transport: str) -> None:
     with resident("--http", "127.0.0.1:0"):
         target = [plugins, "--home", os.environ["ANYPLUG_HOME"], "mcp", "--resident"]  # it hands on few variables
         if transport == "http":
-            target = [f"{residing.status()['url']}/mcp", "--header", f"Authorization: Bearer {token()}"]
+            target = [f"{daemons.status()['url']}/mcp", "--header", f"Authorization: Bearer {token()}"]
         inspect = ("mcp-inspector", "--cli", *target)
         listed = json.loads(run(*inspect, "--method", "tools/list"))
         assert {tool["name"] for tool in listed["tools"]} == {"hello", "asks", "builtin_reload_plugins"}
         words = ("--method", "tools/call", "--tool-name", "hello", "--tool-arg", "name=Ada")
         called = json.loads(run(*inspect, *words))
         assert called["content"] == [{"type": "text", "text": "Hello, Ada"}]
-        assert residing.status()["calls"] == 1
+        assert daemons.status()["calls"] == 1
 
 
 def test_claude_code_and_codex_see_the_real_server(plugins: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_opencode_calls_a_plugins_tool_through_what_connect_wrote(
 
 @pytest.mark.parametrize("kind", ["mcpb", "claude-plugin", "agent-plugin"])
 def test_a_tool_is_called_through_an_exported_bundle(plugins: str, root: str, kind: str) -> None:
-    folder = making.cyclop(root, "exported", HELLO, tools=[{**TOOLS[0], "name": "exported"}])
+    folder = plugin_folders.cyclop(root, "exported", HELLO, tools=[{**TOOLS[0], "name": "exported"}])
     output = os.path.abspath("bundle.mcpb" if kind == "mcpb" else "bundle")
     ok("--plugin", folder, "export", "exported", "--to", kind, "--author", "Ada", "--output", output)
     if kind == "mcpb":

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import anyplug
-import making
+import plugin_folders
 
 CLIENTS = os.environ.get("ANYPLUG_CLIENTS", "")
 PATIENCE_S = 120.0  # for one command of a client, the first of which unpacks itself
@@ -47,7 +47,7 @@ Run = Callable[..., str]
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the program or a client, in a home where nobody has been; give what it printed."""
-    making.write(str(tmp_path / "bin" / "anyplug"), STAND_IN, 0o755)
+    plugin_folders.write(str(tmp_path / "bin" / "anyplug"), STAND_IN, 0o755)
     programs = os.path.join(os.path.abspath(CLIENTS), "node_modules", ".bin")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{programs}", prepend=":")
     monkeypatch.delenv("ANYPLUG_HOME")
@@ -67,7 +67,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def trust_for_codex() -> None:
-    making.write(os.path.expanduser("~/.codex/config.toml"), f'[projects."{os.getcwd()}"]\ntrust_level = "trusted"\n')
+    plugin_folders.write(
+        os.path.expanduser("~/.codex/config.toml"), f'[projects."{os.getcwd()}"]\ntrust_level = "trusted"\n'
+    )
 
 
 def test_claude_code_starts_the_server_and_forgets_it(run: Run):
@@ -126,7 +128,7 @@ def test_gemini_cli_starts_the_server_where_it_trusts_the_folder(
 
 
 def test_the_mcpb_program_accepts_our_bundles(run: Run, root: str):
-    for folder in (making.cyclop(root, "hello"), making.stavrobot(root, "bundle")):
+    for folder in (plugin_folders.cyclop(root, "hello"), plugin_folders.stavrobot(root, "bundle")):
         name = os.path.basename(folder)
         run("anyplug", "--plugin", folder, "export", name, "--to", "mcpb", "--output", f"{name}.mcpb")
         run("mcpb", "unpack", f"{name}.mcpb", f"{name}-unpacked")
@@ -136,7 +138,7 @@ def test_the_mcpb_program_accepts_our_bundles(run: Run, root: str):
 
 
 def test_claude_code_accepts_our_bundles_and_starts_what_is_in_them(run: Run, root: str):
-    for folder in (making.cyclop(root, "hello"), making.stavrobot(root, "bundle")):
+    for folder in (plugin_folders.cyclop(root, "hello"), plugin_folders.stavrobot(root, "bundle")):
         name, output = os.path.basename(folder), os.path.abspath(f"{os.path.basename(folder)}-plugin")
         words = ("--to", "claude-plugin", "--author", "Ada", "--output", output)
         run("anyplug", "--plugin", folder, "export", name, *words)
@@ -146,7 +148,7 @@ def test_claude_code_accepts_our_bundles_and_starts_what_is_in_them(run: Run, ro
 
 
 def test_codex_installs_our_agent_plugin(run: Run, root: str):
-    making.cyclop(root, "hello")
+    plugin_folders.cyclop(root, "hello")
     market = os.path.abspath("market")
     run("anyplug", "--plugin", f"{root}/hello", "export", "hello", "--to", "agent-plugin", "--output", "market/hello")
     offer = {
@@ -155,7 +157,9 @@ def test_codex_installs_our_agent_plugin(run: Run, root: str):
         "policy": {"installation": "AVAILABLE", "authentication": "ON_INSTALL"},
         "category": "Productivity",
     }
-    making.write(f"{market}/.agents/plugins/marketplace.json", json.dumps({"name": "local", "plugins": [offer]}))
+    plugin_folders.write(
+        f"{market}/.agents/plugins/marketplace.json", json.dumps({"name": "local", "plugins": [offer]})
+    )
     os.makedirs(os.path.expanduser("~/.codex"), exist_ok=True)
     run("codex", "plugin", "marketplace", "add", market)
     run("codex", "plugin", "add", "hello@local")

@@ -9,9 +9,9 @@ import opencode
 import pytest
 from model_server import ModelServer
 
-import looking
-import making
-import using
+import command_line
+import plugin_folders
+import processes
 from anyplug.frontends.daemon.locate import Address
 from anyplug.policy import accepted_copies
 from anyplug.policy.authoring.starter import EVALUATE
@@ -65,8 +65,8 @@ def server(scratch: Path) -> Iterator[opencode.Server]:
 @pytest.fixture
 def project(tmp_path: Path, server: opencode.Server) -> Path:
     folder = tmp_path / "project"
-    making.write(str(folder / ".cupcake" / "policies" / "opencode" / "words.rego"), POLICY)
-    making.write(str(folder / ".cupcake" / "system" / "evaluate.rego"), EVALUATE)
+    plugin_folders.write(str(folder / ".cupcake" / "policies" / "opencode" / "words.rego"), POLICY)
+    plugin_folders.write(str(folder / ".cupcake" / "system" / "evaluate.rego"), EVALUATE)
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     installation.install(str(folder), home=str(server.home), program=[sys.executable, "-m", "anyplug"])
     accepted_copies.accept(str(server.home), str(folder / ".cupcake"), trusted=True)
@@ -78,10 +78,10 @@ def test_the_engine_decides_about_every_call(
     server: opencode.Server, scratch: Path, project: Path, is_up: bool
 ) -> None:
     if is_up:
-        serving = using.start("--home", str(server.home), "serve", env=opencode.environment(scratch))
+        serving = command_line.start("--home", str(server.home), "serve", env=opencode.environment(scratch))
     address = Address(str(server.home))
     try:
-        assert not is_up or looking.until(address.is_held)
+        assert not is_up or processes.until(address.is_held)
         script = [{"tool": "bash", "args": {"command": one, "description": "a step"}} for one in SCRIPT]
         with ModelServer([*script, {"text": "done"}]) as model:
             opencode.prepare(project, "fake", model.url)
@@ -90,9 +90,9 @@ def test_the_engine_decides_about_every_call(
         connection = address.connect()  # the gate may have started one by itself
         if connection is not None:
             connection.close()
-            using.ok("--home", str(server.home), "stop")
+            command_line.ok("--home", str(server.home), "stop")
         if is_up:
-            using.finish(serving)
+            command_line.finish(serving)
     told = [part["state"].get("output", part["state"].get("error")) for part in called]
     assert [part["state"]["status"] for part in called] == ["completed", "error", "completed", "error"]
     assert told[:3] == ["fine\n", "❌ Policy Violation\n\nno such thing", told[2]]
@@ -105,8 +105,8 @@ def test_the_engine_decides_about_every_call(
 def test_why_a_broken_policy_refuses_a_prompt_is_on_the_terminal(
     server: opencode.Server, scratch: Path, project: Path
 ) -> None:
-    making.write(str(project / ".cupcake" / "policies" / "opencode" / "words.rego"), "package x\ndeny contains")
-    making.write(str(project / ".cupcake" / "opencode.json"), '{"timeoutMs": 60000}')
+    plugin_folders.write(str(project / ".cupcake" / "policies" / "opencode" / "words.rego"), "package x\ndeny contains")
+    plugin_folders.write(str(project / ".cupcake" / "opencode.json"), '{"timeoutMs": 60000}')
     with ModelServer([{"text": "done"}]) as model:
         opencode.prepare(project, "fake", model.url)
         done = subprocess.run(
@@ -122,6 +122,6 @@ def test_why_a_broken_policy_refuses_a_prompt_is_on_the_terminal(
     connection = Address(str(server.home)).connect()
     if connection is not None:
         connection.close()
-        using.ok("--home", str(server.home), "stop")
+        command_line.ok("--home", str(server.home), "stop")
     assert done.returncode != 0
     assert "words.rego:2:14: rego_parse_error" in done.stderr

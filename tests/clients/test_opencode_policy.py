@@ -15,9 +15,9 @@ import opencode
 import pytest
 from model_server import ModelServer, text_of
 
-import making
+import plugin_folders
 from anyplug.policy.opencode import installation
-from standing_in import ResidentHost
+from daemon_double import ResidentHost
 
 pytestmark = [
     pytest.mark.skipif(
@@ -52,7 +52,7 @@ class Gated:
         head += f"open({str(self.seen)!r}, 'a').write(json.dumps(event) + '\\n')\n"
         head += "kind, tool, args = event['hook_event_name'], event.get('tool'), event.get('args', {})\n"
         head += "say = lambda **decision: print(json.dumps(decision))\n"
-        program = making.write(str(self.folder / "bin" / name), head + body + "\n", 0o755)
+        program = plugin_folders.write(str(self.folder / "bin" / name), head + body + "\n", 0o755)
         file = self.folder / ".cupcake" / "opencode.json"
         file.write_text(json.dumps({"cupcakePath": program, **options}))
 

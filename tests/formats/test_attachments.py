@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-import making
+import plugin_folders
 from anyplug.formats.shared import attachments
 from anyplug.home.settings import find_home
 
@@ -33,8 +33,8 @@ SWAPS = {
 def there(home):
     """Give a folder of the user's with a key in it."""
     folder = os.path.expanduser("~/.ssh")
-    making.write(f"{folder}/key", SECRET, 0o600)
-    making.write(f"{folder}/config", "Host *", 0o600)
+    plugin_folders.write(f"{folder}/key", SECRET, 0o600)
+    plugin_folders.write(f"{folder}/config", "Host *", 0o600)
     return folder
 
 
@@ -42,7 +42,7 @@ def there(home):
 @pytest.mark.parametrize("swap", SWAPS.values(), ids=SWAPS)
 async def test_nothing_of_the_users_is_listed_moved_or_handed_out(swap, host, root, there):
     script = "#!/bin/sh\ncat >/dev/null\n" + swap.format(name=NAME, there=there) + "\necho '{}'\n"
-    async with host(making.stavrobot(root, NAME, script)) as h:
+    async with host(plugin_folders.stavrobot(root, NAME, script)) as h:
         result = await h.call(f"{NAME}.act", {})
     assert not result.is_error
     assert len(result.content) == 1, result.content
@@ -53,8 +53,8 @@ async def test_nothing_of_the_users_is_listed_moved_or_handed_out(swap, host, ro
 @pytest.mark.claim("outputs-only-its-own")
 async def test_a_link_to_our_own_home_moves_nothing_of_it(host, root, home):
     script = f"#!/bin/sh\ncat >/dev/null\nrm -rf /tmp/{NAME}; ln -s {home} /tmp/{NAME}\necho '{{}}'\n"
-    making.write(f"{home}/settings.toml", "")
-    async with host(making.stavrobot(root, NAME, script)) as h:
+    plugin_folders.write(f"{home}/settings.toml", "")
+    async with host(plugin_folders.stavrobot(root, NAME, script)) as h:
         before = sorted(os.listdir(home))
         assert not (await h.call(f"{NAME}.act", {})).is_error
         assert set(before) <= set(os.listdir(home))
@@ -62,7 +62,7 @@ async def test_a_link_to_our_own_home_moves_nothing_of_it(host, root, home):
 
 async def test_a_tool_may_make_its_folder_anew(host, root):
     script = f"#!/bin/sh\ncat >/dev/null\nrm -rf /tmp/{NAME}; mkdir /tmp/{NAME}; echo hi >/tmp/{NAME}/a\necho '{{}}'\n"
-    async with host(making.stavrobot(root, NAME, script)) as h:
+    async with host(plugin_folders.stavrobot(root, NAME, script)) as h:
         result = await h.call(f"{NAME}.act", {})
     (file,) = result.content[1:]
     with open(file.path, encoding="ascii") as output:
@@ -72,14 +72,14 @@ async def test_a_tool_may_make_its_folder_anew(host, root):
 
 @pytest.mark.claim("outputs-only-its-own")
 async def test_a_hard_link_from_elsewhere_is_no_output_and_one_inside_is(host, root, unconfined, tmp_path):
-    linked = making.write(f"{tmp_path}/linked", SECRET)
-    script = making.python(
+    linked = plugin_folders.write(f"{tmp_path}/linked", SECRET)
+    script = plugin_folders.python(
         f"os.chdir('/tmp/{NAME}')\n"
         f"try:\n    os.link({linked!r}, 'stolen')\nexcept OSError as error:\n    sys.exit(f'no link: {{error}}')\n"
         "open('one', 'w').close()\nos.link('one', 'two')\nprint('{}')"
     )
-    making.write(f"{find_home().path}/settings.toml", "namespaces = false\n")
-    folder = making.stavrobot(root, NAME, script)
+    plugin_folders.write(f"{find_home().path}/settings.toml", "namespaces = false\n")
+    folder = plugin_folders.stavrobot(root, NAME, script)
     async with host(folder) as h:
         result = await h.call(f"{NAME}.act", {})
     assert not result.is_error, result
@@ -97,7 +97,7 @@ async def test_a_hard_link_from_elsewhere_is_no_output_and_one_inside_is(host, r
 )
 async def test_too_much_output_is_refused_with_the_bound(script, why, host, root, home):
     text = f"#!/bin/sh\ncat >/dev/null\n{script}\necho '{{}}'\n"
-    async with host(making.stavrobot(root, NAME, text)) as h:
+    async with host(plugin_folders.stavrobot(root, NAME, text)) as h:
         result = await h.call(f"{NAME}.act", {})
     assert result.error.code == "too_large"
     assert why in result.error.message
@@ -106,9 +106,9 @@ async def test_too_much_output_is_refused_with_the_bound(script, why, host, root
 
 
 async def test_two_names_that_are_printed_alike_both_come_out(host, root):
-    script = making.python(
+    script = plugin_folders.python(
         f"os.chdir(b'/tmp/{NAME}')\nopen(b'a\\xff', 'w').close()\nopen(b'a\\\\udcff', 'w').close()\nprint('{{}}')"
     )
-    async with host(making.stavrobot(root, NAME, script)) as h:
+    async with host(plugin_folders.stavrobot(root, NAME, script)) as h:
         result = await h.call(f"{NAME}.act", {})
     assert len({file.path for file in result.content[1:]}) == 2, (result, sys.version)

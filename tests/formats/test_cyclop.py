@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
 
-import making
+import plugin_folders
 from anyplug.formats.cyclop import format  # noqa: A004 - the product's own word
 from anyplug.formats.shared.contract import Folder
 from anyplug.model.permissions import tier, warning
 
-TOOL = {"name": "hello", "description": "Does it.", "input_schema": making.NO_PARAMETERS}
+TOOL = {"name": "hello", "description": "Does it.", "input_schema": plugin_folders.NO_PARAMETERS}
 
 
 def load(path, *, explicit=False):
@@ -37,21 +37,21 @@ def answering(text):
 
 
 def test_a_right_manifest_has_no_problems(root):
-    plugin = load(making.cyclop(root, permissions=["filesystem:read"], author="somebody", unknown=1))
+    plugin = load(plugin_folders.cyclop(root, permissions=["filesystem:read"], author="somebody", unknown=1))
     assert plugin.problems == ()
     assert (plugin.name, plugin.version, plugin.format, plugin.tier) == ("hello", "1.0.0", "cyclop", 1)
     assert plugin.description == "What hello does."
     (tool,) = plugin.tools
     assert (tool.name, tool.own_name, tool.plugin, tool.timeout_s) == ("hello", "hello", "hello", 30.0)
-    assert tool.input_schema == making.NO_PARAMETERS
+    assert tool.input_schema == plugin_folders.NO_PARAMETERS
     assert tool.program == os.path.join(plugin.path, "run")
 
 
 @pytest.mark.parametrize("value", [..., "", 1.0, None, ["x"]])
 @pytest.mark.parametrize("field", ["name", "version", "description", "entrypoint"])
 def test_each_required_field_must_be_a_string_that_is_not_empty(field, value, root):
-    folder = making.cyclop(root)
-    making.write(f"{folder}/plugin.json", json.dumps(making.cyclop_manifest("hello", **{field: value})))
+    folder = plugin_folders.cyclop(root)
+    plugin_folders.write(f"{folder}/plugin.json", json.dumps(plugin_folders.cyclop_manifest("hello", **{field: value})))
     plugin = load(folder)
     assert errors(plugin) == [f"plugin.json missing required field '{field}' at {folder}/plugin.json"]
     assert plugin.tools == ()
@@ -59,27 +59,27 @@ def test_each_required_field_must_be_a_string_that_is_not_empty(field, value, ro
 
 
 def test_every_fault_is_named_at_once(root):
-    plugin = load(making.cyclop(root, version=..., description=..., permissions=..., tools=...))
+    plugin = load(plugin_folders.cyclop(root, version=..., description=..., permissions=..., tools=...))
     assert len(errors(plugin)) == 4
 
 
 @pytest.mark.parametrize("name", ["Hello", "-hello", "he llo", "../evil", "he_llo", "héllo", "a/b", ".", "hello\n"])
 def test_a_name_outside_the_pattern_is_refused(name, root):
-    folder = making.cyclop(root)
-    making.write(f"{folder}/plugin.json", json.dumps(making.cyclop_manifest("hello", name=name)))
+    folder = plugin_folders.cyclop(root)
+    plugin_folders.write(f"{folder}/plugin.json", json.dumps(plugin_folders.cyclop_manifest("hello", name=name)))
     plugin = load(folder)
     assert errors(plugin) == [f"plugin name '{name}' at {folder}/plugin.json is not allowed"]
     assert plugin.name == "hello"
 
 
 def test_the_folder_must_be_named_like_the_plugin(root):
-    folder = making.cyclop(root)
+    folder = plugin_folders.cyclop(root)
     os.rename(folder, os.path.join(root, "other"))
     assert errors(load(os.path.join(root, "other"))) == ["the folder 'other' must be named like the plugin, 'hello'"]
 
 
 def test_a_link_named_like_the_plugin_is_enough(root):
-    folder = making.cyclop(root)
+    folder = plugin_folders.cyclop(root)
     os.rename(folder, os.path.join(root, "other"))
     os.symlink("other", folder)
     assert errors(load(folder)) == []
@@ -101,7 +101,7 @@ def test_a_link_named_like_the_plugin_is_enough(root):
     ],
 )
 def test_an_entrypoint_that_leads_elsewhere_is_refused(entrypoint, text, root):
-    folder = making.cyclop(root, entrypoint=entrypoint)
+    folder = plugin_folders.cyclop(root, entrypoint=entrypoint)
     os.symlink("/bin/sh", f"{folder}/out")
     os.symlink("/bin", f"{folder}/folder")
     plugin = load(folder)
@@ -111,9 +111,9 @@ def test_an_entrypoint_that_leads_elsewhere_is_refused(entrypoint, text, root):
 
 @pytest.mark.parametrize("entrypoint", ["a..b", "bin/run", "./run", "inside"])
 def test_an_entrypoint_inside_the_plugin_is_fine(entrypoint, root):
-    folder = making.cyclop(root, entrypoint=entrypoint)
+    folder = plugin_folders.cyclop(root, entrypoint=entrypoint)
     for name in ("a..b", "bin/run"):
-        making.write(f"{folder}/{name}", making.ANSWER, 0o755)
+        plugin_folders.write(f"{folder}/{name}", plugin_folders.ANSWER, 0o755)
     os.symlink("bin/run", f"{folder}/inside")
     assert load(folder).problems == ()
 
@@ -128,7 +128,7 @@ def test_an_entrypoint_inside_the_plugin_is_fine(entrypoint, root):
     ],
 )
 def test_an_entrypoint_that_cannot_run_is_a_warning_that_says_why(spoil, reason, root):
-    folder = making.cyclop(root)
+    folder = plugin_folders.cyclop(root)
     spoil(f"{folder}/run")
     plugin = load(folder)
     assert errors(plugin) == []
@@ -138,14 +138,14 @@ def test_an_entrypoint_that_cannot_run_is_a_warning_that_says_why(spoil, reason,
 
 @pytest.mark.parametrize("tools", [..., [], {}, None, "hello"])
 def test_at_least_one_tool_is_needed(tools, root):
-    assert errors(load(making.cyclop(root, tools=tools))) == ["plugin.json declares no tools"]
+    assert errors(load(plugin_folders.cyclop(root, tools=tools))) == ["plugin.json declares no tools"]
 
 
 @pytest.mark.parametrize(
     "tool", [{}, {"name": "x"}, {"description": "x"}, TOOL | {"name": ""}, TOOL | {"name": 1}, "x", None]
 )
 def test_a_tool_needs_a_name_and_a_description(tool, root):
-    plugin = load(making.cyclop(root, tools=[TOOL, tool]))
+    plugin = load(plugin_folders.cyclop(root, tools=[TOOL, tool]))
     assert errors(plugin) == ["Tool at index 1 missing name or description"]
     assert plugin.tools == ()
 
@@ -153,35 +153,35 @@ def test_a_tool_needs_a_name_and_a_description(tool, root):
 @pytest.mark.parametrize("schema", [..., {}, None, [], "object"])
 def test_a_tool_needs_a_schema(schema, root):
     tool = {key: value for key, value in (TOOL | {"input_schema": schema}).items() if value is not ...}
-    assert errors(load(making.cyclop(root, tools=[tool]))) == ["Tool 'hello' has an empty input_schema"]
+    assert errors(load(plugin_folders.cyclop(root, tools=[tool]))) == ["Tool 'hello' has an empty input_schema"]
 
 
 @pytest.mark.parametrize("schema", [{"type": "string"}, {"properties": {}}, {"type": ["object"]}])
 def test_a_schema_must_be_of_type_object(schema, root):
-    plugin = load(making.cyclop(root, tools=[TOOL | {"input_schema": schema}]))
+    plugin = load(plugin_folders.cyclop(root, tools=[TOOL | {"input_schema": schema}]))
     assert errors(plugin) == ['Tool \'hello\' input_schema must have "type": "object"']
 
 
 def test_a_tool_may_have_an_entrypoint_of_its_own(root):
     tools = [TOOL, TOOL | {"name": "other", "entrypoint": "bin/other"}]
-    folder = making.cyclop(root, tools=tools)
-    making.write(f"{folder}/bin/other", making.ANSWER, 0o755)
+    folder = plugin_folders.cyclop(root, tools=tools)
+    plugin_folders.write(f"{folder}/bin/other", plugin_folders.ANSWER, 0o755)
     plugin = load(folder)
     assert plugin.problems == ()
     assert [tool.program for tool in plugin.tools] == [f"{plugin.path}/run", f"{plugin.path}/bin/other"]
 
 
 def test_no_shared_entrypoint_is_needed_if_each_tool_has_its_own(root):
-    assert load(making.cyclop(root, entrypoint=..., tools=[TOOL | {"entrypoint": "run"}])).problems == ()
+    assert load(plugin_folders.cyclop(root, entrypoint=..., tools=[TOOL | {"entrypoint": "run"}])).problems == ()
 
 
 def test_a_tools_own_entrypoint_is_checked_alike(root):
-    plugin = load(making.cyclop(root, tools=[TOOL | {"entrypoint": "../../bin/sh"}]))
+    plugin = load(plugin_folders.cyclop(root, tools=[TOOL | {"entrypoint": "../../bin/sh"}]))
     assert errors(plugin) == ["Plugin entrypoint '../../bin/sh' contains path traversal"]
 
 
 def test_of_two_tools_with_one_name_the_first_is_kept(root):
-    plugin = load(making.cyclop(root, tools=[TOOL, TOOL | {"description": "Another."}]))
+    plugin = load(plugin_folders.cyclop(root, tools=[TOOL, TOOL | {"description": "Another."}]))
     assert errors(plugin) == []
     assert warnings(plugin) == ["Duplicate tool name 'hello'; the second is skipped"]
     assert [tool.description for tool in plugin.tools] == ["Does it."]
@@ -189,19 +189,19 @@ def test_of_two_tools_with_one_name_the_first_is_kept(root):
 
 @pytest.mark.parametrize("version", ["1", "1.0", "v1.0.0", "latest"])
 def test_a_version_that_is_not_semantic_is_only_a_warning(version, root):
-    plugin = load(making.cyclop(root, version=version))
+    plugin = load(plugin_folders.cyclop(root, version=version))
     assert errors(plugin) == []
     assert warnings(plugin) == [f"version '{version}' is not a semantic version"]
 
 
 @pytest.mark.parametrize("version", ["1.0.0", "0.12.3-beta.1", "1.2.3+build.5"])
 def test_a_semantic_version_is_fine(version, root):
-    assert load(making.cyclop(root, version=version)).problems == ()
+    assert load(plugin_folders.cyclop(root, version=version)).problems == ()
 
 
 @pytest.mark.parametrize("permissions", [..., "network", {"network": True}, ["network", 1], None])
 def test_permissions_must_be_a_list_of_strings(permissions, root):
-    plugin = load(making.cyclop(root, permissions=permissions))
+    plugin = load(plugin_folders.cyclop(root, permissions=permissions))
     assert errors(plugin) == ["plugin.json missing required field 'permissions'"]
 
 
@@ -223,22 +223,22 @@ def test_permissions_must_be_a_list_of_strings(permissions, root):
     ],
 )
 def test_tiers_are_as_in_the_guide(permissions, expected, root):
-    assert load(making.cyclop(root, permissions=permissions)).tier == expected
+    assert load(plugin_folders.cyclop(root, permissions=permissions)).tier == expected
 
 
 def test_aliases_of_permissions_are_replaced(root):
-    plugin = load(making.cyclop(root, permissions=["filesystem", "shell", "filesystem:read"]))
+    plugin = load(plugin_folders.cyclop(root, permissions=["filesystem", "shell", "filesystem:read"]))
     assert plugin.permissions == ("filesystem:read", "filesystem:write", "shell:exec")
     assert plugin.problems == ()
 
 
 def test_an_unknown_permission_is_tier_2_with_a_warning(root):
-    plugin = load(making.cyclop(root, permissions=["teleport"]))
+    plugin = load(plugin_folders.cyclop(root, permissions=["teleport"]))
     assert (plugin.tier, warnings(plugin)) == (2, ["unknown permission 'teleport'"])
 
 
 def test_a_manifest_cannot_ask_for_a_secret_of_the_environment(root):
-    plugin = load(making.cyclop(root, permissions=["env:API_TOKEN", "filesystem:read"]))
+    plugin = load(plugin_folders.cyclop(root, permissions=["env:API_TOKEN", "filesystem:read"]))
     assert (plugin.permissions, plugin.tier) == (("filesystem:read",), 1)
     assert warnings(plugin) == ["'env:API_TOKEN' cannot be asked for; it is ignored"]
 
@@ -266,8 +266,8 @@ def test_shell_and_network_together_carry_a_warning():
     ],
 )
 def test_what_is_not_a_json_object_is_refused(text, message, root):
-    folder = making.cyclop(root)
-    making.write(f"{folder}/plugin.json", text)
+    folder = plugin_folders.cyclop(root)
+    plugin_folders.write(f"{folder}/plugin.json", text)
     plugin = load(folder)
     (error,) = errors(plugin)
     assert error.startswith(message + folder)
@@ -275,8 +275,8 @@ def test_what_is_not_a_json_object_is_refused(text, message, root):
 
 
 def test_a_byte_order_mark_in_a_manifest_is_accepted(root):
-    folder = making.cyclop(root)
-    making.write(f"{folder}/plugin.json", "\ufeff" + json.dumps(making.cyclop_manifest("hello")))
+    folder = plugin_folders.cyclop(root)
+    plugin_folders.write(f"{folder}/plugin.json", "\ufeff" + json.dumps(plugin_folders.cyclop_manifest("hello")))
     assert load(folder).problems == ()
 
 
@@ -301,7 +301,7 @@ MANIFESTS = st.fixed_dictionaries(
                     "name": st.text(max_size=12) | JSON,
                     "description": st.text(max_size=3) | JSON,
                     "entrypoint": PATHS | JSON,
-                    "input_schema": st.just(making.NO_PARAMETERS) | JSON,
+                    "input_schema": st.just(plugin_folders.NO_PARAMETERS) | JSON,
                 },
             )
             | JSON,
@@ -316,8 +316,8 @@ MANIFESTS = st.fixed_dictionaries(
 @given(manifest=MANIFESTS | JSON)
 def test_no_manifest_makes_loading_raise(manifest, tmp_path_factory):
     root = tmp_path_factory.getbasetemp() / "hostile-manifests"
-    folder = making.cyclop(root)
-    making.write(f"{folder}/plugin.json", json.dumps(manifest))
+    folder = plugin_folders.cyclop(root)
+    plugin_folders.write(f"{folder}/plugin.json", json.dumps(manifest))
     plugin = load(folder)
     assert plugin.is_broken or plugin.tools
     assert all(problem.message and problem.hint for problem in plugin.problems)
@@ -326,14 +326,14 @@ def test_no_manifest_makes_loading_raise(manifest, tmp_path_factory):
 @bounds(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=st.binary(max_size=60))
 def test_no_bytes_make_loading_raise(text, tmp_path_factory):
-    folder = making.cyclop(tmp_path_factory.getbasetemp() / "hostile-bytes")
-    making.write(f"{folder}/plugin.json", text)
+    folder = plugin_folders.cyclop(tmp_path_factory.getbasetemp() / "hostile-bytes")
+    plugin_folders.write(f"{folder}/plugin.json", text)
     assert load(folder).is_broken
 
 
 # The request
 
-ECHO = making.python("print(json.dumps({'result': json.dumps(given)}))")
+ECHO = plugin_folders.python("print(json.dumps({'result': json.dumps(given)}))")
 
 
 @pytest.mark.anyio
@@ -362,9 +362,11 @@ async def test_the_surroundings_are_the_users_with_two_variables(host, cyclop, h
     monkeypatch.setenv("MY_SETTING", "blue")
     monkeypatch.setenv("GREETING", "good morning")
     monkeypatch.setenv("MY_API_KEY", "hidden")
-    report = making.python("print(json.dumps({'result': json.dumps([dict(os.environ), os.getcwd(), sys.argv])}))")
+    report = plugin_folders.python(
+        "print(json.dumps({'result': json.dumps([dict(os.environ), os.getcwd(), sys.argv])}))"
+    )
     folder = cyclop(script=report, entrypoint="bin/run")
-    making.write(f"{folder}/bin/run", report, 0o755)
+    plugin_folders.write(f"{folder}/bin/run", report, 0o755)
     async with host(folder) as h:
         environment, cwd, arguments = json.loads((await h.call("hello")).text)
     assert cwd == folder
@@ -409,7 +411,7 @@ async def test_the_data_folder_is_there_private_and_kept(host, cyclop, home):
 @pytest.mark.anyio
 async def test_plugins_of_cyclop_ones_own_folder_keep_their_data_there(host, tmp_path):
     root = tmp_path / "user" / ".cyclopone" / "plugins"
-    making.cyclop(root, script='#!/bin/sh\nprintf \'{"result": "%s"}\' "$CYCLOPONE_DATA_DIR"\n')
+    plugin_folders.cyclop(root, script='#!/bin/sh\nprintf \'{"result": "%s"}\' "$CYCLOPONE_DATA_DIR"\n')
     async with host(roots=(str(root),)) as h:
         plugin = h.plugins[0].plugin
         h.catalog.approvals.approve(plugin, h.catalog.digest(plugin), (), always=True, follow=False, unconfined=False)
@@ -424,7 +426,7 @@ async def test_a_plugin_with_a_file_in_its_data_folders_place_is_told_so(is_new,
         if not is_new:
             assert not (await h.call("hello")).is_error
             os.rmdir(os.path.join(h.catalog.home.path, "data", "hello"))  # it could not do that itself
-        making.write(os.path.join(h.catalog.home.path, "data", "hello"), "")
+        plugin_folders.write(os.path.join(h.catalog.home.path, "data", "hello"), "")
         result = await h.call("hello")
     assert result.error.code == "unavailable"
     assert os.path.join(h.catalog.home.path, "data", "hello") in result.error.message
@@ -530,7 +532,7 @@ async def test_of_a_failures_stderr_500_characters_are_shown(host, cyclop):
 
 @pytest.mark.anyio
 async def test_what_went_wrong_is_told_though_it_stands_at_the_end_of_a_long_trace(host, cyclop):
-    script = making.python("def deeper(n):\n    return deeper(n - 1) if n else {}['the point']\ndeeper(30)")
+    script = plugin_folders.python("def deeper(n):\n    return deeper(n - 1) if n else {}['the point']\ndeeper(30)")
     async with host(cyclop(script=script)) as h:
         assert (await h.call("hello")).error.hint == "its last words: KeyError: 'the point'"
 
@@ -541,7 +543,7 @@ async def test_what_went_wrong_is_told_though_it_stands_at_the_end_of_a_long_tra
 @pytest.mark.anyio
 @pytest.mark.parametrize(("length", "code"), [((1 << 20) - 14, ""), ((1 << 20) - 13, "too_large")])
 async def test_stdout_may_have_one_megabyte_and_no_byte_more(length, code, host, cyclop):
-    script = making.python(f"sys.stdout.write('{{\"result\": \"' + 'x' * {length} + '\"}}')")
+    script = plugin_folders.python(f"sys.stdout.write('{{\"result\": \"' + 'x' * {length} + '\"}}')")
     async with host(cyclop(script=script)) as h:
         result = await h.call("hello")
     assert (result.error.code if result.error else "") == code
@@ -554,13 +556,13 @@ async def test_stdout_may_have_one_megabyte_and_no_byte_more(length, code, host,
 @pytest.mark.anyio
 async def test_the_limits_can_be_set_for_each_plugin(host, cyclop, settings):
     settings("[plugins.hello]\nmax_output_bytes = 2000000\ntimeout_s = 61.5\n")
-    script = making.python("print(json.dumps({'result': 'x' * 1_500_000}))")
+    script = plugin_folders.python("print(json.dumps({'result': 'x' * 1_500_000}))")
     async with host(cyclop(script=script)) as h:
         assert len((await h.call("hello")).text) == 1_500_000
 
 
 def test_a_call_has_30_seconds(root):
-    assert load(making.cyclop(root)).tools[0].timeout_s == 30
+    assert load(plugin_folders.cyclop(root)).tools[0].timeout_s == 30
     assert format.WORDS.timed_out.format(seconds=30.0) == "Plugin timed out after 30s"
     assert (format.MAX_STDOUT, format.MAX_STDERR) == (1 << 20, 64 << 10)
 
@@ -569,5 +571,5 @@ def test_a_schema_that_nobody_could_pass_on_is_an_error(root):
     deep = {"type": "object"}
     for _ in range(100):
         deep = {"type": "object", "properties": {"a": deep}}
-    plugin = load(making.cyclop(root, tools=[TOOL | {"input_schema": deep}]))
+    plugin = load(plugin_folders.cyclop(root, tools=[TOOL | {"input_schema": deep}]))
     assert errors(plugin) == ["Tool 'hello' has an unusable input_schema: it is nested more than 128 levels deep"]

@@ -13,9 +13,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-import killing
-import looking
-import making
+import killed_hosts
+import plugin_folders
+import processes
 from anyplug.call.consent import Attachment
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats.mcp import config_variables, unpinned_commands
@@ -26,8 +26,8 @@ from anyplug.host.host import Host
 from anyplug.manage import plugin_check
 from anyplug.model.types import Audio, Endpoint, Image, Resource, Text
 from anyplug.peers import lifecycle
+from conditions import until
 from conftest import HABITS
-from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -53,10 +53,10 @@ def mcp(root):
 
     def make(name="kit", script=DONE, servers=None, **entry):
         folder = os.path.join(root, name)
-        making.write(os.path.join(folder, "server.py"), script)
+        plugin_folders.write(os.path.join(folder, "server.py"), script)
         shutil.copy(PRELUDE, folder)
         given = {name: {"command": "python3", "args": ["server.py"], **entry}} if servers is None else servers
-        making.write(os.path.join(folder, "mcp.json"), json.dumps({"mcpServers": given}))
+        plugin_folders.write(os.path.join(folder, "mcp.json"), json.dumps({"mcpServers": given}))
         return folder
 
     return make
@@ -79,7 +79,7 @@ class Listening:
         self.process = subprocess.Popen(
             self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.others
         )
-        assert looking.until(self.answers, PATIENCE_S)
+        assert processes.until(self.answers, PATIENCE_S)
 
     def answers(self) -> bool:
         with socket.socket() as sock:
@@ -135,7 +135,7 @@ def names(h):
 
 
 def load(path, **entries):
-    making.write(os.path.join(path, "mcp.json"), json.dumps({"mcpServers": entries}))
+    plugin_folders.write(os.path.join(path, "mcp.json"), json.dumps({"mcpServers": entries}))
     return mcp_format.load(Folder(str(path), str(path)))
 
 
@@ -152,7 +152,7 @@ def load(path, **entries):
     ],
 )
 def test_the_servers_are_found_where_clients_write_them(text, tmp_path):
-    making.write(str(tmp_path / "mcp.json"), text)
+    plugin_folders.write(str(tmp_path / "mcp.json"), text)
     plugin = mcp_format.load(Folder(str(tmp_path), str(tmp_path)))
     assert (plugin.processes, plugin.problems) == (("a",), ())
     assert plugin.endpoints[0].command == "x"
@@ -170,7 +170,7 @@ def test_the_servers_are_found_where_clients_write_them(text, tmp_path):
     ],
 )
 def test_a_configuration_without_servers_is_broken_with_a_cure(text, message, tmp_path):
-    making.write(str(tmp_path / "mcp.json"), text)
+    plugin_folders.write(str(tmp_path / "mcp.json"), text)
     plugin = mcp_format.load(Folder(str(tmp_path), str(tmp_path)))
     assert plugin.is_broken
     fault = next(problem for problem in plugin.problems if problem.level == "error")
@@ -264,7 +264,7 @@ def test_what_a_command_line_names_outside_the_folder_is_asked_for(server, reads
     ],
 )
 def test_what_another_programs_servers_name_lies_in_the_callers_project(server, reads, tmp_path):
-    path = making.write(tmp_path / "client.json", json.dumps({"mcpServers": {"a": {"command": "x", **server}}}))
+    path = plugin_folders.write(tmp_path / "client.json", json.dumps({"mcpServers": {"a": {"command": "x", **server}}}))
     plugin = mcp_format.load_client("client", str(path))
     asked = [name for name in plugin.permissions if name.startswith("filesystem:")]
     assert asked == [f"filesystem:read:{path}" for path in reads]
@@ -272,7 +272,7 @@ def test_what_another_programs_servers_name_lies_in_the_callers_project(server, 
 
 def test_a_folder_is_an_mcp_plugin_after_all_older_formats(tmp_path, cyclop):
     folder = cyclop("hello")
-    making.write(os.path.join(folder, "mcp.json"), '{"mcpServers": {"a": {"command": "x"}}}')
+    plugin_folders.write(os.path.join(folder, "mcp.json"), '{"mcpServers": {"a": {"command": "x"}}}')
     assert plugin_check.examine(folder).format == "cyclop"
 
 
@@ -384,7 +384,7 @@ def test_code_outside_of_the_folder_carries_a_warning_too(tmp_path):
         ]
     for command in ("/usr/bin/serve", "/opt/venv/bin/python3.12", "~/.local/bin/uv", "serve"):
         assert not load(tmp_path / "kit", near={"command": command}).problems
-    path = making.write(
+    path = plugin_folders.write(
         tmp_path / "client.json", json.dumps({"mcpServers": {"a": {"command": "node", "args": ["build/a.js"]}}})
     )
     (problem,) = mcp_format.load_client("client", str(path)).problems
@@ -397,7 +397,7 @@ def test_code_outside_of_the_folder_carries_a_warning_too(tmp_path):
 
 
 async def test_a_program_is_found_by_a_reference(mcp, host, tmp_path, monkeypatch):
-    making.write(tmp_path / "tools" / "serve", '#!/bin/sh\nexec python3 "$1"\n', 0o755)
+    plugin_folders.write(tmp_path / "tools" / "serve", '#!/bin/sh\nexec python3 "$1"\n', 0o755)
     monkeypatch.setenv("TOOLS", str(tmp_path / "tools"))
     async with host(mcp(command="${TOOLS}/serve")) as h:
         assert (await h.call("kit/act")).text == "kit"
@@ -526,7 +526,7 @@ async def test_paths_are_those_of_the_folder_wherever_it_is_started(mcp, host, t
     folder = mcp("far", WHERE, cwd=str(elsewhere), env={"PYTHONPATH": os.path.dirname(folder) + "/far"})
     async with host(folder) as h:
         assert json.loads((await h.call("far/act")).text) == [str(elsewhere), [f"{folder}/server.py"]]
-    making.write(f"{folder}/bin/run", "#!/bin/sh\nexec python3 server.py\n", 0o755)
+    plugin_folders.write(f"{folder}/bin/run", "#!/bin/sh\nexec python3 server.py\n", 0o755)
     folder = mcp("far", WHERE, command="./bin/run", args=[])
     async with host(folder) as h:
         assert json.loads((await h.call("far/act")).text)[0] == folder
@@ -534,10 +534,10 @@ async def test_paths_are_those_of_the_folder_wherever_it_is_started(mcp, host, t
 
 async def test_a_program_that_npm_installed_finds_the_modules_beside_it(mcp, host, tmp_path):
     modules = tmp_path / "elsewhere" / "node_modules"
-    making.write(f"{modules}/dependency/it.py", "text = 'found'\n")
+    plugin_folders.write(f"{modules}/dependency/it.py", "text = 'found'\n")
     program = f"#!/usr/bin/env python3\nimport sys\nsys.path += ['{modules}/dependency', sys.argv[1]]\n"
     program += "from rpc import calls, say\nfrom it import text\nfor call in calls(): say(call, text)\n"
-    making.write(f"{modules}/@scope/server/dist/index.js", program, 0o755)
+    plugin_folders.write(f"{modules}/@scope/server/dist/index.js", program, 0o755)
     (modules / ".bin").mkdir()
     (modules / ".bin" / "serve").symlink_to("../@scope/server/dist/index.js")
     folder = mcp("npm", "", command=str(modules / ".bin" / "serve"), args=["."])
@@ -593,21 +593,21 @@ async def test_nothing_starts_before_approval_and_a_change_needs_another(mcp, ho
         await h.approve(h.snapshot.plugin("kit").plugin)
         assert (await h.call("mcp.kit.act")).error.code == "denied"  # tier 2 asks
         assert (await h.call("mcp.kit.act", attachment=YES)).text == "kit"
-        making.write(os.path.join(folder, "state.json"), "{}")  # what a server keeps beside itself is no change
+        plugin_folders.write(os.path.join(folder, "state.json"), "{}")  # what a server keeps beside itself is no change
         assert (await h.call("mcp.kit.act", attachment=YES)).text == "kit"
-        making.write(os.path.join(folder, "more.py"), "")
+        plugin_folders.write(os.path.join(folder, "more.py"), "")
         assert (await h.call("mcp.kit.act", attachment=YES)).error.code == "not_approved"
 
 
 async def test_a_file_that_a_command_line_names_counts_whatever_it_looks_like(mcp, host, root):
     folder = mcp(args=["program.txt"])
     os.rename(f"{folder}/server.py", f"{folder}/program.txt")
-    making.write(f"{folder}/notes.txt", "mine")
+    plugin_folders.write(f"{folder}/notes.txt", "mine")
     async with host(roots=(root,)) as h:
         await h.approve(h.snapshot.plugin("kit").plugin)
-        making.write(f"{folder}/notes.txt", "still mine")
+        plugin_folders.write(f"{folder}/notes.txt", "still mine")
         assert (await h.call("mcp.kit.act", attachment=YES)).text == "kit"
-        making.write(f"{folder}/program.txt", DONE + "# changed\n")
+        plugin_folders.write(f"{folder}/program.txt", DONE + "# changed\n")
         refused = await h.call("mcp.kit.act", attachment=YES)
         assert refused.error.code == "not_approved"
         assert "program.txt changed" in refused.error.message
@@ -617,7 +617,7 @@ async def test_who_follows_a_plugin_does_not_follow_another_command_line(mcp, ho
     folder = mcp()
     async with host(roots=(root,)) as h:
         await h.approve(h.snapshot.plugin("kit").plugin, follow=True)
-        making.write(f"{folder}/server.py", DONE + "# better\n")
+        plugin_folders.write(f"{folder}/server.py", DONE + "# better\n")
         await h.reload()
         assert [entry.state for entry in h.plugins] == ["approved"]
         mcp(args=["server.py", "--another"])
@@ -652,7 +652,7 @@ async def test_arguments_that_no_pipe_takes_fail_their_call_alone(mcp, host):
 def write_client(path, **more):
     servers = {"toy": {"command": "python3", "args": [os.path.join(HABITS, "mcp", "well-behaved", "server.py")]}}
     servers["toy"]["env"] = {"PYTHONPATH": os.path.join(HABITS, "mcp")}
-    making.write(str(path), json.dumps({"theme": "dark", "mcpServers": servers, **more}))
+    plugin_folders.write(str(path), json.dumps({"theme": "dark", "mcpServers": servers, **more}))
 
 
 async def test_another_programs_configuration_is_a_plugin_whose_digest_is_its_servers_part(settings, tmp_path):
@@ -684,11 +684,11 @@ async def test_a_changed_configuration_of_another_program_is_seen_while_the_host
         pid = h.peers.up[0].session.pid
         write_client(path, mcpServers={"toy": {"command": "true"}})
         await until(lambda: h.snapshot.plugin("client").state == "changed")
-        await until(lambda: not looking.is_running(pid))
+        await until(lambda: not processes.is_running(pid))
 
 
 def test_such_plugins_come_last_and_a_missing_file_is_a_problem_of_its_own(settings, home):
-    folder = making.cyclop(str(home / "plugins"), "client")
+    folder = plugin_folders.cyclop(str(home / "plugins"), "client")
     settings('[mcp]\nclient = "/no/such.json"\nother = "/no/such.json"\n"a/b" = "/no/such.json"\n')
     catalog = Catalog(find_home())
     snapshot = catalog.load()
@@ -837,7 +837,7 @@ async def test_a_server_that_lets_nobody_in_says_so(mcp, host, listening):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_no_server_outlives_a_host_that_was_killed(number, mcp):
     folder = mcp(script="import subprocess\nsubprocess.Popen(['sleep', '617'])\n" + DONE)
-    killing.leaves_nothing(folder, number, "sleep 617")
+    killed_hosts.leaves_nothing(folder, number, "sleep 617")
 
 
 async def test_hosts_come_and_go_without_leaving_files_or_tasks(mcp, host, listening):

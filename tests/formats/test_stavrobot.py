@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
 
-import looking
-import making
+import plugin_folders
+import processes
 from anyplug.formats.shared.contract import Folder
 from anyplug.formats.stavrobot import format  # noqa: A004 - the product's own word
 from anyplug.home import plugin_config
@@ -38,7 +38,7 @@ def warnings(plugin):
 def manifest(folder, **changes):
     name = os.path.basename(folder)
     values = {"name": name, "description": "d", **changes}
-    making.write(f"{folder}/manifest.json", json.dumps({k: v for k, v in values.items() if v is not ...}))
+    plugin_folders.write(f"{folder}/manifest.json", json.dumps({k: v for k, v in values.items() if v is not ...}))
 
 
 def printing(text):
@@ -49,7 +49,7 @@ def printing(text):
 
 
 def test_a_right_bundle_has_no_problems(root):
-    plugin = load(making.stavrobot(root, "17track", summary="short", unknown=1))
+    plugin = load(plugin_folders.stavrobot(root, "17track", summary="short", unknown=1))
     assert plugin.problems == ()
     assert (plugin.name, plugin.format, plugin.tier, plugin.permissions) == ("17track", "stavrobot", 2, ("network",))
     (tool,) = plugin.tools
@@ -58,19 +58,19 @@ def test_a_right_bundle_has_no_problems(root):
 
 
 def test_a_manifest_with_an_entrypoint_is_somebody_elses(root):
-    assert load(making.stavrobot(root, entrypoint="run")) is None
+    assert load(plugin_folders.stavrobot(root, entrypoint="run")) is None
 
 
 @pytest.mark.parametrize("value", [..., "", 1, None])
 def test_a_bundle_needs_a_name(value, root):
-    folder = making.stavrobot(root)
+    folder = plugin_folders.stavrobot(root)
     manifest(folder, name=value)
     assert errors(load(folder)) == [f"manifest.json missing required field 'name' at {folder}/manifest.json"]
 
 
 @pytest.mark.parametrize("value", [..., 1, None])
 def test_a_bundle_needs_a_description_which_may_be_empty(value, root):
-    folder = making.stavrobot(root)
+    folder = plugin_folders.stavrobot(root)
     manifest(folder, description=value)
     assert errors(load(folder)) == [f"manifest.json missing required field 'description' at {folder}/manifest.json"]
     manifest(folder, description="")
@@ -79,21 +79,21 @@ def test_a_bundle_needs_a_description_which_may_be_empty(value, root):
 
 @pytest.mark.parametrize("name", ["Bundle", "a_b", "../up", "a b", "a/b"])
 def test_a_name_outside_the_pattern_is_refused(name, root):
-    folder = making.stavrobot(root)
+    folder = plugin_folders.stavrobot(root)
     manifest(folder, name=name)
     text = f'Invalid plugin name "{name}": only lowercase letters, digits, and hyphens are allowed'
     assert errors(load(folder)) == [text]
 
 
 def test_the_folder_must_be_named_like_the_bundle_unless_the_person_named_it(root):
-    folder = making.stavrobot(root)
+    folder = plugin_folders.stavrobot(root)
     manifest(folder, name="other")
     assert errors(load(folder)) == ["the folder 'bundle' must be named like the plugin, 'other'"]
     assert errors(load(folder, explicit=True)) == []
 
 
 def test_instructions_must_be_text_and_are_cut_at_5000_characters(root):
-    folder = making.stavrobot(root, instructions="\N{GRINNING FACE}" * 6000)
+    folder = plugin_folders.stavrobot(root, instructions="\N{GRINNING FACE}" * 6000)
     assert load(folder).instructions == "\N{GRINNING FACE}" * 5000
     manifest(folder, instructions=["x"])
     assert errors(load(folder)) == [f"'instructions' must be a string at {folder}/manifest.json"]
@@ -101,18 +101,18 @@ def test_instructions_must_be_text_and_are_cut_at_5000_characters(root):
 
 @pytest.mark.parametrize("init", [None, "init.sh", {}, {"entrypoint": 1}, []])
 def test_init_must_name_its_script(init, root):
-    assert errors(load(making.stavrobot(root, init=init))) == ["'init' must be an object with an 'entrypoint'"]
+    assert errors(load(plugin_folders.stavrobot(root, init=init))) == ["'init' must be an object with an 'entrypoint'"]
 
 
 @pytest.mark.parametrize("entrypoint", ["/bin/sh", "../init.sh"])
 def test_an_init_script_stays_inside(entrypoint, root):
-    (error,) = errors(load(making.stavrobot(root, init={"entrypoint": entrypoint})))
+    (error,) = errors(load(plugin_folders.stavrobot(root, init={"entrypoint": entrypoint})))
     assert error.startswith(f"init script '{entrypoint}' ")
 
 
 def test_a_bundle_without_tools_loads_with_a_warning(root):
     folder = os.path.join(root, "bundle")
-    making.write(f"{folder}/lib/code.py", "")
+    plugin_folders.write(f"{folder}/lib/code.py", "")
     manifest(folder)
     plugin = load(folder)
     assert (errors(plugin), warnings(plugin)) == ([], ["it has no tools"])
@@ -120,8 +120,8 @@ def test_a_bundle_without_tools_loads_with_a_warning(root):
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"name": "\xff"}', b"[" * 100_000])
 def test_a_manifest_that_is_no_json_object_is_refused(text, root):
-    folder = making.stavrobot(root)
-    making.write(f"{folder}/manifest.json", text)
+    folder = plugin_folders.stavrobot(root)
+    plugin_folders.write(f"{folder}/manifest.json", text)
     (error,) = errors(load(folder))
     assert error.startswith(f"manifest.json is not valid JSON at {folder}/manifest.json")
 
@@ -132,17 +132,17 @@ def test_a_manifest_that_is_no_json_object_is_refused(text, root):
 @pytest.mark.parametrize("field", ["name", "description", "entrypoint", "parameters"])
 @pytest.mark.parametrize("value", [None, 1, ["x"]])
 def test_one_bad_tool_is_left_out_with_its_reason_and_the_others_load(field, value, root):
-    folder = making.stavrobot(root, tools={"good": SAY_NOTHING, "bad": SAY_NOTHING})
+    folder = plugin_folders.stavrobot(root, tools={"good": SAY_NOTHING, "bad": SAY_NOTHING})
     about = {"name": "bad", "description": "d", "entrypoint": "run", "parameters": {}, field: value}
-    making.write(f"{folder}/bad/manifest.json", json.dumps(about))
+    plugin_folders.write(f"{folder}/bad/manifest.json", json.dumps(about))
     plugin = load(folder)
     assert [tool.own_name for tool in plugin.tools] == ["good"]
     assert warnings(plugin) == [f'Skipping tool "bad": missing or invalid {field} in {folder}/bad/manifest.json']
 
 
 def test_a_tools_manifest_that_cannot_be_read_leaves_only_that_tool_out(root):
-    folder = making.stavrobot(root, tools={"a": SAY_NOTHING, "b": SAY_NOTHING, "c": SAY_NOTHING})
-    making.write(f"{folder}/a/manifest.json", b"{\xff")
+    folder = plugin_folders.stavrobot(root, tools={"a": SAY_NOTHING, "b": SAY_NOTHING, "c": SAY_NOTHING})
+    plugin_folders.write(f"{folder}/a/manifest.json", b"{\xff")
     os.unlink(f"{folder}/b/manifest.json")
     os.symlink("nothing", f"{folder}/b/manifest.json")
     plugin = load(folder)
@@ -152,7 +152,7 @@ def test_a_tools_manifest_that_cannot_be_read_leaves_only_that_tool_out(root):
 
 
 def test_a_tool_is_named_like_its_folder(root):
-    folder = making.stavrobot(root, tools={"good": SAY_NOTHING, "bad": SAY_NOTHING})
+    folder = plugin_folders.stavrobot(root, tools={"good": SAY_NOTHING, "bad": SAY_NOTHING})
     os.rename(f"{folder}/bad", f"{folder}/other")
     plugin = load(folder)
     assert [tool.own_name for tool in plugin.tools] == ["good"]
@@ -160,7 +160,7 @@ def test_a_tool_is_named_like_its_folder(root):
 
 
 def test_folders_without_a_manifest_and_dangling_links_are_no_tools(root):
-    folder = making.stavrobot(root)
+    folder = plugin_folders.stavrobot(root)
     for name in ("lib", "tests", "node_modules", ".git", ".hidden"):
         os.makedirs(f"{folder}/{name}")
     os.symlink("nothing", f"{folder}/dangling")
@@ -170,13 +170,13 @@ def test_folders_without_a_manifest_and_dangling_links_are_no_tools(root):
 
 
 def test_a_tool_may_share_its_neighbours_program(root):
-    folder = making.stavrobot(root, tools={"a": SAY_NOTHING, "b": SAY_NOTHING}, tool={"entrypoint": "../a/run"})
+    folder = plugin_folders.stavrobot(root, tools={"a": SAY_NOTHING, "b": SAY_NOTHING}, tool={"entrypoint": "../a/run"})
     assert {tool.program for tool in load(folder).tools} == {f"{folder}/a/run"}
 
 
 @pytest.mark.parametrize("entrypoint", ["/bin/sh", "../../run", "out"])
 def test_a_tools_program_stays_inside_the_plugin(entrypoint, root):
-    folder = making.stavrobot(root, tool={"entrypoint": entrypoint})
+    folder = plugin_folders.stavrobot(root, tool={"entrypoint": entrypoint})
     os.symlink("/bin/sh", f"{folder}/act/out")
     plugin = load(folder)
     assert plugin.tools == ()
@@ -184,8 +184,8 @@ def test_a_tools_program_stays_inside_the_plugin(entrypoint, root):
 
 
 def test_a_tools_folder_that_is_a_link_out_of_the_plugin_is_left_out(root, tmp_path):
-    elsewhere = making.stavrobot(tmp_path, "elsewhere")
-    folder = making.stavrobot(root, tools={"good": SAY_NOTHING})
+    elsewhere = plugin_folders.stavrobot(tmp_path, "elsewhere")
+    folder = plugin_folders.stavrobot(root, tools={"good": SAY_NOTHING})
     os.symlink(f"{elsewhere}/act", f"{folder}/act")
     plugin = load(folder)
     assert [tool.own_name for tool in plugin.tools] == ["good"]
@@ -197,7 +197,7 @@ def test_a_tools_folder_that_is_a_link_out_of_the_plugin_is_left_out(root, tmp_p
 
 @pytest.mark.parametrize(("value", "expected"), [(True, True), (False, False), ("true", False), (1, False)])
 def test_only_true_makes_a_tool_asynchronous(value, expected, root):
-    (tool,) = load(making.stavrobot(root, tool={"async": value})).tools
+    (tool,) = load(plugin_folders.stavrobot(root, tool={"async": value})).tools
     assert (tool.is_async, tool.timeout_s) == (expected, 300.0 if expected else 30.0)
 
 
@@ -241,7 +241,7 @@ PARAMETERS = {
     ],
 )
 def test_parameters_are_checked_by_stavrobots_own_rules(arguments, violations, root):
-    (tool,) = load(making.stavrobot(root, parameters=PARAMETERS)).tools
+    (tool,) = load(plugin_folders.stavrobot(root, parameters=PARAMETERS)).tools
     assert format.violations(tool, arguments) == violations
 
 
@@ -250,14 +250,14 @@ def test_nothing_is_required_unless_it_says_so(root):
         "a": {"type": "string", "description": "d", "required": True},
         "b": {"type": "string", "description": ""},
     }
-    (tool,) = load(making.stavrobot(root, parameters=parameters)).tools
+    (tool,) = load(plugin_folders.stavrobot(root, parameters=parameters)).tools
     assert tool.input_schema["required"] == ["a"]
     assert format.violations(tool, {"b": "x"}) == ['Missing parameter: "a"']
     assert format.violations(tool, {"a": "x"}) == []
 
 
 def test_what_agents_see_of_parameters_is_json_schema(root):
-    (tool,) = load(making.stavrobot(root, parameters=PARAMETERS)).tools
+    (tool,) = load(plugin_folders.stavrobot(root, parameters=PARAMETERS)).tools
     seen = tool.input_schema["properties"]
     assert tool.input_schema["additionalProperties"] is False
     assert seen["maybe"]["type"] == ["string", "null"]
@@ -311,9 +311,9 @@ PARAMETER = st.fixed_dictionaries(
     arguments=st.dictionaries(st.text(max_size=5), JSON, max_size=3),
 )
 def test_no_manifest_makes_loading_or_checking_raise(bundle, tool, arguments, tmp_path_factory):
-    folder = making.stavrobot(tmp_path_factory.getbasetemp() / "hostile-bundles")
-    making.write(f"{folder}/manifest.json", json.dumps({"description": "d"} | bundle))
-    making.write(f"{folder}/act/manifest.json", json.dumps(tool))
+    folder = plugin_folders.stavrobot(tmp_path_factory.getbasetemp() / "hostile-bundles")
+    plugin_folders.write(f"{folder}/manifest.json", json.dumps({"description": "d"} | bundle))
+    plugin_folders.write(f"{folder}/act/manifest.json", json.dumps(tool))
     plugin = load(folder)
     assert all(problem.message and problem.hint for problem in plugin.problems)
     for found in plugin.tools:
@@ -331,7 +331,7 @@ async def test_a_required_key_that_is_missing_is_named_before_anything_runs(host
     async with host(folder) as h:
         for values in (None, "{}", '{"api": ""}', '{"api": null}'):
             if values is not None:
-                making.write(f"{folder}/config.json", values)
+                plugin_folders.write(f"{folder}/config.json", values)
             result = await h.call("bundle.act")
             assert result.error.code == "config_missing"
             assert result.error.message == "plugin 'bundle' needs the configuration value 'api'"
@@ -343,7 +343,7 @@ async def test_a_required_key_that_is_missing_is_named_before_anything_runs(host
 @pytest.mark.anyio
 async def test_a_tool_finds_its_configuration_beside_its_folder(host, stavrobot):
     folder = stavrobot(script="#!/bin/sh\ncat ../config.json\n", config=KEY)
-    making.write(f"{folder}/config.json", '{"api": "k"}')
+    plugin_folders.write(f"{folder}/config.json", '{"api": "k"}')
     async with host(folder) as h:
         assert (await h.call("bundle.act")).structured == {"api": "k"}
 
@@ -355,11 +355,11 @@ async def test_defaults_are_written_where_tools_look_for_them_and_nothing_else_i
         "none": {"description": "d", "default": None},
     }
     folder = stavrobot(script="#!/bin/sh\ncat ../config.json\n", config=keys | {"plain": {"description": "d"}})
-    making.write(f"{folder}/config.json", '{"extra": [1], "permissions": ["*"]}')
+    plugin_folders.write(f"{folder}/config.json", '{"extra": [1], "permissions": ["*"]}')
     async with host(folder) as h:
         values = (await h.call("bundle.act")).structured
         assert values == {"extra": [1], "permissions": ["*"], "rate": 0.9, "none": None}
-        making.write(f"{folder}/config.json", '{"rate": 2}')
+        plugin_folders.write(f"{folder}/config.json", '{"rate": 2}')
         assert (await h.call("bundle.act")).structured == {"rate": 2, "none": None}
     assert stat.S_IMODE(os.stat(f"{folder}/config.json").st_mode) == 0o600
 
@@ -377,7 +377,7 @@ async def test_defaults_are_written_where_tools_look_for_them_and_nothing_else_i
 )
 async def test_a_configuration_that_cannot_be_parsed_is_never_overwritten(text, host, stavrobot):
     folder = stavrobot(config={"rate": {"description": "d", "default": 1}})
-    making.write(f"{folder}/config.json", text)
+    plugin_folders.write(f"{folder}/config.json", text)
     async with host(folder) as h:
         result = await h.call("bundle.act")
         assert result.error.code == "config_missing"
@@ -391,8 +391,8 @@ async def test_a_configuration_that_cannot_be_parsed_is_never_overwritten(text, 
 
 def test_values_are_merged_typed_by_their_default_and_can_be_unset(root):
     keys = {"rate": {"description": "d", "default": 1}, "api": {"description": "d"}}
-    folder = making.stavrobot(root, config=keys)
-    making.write(f"{folder}/config.json", '{"mine": 1, "permissions": ["act"]}')
+    folder = plugin_folders.stavrobot(root, config=keys)
+    plugin_folders.write(f"{folder}/config.json", '{"mine": 1, "permissions": ["act"]}')
     plugin = load(folder)
     assert plugin_config.change(plugin, {"rate": "2.5", "api": "7"}, []) == {
         "mine": 1,
@@ -406,13 +406,13 @@ def test_values_are_merged_typed_by_their_default_and_can_be_unset(root):
 def test_keys_that_look_secret_are_secret_unless_the_manifest_says_otherwise(root):
     keys = {name: {"description": "d"} for name in ("api_key", "Token", "password", "city")}
     keys |= {"public_key": {"description": "d", "secret": False}, "pin": {"description": "d", "secret": True}}
-    plugin = load(making.stavrobot(root, config=keys))
+    plugin = load(plugin_folders.stavrobot(root, config=keys))
     assert {key.name for key in plugin.config if key.secret} == {"api_key", "Token", "password", "pin"}
 
 
 @pytest.mark.parametrize("given", [[], "x", {"a": "x"}, {"permissions": {"description": "d", "default": []}}])
 def test_a_config_that_is_none_is_ignored_with_a_warning(given, root):
-    plugin = load(making.stavrobot(root, config=given))
+    plugin = load(plugin_folders.stavrobot(root, config=given))
     assert plugin.config == ()
     assert len(warnings(plugin)) == 1
 
@@ -433,7 +433,7 @@ async def test_permissions_in_the_configuration_are_honoured_and_never_written(
 ):
     folder = stavrobot()
     text = f'{{"permissions": {permissions}}}'
-    making.write(f"{folder}/config.json", text)
+    plugin_folders.write(f"{folder}/config.json", text)
     async with host(folder) as h:
         assert h.plugins[0].state == state
         result = await h.call("bundle.act")
@@ -510,17 +510,17 @@ async def test_stderr_of_a_success_is_no_failure(host, stavrobot):
 @pytest.mark.anyio
 async def test_a_file_that_may_have_switched_it_off_and_is_broken_now_does_not_switch_it_on(host, stavrobot):
     folder = stavrobot()
-    path = making.write(f"{folder}/config.json", '{"permissions": []')
+    path = plugin_folders.write(f"{folder}/config.json", '{"permissions": []')
     async with host(folder) as h:
         result = await h.call("bundle.act")
     assert (result.error.code, path in result.error.message) == ("config_missing", True)
-    assert looking.read(path) == b'{"permissions": []'
+    assert processes.read(path) == b'{"permissions": []'
 
 
 @pytest.mark.anyio
 async def test_the_environment_is_stavrobots_short_list(host, stavrobot, home, monkeypatch):
     monkeypatch.setenv("MY_SETTING", "blue")
-    async with host(stavrobot(script=making.python("print(json.dumps([dict(os.environ), os.getcwd()]))"))) as h:
+    async with host(stavrobot(script=plugin_folders.python("print(json.dumps([dict(os.environ), os.getcwd()]))"))) as h:
         environment, cwd = (await h.call("bundle.act")).structured
         folder = h.plugins[0].path
         cache = h.catalog.home.cache(h.plugins[0].plugin)
@@ -554,7 +554,7 @@ async def test_a_tool_finds_shared_code_in_its_plugin(host, stavrobot):
         "print(lib.words.HI)\n"
     )
     folder = stavrobot(script=script)
-    making.write(f"{folder}/lib/words.py", "HI = 'hi'\n")
+    plugin_folders.write(f"{folder}/lib/words.py", "HI = 'hi'\n")
     async with host(folder) as h:
         result = await h.call("bundle.act")
     assert result.text == "hi\n", result
@@ -580,11 +580,11 @@ class TestFiles:
         (block,) = [block for block in result.content if isinstance(block, File)]
         assert (block.name, block.mime_type) == ("out.txt", "text/plain")
         assert block.path.startswith(str(home / "files" / "bundle"))
-        assert looking.read(block.path) == b"hello"
+        assert processes.read(block.path) == b"hello"
         assert not os.path.exists("/tmp/bundle")
 
     async def test_a_file_argument_becomes_a_path_and_does_not_come_back(self, host, stavrobot):
-        script = making.python("print(json.dumps([given['file'], open(given['file'], 'rb').read().hex()]))")
+        script = plugin_folders.python("print(json.dumps([given['file'], open(given['file'], 'rb').read().hex()]))")
         data = bytes(range(256))
         async with host(stavrobot(script=script, parameters=PARAMETERS)) as h:
             result = await h.call(
@@ -594,11 +594,11 @@ class TestFiles:
         assert len(result.content) == 1
 
     async def test_a_changed_input_comes_back(self, host, stavrobot):
-        script = making.python("open(given['file'], 'a').write('more')")
+        script = plugin_folders.python("open(given['file'], 'a').write('more')")
         async with host(stavrobot(script=script, parameters=PARAMETERS)) as h:
             result = await h.call("bundle.act", {"file": {"filename": "in.txt", "data": "aGk="}})
         (block,) = [block for block in result.content if isinstance(block, File)]
-        assert looking.read(block.path) == b"himore"
+        assert processes.read(block.path) == b"himore"
 
     async def test_folders_links_and_pipes_do_not_come_back(self, host, stavrobot):
         script = "#!/bin/sh\ncd /tmp/bundle; mkdir sub; touch sub/x; ln -s /etc/passwd link; mkfifo pipe\n"
@@ -612,7 +612,7 @@ class TestFiles:
             result = await h.call("bundle.act")
         (block,) = [block for block in result.content if isinstance(block, File)]
         assert block.name.isprintable()
-        assert looking.read(block.path) == b"x"
+        assert processes.read(block.path) == b"x"
 
     async def test_a_tool_that_removes_its_folder_gives_no_files(self, host, stavrobot):
         async with host(stavrobot(script="#!/bin/sh\nrm -rf /tmp/bundle\necho fine\n")) as h:
@@ -632,7 +632,7 @@ class TestFiles:
             "print(json.dumps(sorted(os.listdir('/tmp/bundle'))))"
         )
         found = {}
-        async with host(stavrobot(script=making.python(body))) as h:
+        async with host(stavrobot(script=plugin_folders.python(body))) as h:
 
             async def call(name):
                 found[name] = await h.call("bundle.act", {"text": name})
@@ -684,7 +684,7 @@ async def test_more_than_25_mib_of_files_are_refused(host, stavrobot):
 @pytest.mark.anyio
 async def test_the_init_script_runs_in_the_plugins_folder_with_nothing_on_stdin(host, stavrobot):
     folder = stavrobot(init={"entrypoint": "init.sh"})
-    making.write(f"{folder}/init.sh", '#!/bin/sh\necho "in $(pwd) with $(wc -c) at $HOME"\ntouch made\n', 0o755)
+    plugin_folders.write(f"{folder}/init.sh", '#!/bin/sh\necho "in $(pwd) with $(wc -c) at $HOME"\ntouch made\n', 0o755)
     told = []
     async with host(folder, tell=told.append) as h:
         said = await h.prepare(h.plugins[0].plugin)
@@ -703,7 +703,7 @@ async def test_the_init_script_runs_in_the_plugins_folder_with_nothing_on_stdin(
 @pytest.mark.anyio
 async def test_an_init_script_that_fails_says_why(host, stavrobot):
     folder = stavrobot(init={"entrypoint": "init.sh"})
-    making.write(f"{folder}/init.sh", "#!/bin/sh\necho out\necho 'no network' >&2\nexit 1\n", 0o755)
+    plugin_folders.write(f"{folder}/init.sh", "#!/bin/sh\necho out\necho 'no network' >&2\nexit 1\n", 0o755)
     async with host(folder) as h:
         with pytest.raises(CallError, match=r"^Init script failed: no network\n\nout$"):
             await h.prepare(h.plugins[0].plugin)
@@ -743,7 +743,7 @@ def wheel(folder) -> str:
 @pytest.mark.anyio
 async def test_dependencies_of_a_uv_script_are_resolved_outside_the_calls_time(host, stavrobot):
     folder = stavrobot()
-    making.write(f"{folder}/act/run", DEPENDENT.format(wheel=wheel(folder)), 0o755)
+    plugin_folders.write(f"{folder}/act/run", DEPENDENT.format(wheel=wheel(folder)), 0o755)
     told = []
     async with host(folder, tell=told.append) as h:
         await h.prepare(h.plugins[0].plugin)
@@ -753,7 +753,7 @@ async def test_dependencies_of_a_uv_script_are_resolved_outside_the_calls_time(h
             assert result.text == "hello from a dependency\n", result
         assert len(told) == 1
     # Somebody who never prepared it: the first call does, and says so.
-    making.write(f"{folder}/act/run", DEPENDENT.format(wheel=wheel(folder)) + "# another\n", 0o755)
+    plugin_folders.write(f"{folder}/act/run", DEPENDENT.format(wheel=wheel(folder)) + "# another\n", 0o755)
     async with host(folder, tell=told.append) as h:
         assert (await h.call("bundle.act")).text == "hello from a dependency\n"
     assert len(told) == 2
@@ -762,7 +762,7 @@ async def test_dependencies_of_a_uv_script_are_resolved_outside_the_calls_time(h
 @pytest.mark.anyio
 async def test_dependencies_that_cannot_be_resolved_say_why(host, stavrobot):
     folder = stavrobot()
-    making.write(f"{folder}/act/run", DEPENDENT.format(wheel="/no/such/greeting-1.0-py3-none-any.whl"), 0o755)
+    plugin_folders.write(f"{folder}/act/run", DEPENDENT.format(wheel="/no/such/greeting-1.0-py3-none-any.whl"), 0o755)
     async with host(folder) as h:
         result = await h.call("bundle.act")
     assert result.error.code == "unavailable"

@@ -10,15 +10,15 @@ import time
 import anyio
 import pytest
 
-import looking
-import making
+import plugin_folders
+import processes
 from anyplug.call.consent import Attachment
 from anyplug.catalog import offers
 from anyplug.formats.workbench import peer as workbench_peer
 from anyplug.model.types import Audio, Image, Resource, Text
+from conditions import until
 from conftest import HABITS
-from extending import extension
-from waiting import until
+from zot_folders import extension
 
 pytestmark = pytest.mark.anyio
 
@@ -63,9 +63,9 @@ async def approved(h, *plugins, **how):
 async def test_a_folder_is_a_plugin_if_its_index_mentions_register(workbench, host, root):
     workbench("plain", index="module.exports = { name: 'a library' };")
     workbench("other", index="exports.register = () => {};")
-    making.write(os.path.join(root, "main-only", "package.json"), '{"main": "lib.js"}')
-    making.write(os.path.join(root, "main-only", "lib.js"), "exports.register = () => {};")
-    making.write(os.path.join(root, "module-only", "index.mjs"), "export const register = () => {};")
+    plugin_folders.write(os.path.join(root, "main-only", "package.json"), '{"main": "lib.js"}')
+    plugin_folders.write(os.path.join(root, "main-only", "lib.js"), "exports.register = () => {};")
+    plugin_folders.write(os.path.join(root, "module-only", "index.mjs"), "export const register = () => {};")
     workbench(".hidden")
     async with host(roots=(root,)) as h:
         assert [(entry.name, entry.format, entry.state) for entry in h.plugins] == [("other", "workbench", "new")]
@@ -88,7 +88,7 @@ async def test_what_package_json_says_of_it_is_shown_and_odd_values_are_not(work
 
 async def test_folders_with_odd_names_are_plugins_whose_logs_stay_where_they_belong(workbench, host, home):
     folders = [workbench(name, PID, index="") for name in ("two words", "-dash", "ü", "a'b")]
-    making.write(
+    plugin_folders.write(
         os.path.join(folders[3], "index.js"), "exports.register = (api) => api.registerTool({name: 'q', run: () => 1})"
     )
     async with host(*folders) as h:
@@ -203,7 +203,7 @@ SAYS = "exports.register = (api) => api.registerTool({ name: 'says', run: %s });
 @pytest.fixture
 def app(tmp_path):
     """Make a folder around the test's plugins that is an ES module, as Workbench itself is."""
-    making.write(str(tmp_path / "package.json"), '{"type": "module"}')
+    plugin_folders.write(str(tmp_path / "package.json"), '{"type": "module"}')
     return tmp_path
 
 
@@ -241,11 +241,11 @@ async def test_dependencies_are_found_in_beside_and_above_the_plugin(how, where,
         package = '{"type": "module"}'
     else:
         index, package = SAYS % f"async () => {run}", "{}"
-    making.write(f"{folder}/index.js", index)
-    making.write(f"{folder}/package.json", package)
+    plugin_folders.write(f"{folder}/index.js", index)
+    plugin_folders.write(f"{folder}/package.json", package)
     given = {"linked": plugins, "linked above": tmp_path}.get(where, tmp_path / where)
-    making.write(str(given / "node_modules" / "dep" / "index.js"), "module.exports = 'done';")
-    making.write(str(given / "node_modules" / "dep" / "package.json"), '{"name": "dep"}')
+    plugin_folders.write(str(given / "node_modules" / "dep" / "index.js"), "module.exports = 'done';")
+    plugin_folders.write(str(given / "node_modules" / "dep" / "package.json"), '{"name": "dep"}')
     if is_linked:
         plugins.mkdir(exist_ok=True)
         (plugins / "bench").symlink_to(folder)
@@ -255,7 +255,9 @@ async def test_dependencies_are_found_in_beside_and_above_the_plugin(how, where,
 
 
 async def test_a_link_is_a_plugin_named_like_it_that_learns_where_the_link_lies(workbench, host, tmp_path):
-    real = making.workbench(tmp_path / "far", "real", index=SAYS % "() => [api.getPluginsDir(), __dirname].join()")
+    real = plugin_folders.workbench(
+        tmp_path / "far", "real", index=SAYS % "() => [api.getPluginsDir(), __dirname].join()"
+    )
     (tmp_path / "plugins").mkdir(exist_ok=True)
     (tmp_path / "plugins" / "link").symlink_to(real)
     async with host(roots=(str(tmp_path / "plugins"),)) as h:
@@ -280,7 +282,7 @@ async def test_electron_has_a_clipboard_and_says_clearly_what_it_has_not(habit, 
 
 
 async def test_the_systems_clipboard_is_used_where_there_is_one(host, tmp_path, monkeypatch, unconfined):
-    making.write(
+    plugin_folders.write(
         str(tmp_path / "bin" / "xclip"),
         f'#!/bin/sh\ncase "$*" in *-out*) cat {tmp_path}/clip;; *) cat >{tmp_path}/clip;; esac\n',
         0o755,
@@ -649,7 +651,7 @@ async def test_a_loop_past_its_time_ends_the_process_and_the_next_call_starts_it
             result = await evaluate(h, "for (;;);")
         assert (result.error.code, "blocked the plugin's event loop" in result.error.message) == ("timed_out", True)
         assert "timeout_s" in result.error.hint
-        assert looking.until(lambda: not looking.is_running(pid))
+        assert processes.until(lambda: not processes.is_running(pid))
         assert others == ["done"] * 20
         assert (await evaluate(h, "return [state.kept ?? null]")).structured == [None]
         assert place(h, "evaluates").peer.session.pid != pid
@@ -694,7 +696,7 @@ async def test_a_cancelled_call_that_loops_ends_its_process(host):
         pid = place(h, "evaluates").peer.session.pid
         with anyio.move_on_after(0.2):
             await evaluate(h, "for (;;);")
-        await until(lambda: not looking.is_running(pid))
+        await until(lambda: not processes.is_running(pid))
         assert (await evaluate(h, "return 'anew'")).text == "anew"
 
 
@@ -784,8 +786,8 @@ async def test_a_plugins_children_have_none_of_its_descriptors_and_end_with_the_
     async with host(EVALUATES) as h:
         tag = h._runner.guard._tag
         assert (await evaluate(h, js)).structured == 1  # the folder that it lists
-        assert any("sleep 300" in command for command in looking.tagged(tag).values())
-    assert looking.tagged(tag) == {}
+        assert any("sleep 300" in command for command in processes.tagged(tag).values())
+    assert processes.tagged(tag) == {}
 
 
 def test_nothing_is_left_when_the_host_is_killed(workbench):
@@ -804,16 +806,16 @@ def test_nothing_is_left_when_the_host_is_killed(workbench):
     with subprocess.Popen([sys.executable, "-c", program, folder], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         pid, tag = map(int, process.stdout.readline().split())
-        assert any("sleep 301" in command for command in looking.tagged(tag).values())
+        assert any("sleep 301" in command for command in processes.tagged(tag).values())
         process.kill()
-    assert looking.until(lambda: not looking.is_running(pid) and not looking.tagged(tag))
+    assert processes.until(lambda: not processes.is_running(pid) and not processes.tagged(tag))
 
 
 # Reloading
 
 
 def rewrite(folder, run):
-    making.workbench(os.path.dirname(folder), os.path.basename(folder), run)
+    plugin_folders.workbench(os.path.dirname(folder), os.path.basename(folder), run)
 
 
 async def test_a_plugin_reloads_all_from_inside_a_run_and_lives_on(host, root, workbench, node):
@@ -887,7 +889,7 @@ async def test_a_changed_helper_module_makes_the_plugin_changed(host, root, work
         assert (await h.call("bench.act")).error.code == "not_found"  # nobody has seen it run yet
         await approved(h, "bench")
         assert (await h.call("bench.act", attachment=YES)).text == "one"
-        making.write(f"{folder}/lib/word.js", "module.exports = 'two';")
+        plugin_folders.write(f"{folder}/lib/word.js", "module.exports = 'two';")
         assert (await h.call("bench.act", attachment=YES)).error.code == "not_approved"
         await approved(h, "bench")
         assert (await h.call("bench.act", attachment=YES)).text == "two"
@@ -917,16 +919,16 @@ async def test_a_followed_plugin_is_replaced_once_its_calls_have_ended(host, roo
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: call(ms=700))
             await until(lambda: place(h, "bench").is_busy)
-            making.write(f"{folder}/lib/word.js", "module.exports = 'two';")
+            plugin_folders.write(f"{folder}/lib/word.js", "module.exports = 'two';")
             await h.look_again()
             assert results == []  # the reload did not wait for it
             await call()  # waits for the successor
         (one, old), (two, new) = sorted(results)
         assert (one, two, old != new) == ("one", "two", True)
-        await until(lambda: not looking.is_running(pid))  # and its timer with it
-        await until(lambda: looking.read(heart) == new.encode())
+        await until(lambda: not processes.is_running(pid))  # and its timer with it
+        await until(lambda: processes.read(heart) == new.encode())
         await anyio.sleep(0.05)
-        assert looking.read(heart) != old.encode()
+        assert processes.read(heart) != old.encode()
 
 
 async def test_a_watching_host_reloads_by_itself(host, root, workbench):
@@ -949,7 +951,7 @@ async def test_reload_by_name_starts_just_this_one_anew(host, workbench):
         await h.reload("one")
         after = [place(h, name).peer.session.pid for name in ("one", "two")]
         assert (before[0] != after[0], before[1] == after[1]) == (True, True)
-        assert looking.until(lambda: not looking.is_running(before[0]))
+        assert processes.until(lambda: not processes.is_running(before[0]))
         await h.reload()
         assert place(h, "two").peer.session.pid != before[1]
 
@@ -958,7 +960,7 @@ async def test_a_broken_edit_names_the_problem_and_a_mended_one_works(host, root
     folder = workbench("bench", "() => 'good'")
     async with host(roots=(root,)) as h:
         await approved(h, "bench", follow=True)
-        making.write(f"{folder}/index.js", "exports.register = (")
+        plugin_folders.write(f"{folder}/index.js", "exports.register = (")
         await h.reload()
         assert "cannot be loaded" in problems(h)[0]
         result = await h.call("bench.act", attachment=YES)
@@ -1007,7 +1009,7 @@ async def test_the_built_in_reload_tries_those_again_that_were_given_up(host, ro
         await until(lambda: place(h, "doomed").health == "given_up")
         assert "could not be loaded: doomed" in (await h.call("builtin.reload_plugins")).text
         await until(lambda: place(h, "doomed").health == "given_up")
-        making.write(f"{folder}/mended", "")
+        plugin_folders.write(f"{folder}/mended", "")
         assert "New tools: act" in (await h.call("builtin.reload_plugins")).text
 
 

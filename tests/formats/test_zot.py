@@ -11,15 +11,15 @@ import time
 import anyio
 import pytest
 
-import extending
-import making
+import plugin_folders
+import zot_folders
 from anyplug.call.consent import Attachment
 from anyplug.formats.zot import peer as extension
 from anyplug.model.types import Failure, Image, Text
 from anyplug.peers import panels
 from anyplug.peers.notices import Note, NotesCleared, PanelChanged, SlashSubmitted, Submitted
-from extending import heard
-from waiting import until
+from conditions import until
+from zot_folders import heard
 
 pytestmark = pytest.mark.anyio
 
@@ -102,7 +102,7 @@ async def test_a_manifest_that_cannot_be_used_is_a_broken_plugin_with_the_cure(c
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'"x"', b'{"name": "\xff"}', b"\x00"])
 async def test_a_manifest_that_is_no_object_is_a_broken_plugin(text, zot, host):
     folder = zot("echo")
-    making.write(os.path.join(folder, "extension.json"), text)
+    plugin_folders.write(os.path.join(folder, "extension.json"), text)
     async with host(folder) as h:
         assert [entry.state for entry in h.plugins] == ["broken"]
 
@@ -111,14 +111,16 @@ async def test_a_byte_order_mark_unknown_fields_and_null_ones_are_no_fault(zot, 
     folder = zot("echo")
     manifest = {"name": "echo", "exec": "./run.py", "language": "python", "theme": {"a": 1}}
     manifest |= dict.fromkeys(["version", "args", "enabled", "description"])
-    making.write(os.path.join(folder, "extension.json"), b"\xef\xbb\xbf" + json.dumps(manifest).encode())
+    plugin_folders.write(os.path.join(folder, "extension.json"), b"\xef\xbb\xbf" + json.dumps(manifest).encode())
     async with host(folder) as h:
         assert (await h.call("echo", {"a": 1})).text == '{"a": 1}'
 
 
 async def test_a_manifests_keys_may_have_any_case(zot, host):
     folder = zot("echo")
-    making.write(os.path.join(folder, "extension.json"), '{"Name": "echo", "Exec": "./run.py", "ENABLED": true}')
+    plugin_folders.write(
+        os.path.join(folder, "extension.json"), '{"Name": "echo", "Exec": "./run.py", "ENABLED": true}'
+    )
     async with host(folder) as h:
         assert (await h.call("echo", {"a": 1})).text == '{"a": 1}'
 
@@ -134,8 +136,8 @@ async def test_a_manifests_keys_may_have_any_case(zot, host):
 )
 async def test_a_theme_or_skills_without_a_program_are_no_fault_and_nothing_runs(more, holds, fields, tmp_path, host):
     folder = str(tmp_path / "pretty")
-    extending.write_manifest(folder, {"name": "pretty", **fields})
-    making.write(os.path.join(folder, more), "{}")
+    zot_folders.write_manifest(folder, {"name": "pretty", **fields})
+    plugin_folders.write(os.path.join(folder, more), "{}")
     async with host(folder) as h:
         (entry,) = h.plugins
         assert (entry.state, entry.plugin.permissions, h.peers.places) == ("disabled", (), [])
@@ -145,7 +147,7 @@ async def test_a_theme_or_skills_without_a_program_are_no_fault_and_nothing_runs
 
 async def test_a_program_beside_a_theme_runs(zot, host):
     folder = zot("echo")
-    making.write(os.path.join(folder, "theme.json"), "{}")
+    plugin_folders.write(os.path.join(folder, "theme.json"), "{}")
     async with host(folder) as h:
         assert (await h.call("echo", {"a": 1})).text == '{"a": 1}'
         assert problems(h) == []
@@ -162,8 +164,8 @@ async def test_exec_may_be_absolute_beside_the_manifest_or_a_bare_name_from_the_
     beside = zot("beside", exec="bin/run.py")
     os.makedirs(os.path.join(beside, "bin"))
     shutil.copy(os.path.join(beside, "run.py"), os.path.join(beside, "bin", "run.py"))
-    making.write(
-        os.path.join(beside, "bin", "run.py"), extending.PRELUDE + extending.ECHO.replace("NAME", '"beside"'), 0o755
+    plugin_folders.write(
+        os.path.join(beside, "bin", "run.py"), zot_folders.PRELUDE + zot_folders.ECHO.replace("NAME", '"beside"'), 0o755
     )
     absolute = zot("absolute", exec=sys.executable, args=["run.py"])
     bare = zot("bare", exec="my-python", args=["-S", "run.py"])
@@ -179,10 +181,10 @@ async def test_what_is_built_or_fetched_before_it_runs_has_longer_for_its_hello(
     monkeypatch.setenv("PATH", programs, prepend=":")
     for name in ("go", "npx"):
         building = '#!/bin/sh\nsleep 1\nfor last; do :; done\nexec python3 -I -S "$last"\n'
-        making.write(os.path.join(programs, name), building, 0o755)
+        plugin_folders.write(os.path.join(programs, name), building, 0o755)
     by_name, by_line = zot("built", exec="go", args=["run", "run.py"]), zot("fetched")
-    script = extending.PRELUDE.replace("python3 -I -S", "npx --yes tsx", 1) + extending.ECHO
-    making.write(os.path.join(by_line, "run.py"), script, 0o755)
+    script = zot_folders.PRELUDE.replace("python3 -I -S", "npx --yes tsx", 1) + zot_folders.ECHO
+    plugin_folders.write(os.path.join(by_line, "run.py"), script, 0o755)
     async with host(by_name, by_line) as h:
         for name in ("built", "fetched"):
             assert (await h.call(name)).text == "{}", problems(h)
@@ -312,7 +314,7 @@ async def test_a_first_frame_that_is_no_hello_ends_it_with_the_reason(first, zot
 
 
 async def test_lines_that_are_no_json_before_hello_are_survived_and_counted(zot, host):
-    async with host(zot("chatty", "print('npm WARN deprecated')\nprint()\n" + extending.ECHO)) as h:
+    async with host(zot("chatty", "print('npm WARN deprecated')\nprint()\n" + zot_folders.ECHO)) as h:
         assert (await h.call("chatty")).text == "{}"
         assert h.peers.up[0].session.counts.malformed == 2
         assert "wrote something else before its hello, which zot takes for a failure" in problems(h)[0]
@@ -412,7 +414,7 @@ async def test_a_name_without_an_end_is_cut_and_compared_with_none(zot, host):
 
 
 async def test_a_program_in_the_folder_that_is_named_as_if_it_were_on_the_path(zot, host):
-    async with host(zot("bare", extending.ECHO, exec="run.py")) as h:
+    async with host(zot("bare", zot_folders.ECHO, exec="run.py")) as h:
         said = h.snapshot.plugin("bare").problems
     assert ("exec 'run.py' is looked for on the PATH, and not in the folder", 'write "./run.py" for that') in [
         (problem.message, problem.hint) for problem in said
@@ -442,7 +444,7 @@ async def test_code_outside_of_the_folder_is_named(fields, named, zot, host, roo
 
 
 async def test_a_program_with_its_arguments_in_one_is_told_where_they_belong(zot, host):
-    async with host(zot("words", extending.ECHO, exec="python3 run.py")) as h:
+    async with host(zot("words", zot_folders.ECHO, exec="python3 run.py")) as h:
         assert 'put the words behind it into "args"' in problems(h)[0]
 
 
@@ -540,7 +542,7 @@ async def test_is_error_and_structured_content_are_passed_on(zot, host):
 
 
 async def test_args_is_always_an_object_and_a_broken_schema_only_warns(zot, host):
-    folder = zot("typed", extending.ECHO.replace("tool(NAME", "tool(schema={'required': ['a']}, name=NAME"))
+    folder = zot("typed", zot_folders.ECHO.replace("tool(NAME", "tool(schema={'required': ['a']}, name=NAME"))
     async with host(folder) as h:
         result = await h.call("typed")
     assert result.text == "{}"
@@ -1076,7 +1078,7 @@ for frame in heard():
 
 
 async def test_an_extension_calls_a_tool_of_another_format_on_the_path_of_every_call(zot, cyclop, host):
-    script = making.python("print(json.dumps({'result': f'got {given}'}))")
+    script = plugin_folders.python("print(json.dumps({'result': f'got {given}'}))")
     tool = cyclop("target", script)
     async with host(zot("caller", CALLER), tool) as h:
         result = await h.call("ask", {"name": "target", "args": {"n": 1}})
@@ -1336,14 +1338,14 @@ async def test_who_attaches_with_yes_is_not_asked(zot, host, root):
     ],
 )
 async def test_a_schema_that_is_none_is_named_and_the_tool_works(zot, host, schema, slip):
-    async with host(zot("typed", extending.ECHO.replace("tool(NAME", f"tool(schema={schema}, name=NAME"))) as h:
+    async with host(zot("typed", zot_folders.ECHO.replace("tool(NAME", f"tool(schema={schema}, name=NAME"))) as h:
         (problem,) = h.problems
         assert problem.message.startswith(f"typed: callers cannot rely on the schema of the tool 'typed': {slip}")
         assert (await h.call("typed", {"a": 1})).text == '{"a": 1}'
 
 
 async def test_a_schema_under_the_name_that_mcp_has_for_it_is_named(zot, host):
-    script = extending.ECHO.replace("tool(NAME", "tool(schema=None, input_schema={'type': 'object'}, name=NAME")
+    script = zot_folders.ECHO.replace("tool(NAME", "tool(schema=None, input_schema={'type': 'object'}, name=NAME")
     async with host(zot("typed", script)) as h:
         assert 'its "input_schema" should be named "schema"' in h.problems[0].message
 
@@ -1407,7 +1409,7 @@ async def test_what_came_in_place_of_a_hello_is_said(zot, host, settings, script
 
 
 async def test_a_byte_order_mark_before_the_hello_does_no_harm(zot, host):
-    script = extending.ECHO.replace("hello()", "sys.stdout.write('\\ufeff')\nhello()", 1)
+    script = zot_folders.ECHO.replace("hello()", "sys.stdout.write('\\ufeff')\nhello()", 1)
     async with host(zot("marked", script)) as h:
         assert (await h.call("marked")).text == "{}"
 

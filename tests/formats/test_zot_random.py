@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
 
-import extending
-import looking
+import processes
+import zot_folders
 from anyplug.formats.zot import frames
 from anyplug.host.host import Host
 
@@ -82,8 +82,8 @@ def live(zot, settings):
         with portal.wrap_async_context_manager(host):
             tag = host._runner.guard._tag
             yield host, portal
-    assert looking.tagged(tag) == {}
-    assert len(extending.heard(calm, "shutdown")) == 1
+    assert processes.tagged(tag) == {}
+    assert len(zot_folders.heard(calm, "shutdown")) == 1
 
 
 def test_no_sequence_of_frames_hangs_the_host_or_reaches_another_extension(live):

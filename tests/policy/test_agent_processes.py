@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from governing import bash, decision, policy, project
 
-import residing
-import using
-import waiting
+import command_line
+import conditions
+import daemons
+from policy_projects import bash, decision, policy, project
 
 AGENT = """
 import json, subprocess, sys
@@ -104,7 +104,7 @@ def test_what_an_agent_starts_decides_nothing(command):
 
 @pytest.mark.claim("agents-decide-nothing")
 def test_nor_does_one_that_asks_a_daemon():
-    with residing.resident():
+    with daemons.resident():
         [(code, _, err)] = as_agent(f"{OURS} policy trust --yes")
     assert code != 0
     assert REFUSED in err
@@ -118,7 +118,7 @@ def test_an_agent_may_look_and_ask():
 def test_whoever_started_the_agent_is_free(home):
     as_agent(f"{OURS} list")
     assert os.listdir(home / "agents")
-    using.ok("policy", "trust", "--yes")
+    command_line.ok("policy", "trust", "--yes")
 
 
 DETACHED = [
@@ -137,7 +137,7 @@ async def test_a_process_that_left_its_agent_decides_nothing(command, tmp_path):
     said = tmp_path / "said"
     inner = f"sleep 1; {OURS} policy trust --yes > {said}.part 2>&1; mv {said}.part {said}"
     with agent(command.replace("{}", inner)):
-        await waiting.until(said.exists)
+        await conditions.until(said.exists)
     assert "was not run" in said.read_text()
     assert "run it in a terminal of your own" in said.read_text()
 
@@ -148,7 +148,7 @@ async def test_nor_does_one_with_a_terminal_of_its_own_and_the_agents_mark(tmp_p
     said = tmp_path / "said"
     with agent("true"), shell(OPENCODE="1") as typed:
         typed(f"{OURS} policy trust --yes > {said}.part 2>&1; mv {said}.part {said}")
-        await waiting.until(said.exists)
+        await conditions.until(said.exists)
     assert "OPENCODE is set" in said.read_text()
 
 
@@ -157,7 +157,7 @@ async def test_a_person_at_a_terminal_may_while_an_agent_is_up(tmp_path):
     said = tmp_path / "said"
     with agent("true"), shell() as typed:
         typed(f"{OURS} policy trust --yes > {said}.part 2>&1; mv {said}.part {said}")
-        await waiting.until(said.exists)
+        await conditions.until(said.exists)
     assert "is trusted, with its policies as they are now" in said.read_text()
 
 
@@ -168,11 +168,11 @@ async def test_whoever_types_an_event_into_a_shell_is_no_agent(home, tmp_path):
     event.write_text(json.dumps(bash("ls")))
     with shell() as typed:
         typed(f"{EVAL} < {event} > {asked}.part; mv {asked}.part {asked}")
-        await waiting.until(asked.exists)
+        await conditions.until(asked.exists)
         assert json.loads(asked.read_text()) == {"decision": "allow"}
         assert not (home / "agents").exists()
         typed(f"{OURS} policy trust --yes > {said}.part 2>&1; mv {said}.part {said}")
-        await waiting.until(said.exists)
+        await conditions.until(said.exists)
     assert "is trusted" in said.read_text()
 
 
@@ -183,7 +183,7 @@ async def test_a_script_in_a_terminal_is_one(home, tmp_path):
     script.write_text(f"import os\nos.system({f'{EVAL} < {event} > {asked}.part; mv {asked}.part {asked}'!r})\n")
     with shell() as typed:
         typed(f"{shlex.quote(sys.executable)} {script}")
-        await waiting.until(asked.exists)
+        await conditions.until(asked.exists)
         assert len(os.listdir(home / "agents")) == 1
 
 

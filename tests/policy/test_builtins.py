@@ -4,11 +4,11 @@ import json
 import os
 
 import pytest
-from governing import answer, ask, bash, event, project
 
-import making
+import plugin_folders
 from anyplug.policy import builtins
 from anyplug.policy.rulebook import BadRulebook
+from policy_projects import answer, ask, bash, event, project
 
 pytestmark = pytest.mark.anyio
 
@@ -121,7 +121,7 @@ async def test_checks_run_before_a_commit_and_only_then():
     assert await decided(bash("git status")) == "allow"
     assert not os.path.exists("ran")
     assert await answer(bash("git commit -m x")) == {"decision": "block", "reason": "not ok"}
-    making.write("./ok", "")
+    plugin_folders.write("./ok", "")
     assert await decided(bash("git commit -m x")) == "allow"
 
 
@@ -139,7 +139,7 @@ async def test_edited_files_are_checked_by_their_ending():
 
 @pytest.mark.parametrize("name", ["always_inject_on_prompt", "opencode_always_inject_on_prompt"])
 async def test_context_comes_with_every_prompt(name):
-    making.write("./notes.txt", "from a file\n")
+    plugin_folders.write("./notes.txt", "from a file\n")
     enabled(**{name: {"context": ["be kind", {"command": "echo from a command"}, {"file": "notes.txt"}]}})
     prompt = {"hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": os.getcwd(), "prompt": "hi"}
     assert (await answer(prompt))["context"] == ["be kind\n\nfrom a command\n\nfrom a file"]
@@ -148,8 +148,8 @@ async def test_context_comes_with_every_prompt(name):
 @pytest.mark.parametrize("name", ["enforce_full_file_read", "opencode_enforce_full_file_read"])
 async def test_short_files_are_read_as_a_whole(name):
     enabled(**{name: {"max_lines": 10, "message": "all of it"}})
-    making.write("./short", "x\n" * 10)
-    making.write("./long", "x\n" * 11)
+    plugin_folders.write("./short", "x\n" * 10)
+    plugin_folders.write("./long", "x\n" * 11)
     assert await answer(event("read", filePath="short", offset=2)) == {"decision": "deny", "reason": "all of it"}
     assert await decided(event("read", filePath="short", limit=3)) == "deny"
     assert await decided(event("read", filePath="short")) == "allow"
@@ -402,7 +402,7 @@ EVERYDAY = [
 @pytest.fixture
 def _folders():
     for name in ("a/secret/k.txt", "src/a.py", ".git/hooks/pre-commit", "sub/x"):
-        making.write(name, "")
+        plugin_folders.write(name, "")
 
 
 @pytest.mark.claim("no-weaker-than-cupcake")

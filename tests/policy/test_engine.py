@@ -3,16 +3,16 @@
 import json
 import os
 
-import governing
 import pytest
-from governing import answer, ask, bash, decision, event, policy, project, verdict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import making
+import plugin_folders
+import policy_projects
 from anyplug.policy import accepted_copies
 from anyplug.policy.engine import Engine
 from anyplug.policy.eval_requests import Desk
+from policy_projects import answer, ask, bash, decision, event, policy, project, verdict
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +68,7 @@ async def test_what_leads_nowhere_is_no_empty_folder_of_policies(path, says):
 async def test_a_file_where_the_policies_should_be_refuses():
     root = project()
     os.rmdir(os.path.join(root, ".cupcake/policies/opencode"))
-    making.write(os.path.join(root, ".cupcake/policies/opencode"), "")
+    plugin_folders.write(os.path.join(root, ".cupcake/policies/opencode"), "")
     made = await ask(bash("ls"))
     assert made["decision"] is None
     assert "it cannot be listed" in made["said"][0]
@@ -89,13 +89,13 @@ async def test_folders_that_appear_and_go_are_noticed(engine):
     assert await verdict(bash("ls"), engine=engine) == "ask"  # a broken edit, too
 
 
-def globally(policies, rulebook="", monkeypatch=None, evaluate=governing.GLOBAL_EVALUATE):
+def globally(policies, rulebook="", monkeypatch=None, evaluate=policy_projects.GLOBAL_EVALUATE):
     root = os.path.join(os.environ["HOME"], ".config", "cupcake")
     for name, text in policies.items():
-        making.write(os.path.join(root, "policies", "opencode", f"{name}.rego"), text)
-    making.write(os.path.join(root, "policies", "opencode", "system", "evaluate.rego"), evaluate)
+        plugin_folders.write(os.path.join(root, "policies", "opencode", f"{name}.rego"), text)
+    plugin_folders.write(os.path.join(root, "policies", "opencode", "system", "evaluate.rego"), evaluate)
     if rulebook:
-        making.write(os.path.join(root, "rulebook.yml"), rulebook)
+        plugin_folders.write(os.path.join(root, "rulebook.yml"), rulebook)
     accepted_copies.keep(os.environ["ANYPLUG_HOME"], accepted_copies.read(root, is_own=True), trusted=True)
     return root
 
@@ -231,7 +231,7 @@ async def test_a_policy_that_waits_for_a_watchdog_is_refused():
 
 
 async def test_a_decision_is_kept_only_for_who_asks_and_for_the_same_event(engine):
-    project({"p": policy("opencode.p", governing.NO_VERIFY)})
+    project({"p": policy("opencode.p", policy_projects.NO_VERIFY)})
     given = bash("git commit --no-verify")
     assert not (await ask(given, engine=engine))["cached"]
     assert not (await ask(given, engine=engine, cache=True))["cached"]
@@ -337,7 +337,9 @@ WHOLE = st.fixed_dictionaries(  # nothing is missing, and what is told may be an
 
 @pytest.fixture(scope="module")
 def governed(tmp_path_factory):
-    return project({"p": policy("opencode.p", governing.NO_VERIFY)}, folder=str(tmp_path_factory.mktemp("governed")))
+    return project(
+        {"p": policy("opencode.p", policy_projects.NO_VERIFY)}, folder=str(tmp_path_factory.mktemp("governed"))
+    )
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

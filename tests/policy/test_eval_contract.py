@@ -3,18 +3,18 @@
 import json
 import os
 
-import governing
 import pytest
-from governing import answer, ask, bash, decision, event, policy, project
 
-import making
-import using
+import command_line
+import plugin_folders
+import policy_projects
+from policy_projects import answer, ask, bash, decision, event, policy, project
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_rule_that_holds_denies_with_its_reason():
-    project({"safety": policy("opencode.safety", governing.NO_VERIFY, tools=["Bash"])})
+    project({"safety": policy("opencode.safety", policy_projects.NO_VERIFY, tools=["Bash"])})
     assert await answer(bash("git  commit   --no-verify")) == {"decision": "deny", "reason": "hooks must run"}
     assert await answer(bash("git status")) == {"decision": "allow"}
 
@@ -77,7 +77,7 @@ async def test_a_request_for_a_permission_is_decided_and_left_to_the_person_wher
         "hook_event_name": "PermissionRequest", "session_id": "s", "cwd": os.getcwd(), "permission_id": "p",
         "permission_type": "bash", "title": "run", "metadata": {"command": "rm -rf /"},
     }  # fmt: skip
-    project({"p": policy("opencode.p", governing.NO_VERIFY, tools=["Bash"])})
+    project({"p": policy("opencode.p", policy_projects.NO_VERIFY, tools=["Bash"])})
     assert (await answer(given))["decision"] == "ask"
     body = decision("deny", "no", when='contains(input.tool_input.command, "rm")')
     project({"q": policy("opencode.q", body, events=["PermissionRequest"], tools=["Bash"])})
@@ -109,7 +109,7 @@ async def test_a_policy_dir_is_read_as_the_original_reads_it(tmp_path):
     ("files", "says"),
     [
         ({}, "there is no"),
-        ({"system/evaluate.rego": governing.EVALUATE}, "policies/opencode"),
+        ({"system/evaluate.rego": policy_projects.EVALUATE}, "policies/opencode"),
         ({"policies/opencode/p.rego": "package x\nimport rego.v1\ndeny contains {"}, "p.rego:3"),
         ({"policies/opencode/p.rego": policy("opencode.p", decision("deny"))}, "evaluate.rego"),
         ({"policies/opencode/p.rego": "package cupcake.policies.p\nimport rego.v1\n" + decision("deny")}, "METADATA"),
@@ -119,7 +119,7 @@ async def test_a_policy_dir_is_read_as_the_original_reads_it(tmp_path):
         ({"policies/opencode/.keep": "", "rulebook.yml": "a: [b"}, "rulebook.yml:1"),
         (
             {
-                "system/evaluate.rego": governing.EVALUATE,
+                "system/evaluate.rego": policy_projects.EVALUATE,
                 "policies/opencode/p.rego": policy("p", "deny contains x if { x := http.send({}) }"),
             },
             "p.rego:8",
@@ -129,7 +129,7 @@ async def test_a_policy_dir_is_read_as_the_original_reads_it(tmp_path):
 )
 async def test_without_usable_policies_there_is_no_decision_and_the_reason_names_file_and_line(files, says):
     for name, text in files.items():
-        making.write(os.path.join(".cupcake", name), text)
+        plugin_folders.write(os.path.join(".cupcake", name), text)
     made = await ask(bash("ls"))
     assert (made["exit"], made["decision"]) == (1, None)
     assert says in "\n".join(made["said"])
@@ -145,26 +145,26 @@ async def test_what_keeps_policies_from_being_used_is_followed_by_the_cure():
 @pytest.mark.parametrize("arguments", [{}, {"command": "ls", "workdir": 7}, {"x": [None, 7]}])
 @pytest.mark.parametrize("tool", ["bash", "edit", "apply_patch", "anything"])
 async def test_arguments_of_any_shape_are_decided_about(tool, arguments):
-    project({"p": policy("opencode.p", governing.NO_VERIFY)})
-    project({"p": policy("claude.p", governing.NO_VERIFY)}, harness="claude")
-    assert await answer({**governing.event(tool), "args": arguments}) == {"decision": "allow"}
+    project({"p": policy("opencode.p", policy_projects.NO_VERIFY)})
+    project({"p": policy("claude.p", policy_projects.NO_VERIFY)}, harness="claude")
+    assert await answer({**policy_projects.event(tool), "args": arguments}) == {"decision": "allow"}
     told = {**CLAUDE, "hook_event_name": "PreToolUse", "tool_name": tool.title(), "tool_input": arguments}
     assert await answer(told, "claude") == {}
 
 
 @pytest.mark.parametrize("arguments", [None, True, 7, "ls", ["ls"]])
 async def test_arguments_that_are_no_object_get_no_decision(arguments):
-    project({"p": policy("opencode.p", governing.NO_VERIFY)})
-    made = await ask({**governing.event("anything"), "args": arguments})
+    project({"p": policy("opencode.p", policy_projects.NO_VERIFY)})
+    made = await ask({**policy_projects.event("anything"), "args": arguments})
     assert made["decision"] is None
     assert made["exit"] != 0
     assert "args must be an object" in made["said"][0]
 
 
 def test_what_is_no_event_is_said_in_words_for_people():
-    project({"p": policy("opencode.p", governing.NO_VERIFY)})
-    assert "and is missing" in using.run("eval", "--harness", "opencode", stdin="{}").err
-    assert "it is not UTF-8" in using.run("eval", "--harness", "opencode", stdin=b"\xff").err
+    project({"p": policy("opencode.p", policy_projects.NO_VERIFY)})
+    assert "and is missing" in command_line.run("eval", "--harness", "opencode", stdin="{}").err
+    assert "it is not UTF-8" in command_line.run("eval", "--harness", "opencode", stdin=b"\xff").err
 
 
 async def test_every_fault_of_every_file_is_said():
@@ -252,26 +252,26 @@ async def test_other_agents_are_refused(harness):
 
 
 def test_the_program_is_a_stand_in_for_cupcake():
-    project({"safety": policy("opencode.safety", governing.NO_VERIFY, tools=["Bash"])})
+    project({"safety": policy("opencode.safety", policy_projects.NO_VERIFY, tools=["Bash"])})
     given = json.dumps(bash("git commit --no-verify"), indent=2)
-    done = using.run("eval", "--harness", "opencode", stdin=given)
+    done = command_line.run("eval", "--harness", "opencode", stdin=given)
     assert (done.code, done.out, done.err) == (0, '{"decision":"deny","reason":"hooks must run"}\n', "")
-    done = using.run("--log-level", "debug", "eval", "--harness=opencode", "--strict", stdin=given)
+    done = command_line.run("--log-level", "debug", "eval", "--harness=opencode", "--strict", stdin=given)
     assert (done.code, done.json["decision"]) == (1, "deny")
     assert "safety.rego:10: deny GIT_NO_VERIFY" in done.err
-    done = using.run("eval", "--harness", "opencode", stdin="{")
+    done = command_line.run("eval", "--harness", "opencode", stdin="{")
     assert (done.code, done.out) == (1, "")
     assert "no JSON" in done.err
-    done = using.run("eval", "--harness", "claude", stdin=b"\xff")
+    done = command_line.run("eval", "--harness", "claude", stdin=b"\xff")
     assert (done.code, done.out) == (2, "")
 
 
 def test_the_programs_own_grammar_knows_eval_too():
-    project({"safety": policy("opencode.safety", governing.NO_VERIFY, tools=["Bash"])})
+    project({"safety": policy("opencode.safety", policy_projects.NO_VERIFY, tools=["Bash"])})
     given = json.dumps(bash("ls"))
-    assert using.ok("--quiet", "eval", "--harness", "opencode", stdin=given).json == {"decision": "allow"}
-    assert using.run("eval", stdin=given).code == 2
-    assert "--harness" in using.ok("eval", "--help").out
+    assert command_line.ok("--quiet", "eval", "--harness", "opencode", stdin=given).json == {"decision": "allow"}
+    assert command_line.run("eval", stdin=given).code == 2
+    assert "--harness" in command_line.ok("eval", "--help").out
 
 
 # Refusals on record
@@ -280,7 +280,7 @@ def test_the_programs_own_grammar_knows_eval_too():
 def refusals():
     return [
         {key: record[key] for key in ("attachment", "tool", "format", "verdict", "by", "reason", "outcome")}
-        for record in json.loads(using.ok("audit", "--json").out)
+        for record in json.loads(command_line.ok("audit", "--json").out)
     ]
 
 
@@ -289,20 +289,20 @@ def refusals():
 def test_a_refusal_of_an_agents_own_tool_is_on_record(verb):
     project({"p": policy("opencode.p", decision(verb, "because", rule="R"))})
     given = json.dumps(bash("ls secret"))
-    using.run("eval", "--harness", "opencode", stdin=given)
+    command_line.run("eval", "--harness", "opencode", stdin=given)
     (record,) = refusals()
     assert record == {
         "attachment": "opencode:ses_1", "tool": "Bash", "format": "opencode", "verdict": "denied",
         "by": "policy:R .cupcake/policies/opencode/p.rego:8", "reason": "because", "outcome": "denied",
     }  # fmt: skip
-    assert "secret" not in using.ok("audit", "--json").out
-    assert using.ok("audit", "--verify").out == "1 record, the chain is intact\n"
+    assert "secret" not in command_line.ok("audit", "--json").out
+    assert command_line.ok("audit", "--verify").out == "1 record, the chain is intact\n"
 
 
 @pytest.mark.claim("eval-recorded")
 def test_a_refusal_because_policies_are_broken_is_on_record():
     project({"p": "package cupcake.policies.opencode.p\nthis is not Rego"})
-    assert using.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls"))).code == 1
+    assert command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls"))).code == 1
     (record,) = refusals()
     assert (record["tool"], record["by"], record["outcome"]) == ("bash", "policy:", "denied")
 
@@ -310,17 +310,17 @@ def test_a_refusal_because_policies_are_broken_is_on_record():
 def test_what_is_allowed_or_asked_about_leaves_no_record():
     project({"p": policy("opencode.p", decision("ask", "sure?", when='input.args.command == "rm x"'))})
     for command in ("ls", "rm x"):
-        using.ok("eval", "--harness", "opencode", stdin=json.dumps(bash(command)))
+        command_line.ok("eval", "--harness", "opencode", stdin=json.dumps(bash(command)))
     assert refusals() == []
 
 
 def test_a_refusal_that_cannot_be_recorded_stays_one_and_is_said():
     project({"p": policy("opencode.p", decision("deny", "because"))})
-    database = os.path.join(using.home(), "anyplug.db")
+    database = os.path.join(command_line.home(), "anyplug.db")
     for path in (database, f"{database}-wal", f"{database}-shm"):
         if os.path.exists(path):
             os.unlink(path)
     os.mkdir(database)
-    done = using.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls")))
+    done = command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls")))
     assert json.loads(done.out)["decision"] == "deny"
     assert "this refusal is not in the audit" in done.err

@@ -5,18 +5,18 @@ import os
 import stat
 
 import pytest
-from governing import decision, policy, project
 
-import extending
-import making
-import using
+import command_line
+import plugin_folders
+import zot_folders
 from anyplug.call.consent import Attachment
 from anyplug.policy import accepted_copies
 from anyplug.policy.event_log import Recordings
+from policy_projects import decision, policy, project
 
 pytestmark = pytest.mark.anyio
 
-ECHO = making.python("print(json.dumps({'result': json.dumps(given)}))")
+ECHO = plugin_folders.python("print(json.dumps({'result': json.dumps(given)}))")
 TEXT = {"text": {"type": "string", "description": "some"}}
 
 
@@ -106,7 +106,7 @@ async def test_a_result_that_a_policy_refuses_is_seen_by_nobody(host, cyclop):
 async def test_what_a_tool_gives_as_data_is_judged_as_its_text_is(host, stavrobot):
     when = 'input.tool_response.structured.key == "sk-1"'
     ours(decision("deny", "it leaks", when=when), events=["PostToolUse"])
-    async with host(stavrobot("bundle", making.python("print(json.dumps({'key': 'sk-1'}))"))) as h:
+    async with host(stavrobot("bundle", plugin_folders.python("print(json.dumps({'key': 'sk-1'}))"))) as h:
         result = await h.call("bundle.act")
     assert (result.error.code, result.structured) == ("denied", None)
 
@@ -219,7 +219,7 @@ async def test_where_nobody_can_be_asked_it_is_a_denial_that_says_so(host, cyclo
 
 
 async def test_the_persons_own_policies_hold_in_every_project(host, cyclop, home):
-    making.write(str(home / "policy" / "mine.rego"), policy("mine", decision("deny", "mine")))
+    plugin_folders.write(str(home / "policy" / "mine.rego"), policy("mine", decision("deny", "mine")))
     async with host(cyclop()) as h:
         assert (await h.call("hello")).error.message == "mine"
 
@@ -287,7 +287,7 @@ async def test_fail_mode_open_is_no_pardon_for_what_policies_did_decide(host, cy
     ],
 )
 async def test_another_program_decides_and_its_failures_refuse(host, cyclop, settings, script, says):
-    program = making.write(os.path.abspath("gate/cupcake"), f"#!/bin/sh\ncat >/dev/null\n{script}\n", 0o755)
+    program = plugin_folders.write(os.path.abspath("gate/cupcake"), f"#!/bin/sh\ncat >/dev/null\n{script}\n", 0o755)
     settings(f'[policy]\nprogram = "{program}"\ntimeout_s = 1\n')
     async with host(cyclop()) as h:
         result = await h.call("hello")
@@ -297,7 +297,7 @@ async def test_another_program_decides_and_its_failures_refuse(host, cyclop, set
 
 async def test_another_program_is_given_the_event_and_allows(host, cyclop, settings):
     script = '#!/bin/sh\necho "$@" > args; cat > event\necho \'{"decision": "allow"}\'\n'
-    program = making.write(os.path.abspath("gate/cupcake"), script, 0o755)
+    program = plugin_folders.write(os.path.abspath("gate/cupcake"), script, 0o755)
     settings(f'[policy]\nprogram = "{program}"\n')
     async with host(cyclop()) as h:
         assert (await h.call("hello", {"text": "x"})).text == "done"
@@ -342,7 +342,7 @@ async def test_nothing_is_recorded_where_the_person_does_not_want_it(host, cyclo
 
 
 async def test_old_recordings_go(host, cyclop, home):
-    making.write(str(home / "recordings" / "2020-01-01.jsonl"), "{}\n")
+    plugin_folders.write(str(home / "recordings" / "2020-01-01.jsonl"), "{}\n")
     ours(decision("ask", when="false"))
     async with host(cyclop()) as h:
         await h.call("hello")
@@ -368,8 +368,8 @@ async def test_a_projects_commands_run_only_where_the_person_trusts_it(host, cyc
 
 async def test_the_persons_own_commands_run_everywhere(host, cyclop, home):
     text = policy("p", decision("deny", "asked", when='input.signals.s == "yes"'), signals=["s"])
-    making.write(str(home / "policy" / "p.rego"), text)
-    making.write(str(home / "policy" / "rulebook.yml"), "signals: {s: echo yes}")
+    plugin_folders.write(str(home / "policy" / "p.rego"), text)
+    plugin_folders.write(str(home / "policy" / "rulebook.yml"), "signals: {s: echo yes}")
     async with host(cyclop()) as h:
         assert (await h.call("hello")).error.message == "asked"
 
@@ -386,22 +386,22 @@ async def test_decisions_that_hide_in_values_are_found_without_an_evaluate_too(h
     async with host(cyclop()) as h:
         assert (await h.call("hello")).error.message == "hidden"
     os.unlink(".cupcake/policies/anyplug/p.rego")
-    making.write(str(home / "policy" / "p.rego"), policy("p", body))
+    plugin_folders.write(str(home / "policy" / "p.rego"), policy("p", body))
     async with host(cyclop()) as h:
         assert (await h.call("hello")).error.message == "hidden"
 
 
 def test_a_person_at_a_terminal_sees_who_asks_and_why(root):
     ours(decision("ask", "this sends mail", rule="ASK-MAIL"))
-    plugin = making.cyclop(root)
-    with using.Terminal("--plugin", plugin, "call", "hello", "text=to all") as person:
+    plugin = plugin_folders.cyclop(root)
+    with command_line.Terminal("--plugin", plugin, "call", "hello", "text=to all") as person:
         person.sees('with: {"text":"to all"}')
         person.sees("this sends mail (asked by policy:ASK-MAIL .cupcake/policies/anyplug/p.rego:8)")
         person.sees("[N]o:")
         person.types("y")
         person.sees("done")
     assert person.code == 0
-    refused = using.run("--plugin", plugin, "call", "hello", "--yes", "--json")
+    refused = command_line.run("--plugin", plugin, "call", "hello", "--yes", "--json")
     assert (refused.code, refused.json["error"]["code"]) == (3, "denied")
 
 
@@ -426,7 +426,7 @@ def tells(zot):
 
 
 def invoked(folder):
-    return extending.heard(folder, "command_invoked")
+    return zot_folders.heard(folder, "command_invoked")
 
 
 async def test_a_policy_denies_a_slash_command_and_it_is_not_told(host, tells):

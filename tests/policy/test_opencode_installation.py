@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from driving import ALLOW, Project, before, needs_node
+from opencode_driver import ALLOW, Project, before, needs_node
 
 from anyplug.model.errors import ConfigError
 from anyplug.policy.opencode import installation

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from driving import ALLOW, Project, after, before, needs_node
+from opencode_driver import ALLOW, Project, after, before, needs_node
 
 pytestmark = needs_node
 

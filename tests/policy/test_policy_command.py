@@ -4,44 +4,44 @@ import json
 import os
 
 import pytest
-from governing import NO_VERIFY, bash, decision, policy, project
 
-import making
-import using
+import command_line
+import plugin_folders
+from policy_projects import NO_VERIFY, bash, decision, policy, project
 
 EVENT = '{"tool": "bash", "args": {"command": "git commit --no-verify"}}'
 
 
 @pytest.mark.parametrize("harness", ["opencode", "claude", "anyplug"])
 def test_what_init_writes_can_be_used_as_it_is(harness):
-    using.ok("policy", "init", "--harness", harness)
-    done = using.ok("policy", "test", "--json").json
+    command_line.ok("policy", "init", "--harness", harness)
+    done = command_line.ok("policy", "test", "--json").json
     assert (done["passed"], done["failed"]) == (4, 0)
-    assert using.ok("policy", "validate", "--json").json["remarks"] == []
-    (row,) = using.ok("policy", "inspect", "--json").json
+    assert command_line.ok("policy", "validate", "--json").json["remarks"] == []
+    (row,) = command_line.ok("policy", "inspect", "--json").json
     assert (row["harness"], row["verbs"]) == (harness, ["deny", "ask"])
 
 
 @pytest.mark.parametrize("harness", ["opencode", "anyplug"])
 def test_what_init_writes_refuses_publishing_however_it_is_written(harness):
-    using.ok("policy", "init", "--harness", harness)
+    command_line.ok("policy", "init", "--harness", harness)
     commands = ["'npm' publish", "n\\pm publish", 'npm pub"lish"', "npm --foo publish", "cd x && /usr/bin/npm publish"]
     commands += ["x=publish; npm $x"] if harness == "opencode" else []
     examples = [{"event": {"tool": "bash", "args": {"command": each}}, "decision": "deny"} for each in commands]
-    making.write(f".cupcake/policies/{harness}/more.test.json", json.dumps(examples))
-    assert using.ok("policy", "test", "--json").json["failed"] == 0
+    plugin_folders.write(f".cupcake/policies/{harness}/more.test.json", json.dumps(examples))
+    assert command_line.ok("policy", "test", "--json").json["failed"] == 0
 
 
 def test_init_leaves_alone_what_is_there():
     project({"publishing": "mine"})
-    assert "publishing.rego" not in using.ok("policy", "init").out
-    assert using.read(".cupcake/policies/opencode/publishing.rego") == "mine"
+    assert "publishing.rego" not in command_line.ok("policy", "init").out
+    assert command_line.read(".cupcake/policies/opencode/publishing.rego") == "mine"
 
 
 def test_validate_names_file_and_line_of_everything():
     body = 'deny contains {"reason": "x"} if input.tool\nask := true\n'
     project({"p": policy("opencode.p", body, events=["PreTolUse"], signals=["gone"]), "q": policy("q", "x := 1\n")})
-    done = using.run("policy", "validate")
+    done = command_line.run("policy", "validate")
     assert done.code == 1
     for said in (
         "p.rego:9: error: a decision of `deny` lacks severity and rule_id (malformed_decision)",
@@ -52,21 +52,21 @@ def test_validate_names_file_and_line_of_everything():
     ):
         assert said in done.out
     project({"p": "package cupcake.policies.p\nimport rego.v1\ndeny contains x if { y }\n"})
-    done = using.run("policy", "validate", "--json")
+    done = command_line.run("policy", "validate", "--json")
     assert (done.code, done.json["valid"]) == (1, False)
     assert done.json["remarks"][0]["file"].endswith("p.rego")
 
 
 def test_without_policies_every_action_says_what_to_do():
     for action in ("validate", "inspect", "test"):
-        assert "policy init" in using.fails(1, "policy", action).err
+        assert "policy init" in command_line.fails(1, "policy", action).err
     project()
-    using.fails(2, "policy", "test")
-    using.fails(2, "policy", "explain")
-    using.fails(2, "policy", "replay")
-    using.fails(2, "policy", "explain", "{")
-    using.fails(2, "policy", "explain", "[]")
-    using.fails(2, "policy", "replay", "x.rego", "--since", "yesterday")
+    command_line.fails(2, "policy", "test")
+    command_line.fails(2, "policy", "explain")
+    command_line.fails(2, "policy", "replay")
+    command_line.fails(2, "policy", "explain", "{")
+    command_line.fails(2, "policy", "explain", "[]")
+    command_line.fails(2, "policy", "replay", "x.rego", "--since", "yesterday")
 
 
 def test_examples_that_are_not_as_expected_are_shown():
@@ -77,8 +77,8 @@ def test_examples_that_are_not_as_expected_are_shown():
         {"name": "another reason", "event": json.loads(EVENT), "decision": "deny", "reason": "tests"},
         {"name": "no event", "event": {"hook_event_name": "x"}, "decision": "deny"},
     ]
-    making.write(".cupcake/policies/opencode/p.test.json", json.dumps(examples))
-    done = using.run("policy", "test")
+    plugin_folders.write(".cupcake/policies/opencode/p.test.json", json.dumps(examples))
+    done = command_line.run("policy", "test")
     assert done.code == 1
     assert "p.test.json: wrong: expected allow, got deny: hooks must run" in done.out
     assert "another reason: the reason is: hooks must run" in done.out
@@ -90,13 +90,13 @@ def test_examples_say_what_signals_answer():
     body = decision("deny", when='input.signals.branch == "main"')
     project({"p": policy("opencode.p", body, signals=["branch"])}, rulebook="signals: {branch: exit 1}")
     cases = [("main", "deny"), ("feature", "allow")]
-    making.write(
+    plugin_folders.write(
         ".cupcake/p.test.yml",
         "".join(
             f"- {{event: {{tool: bash}}, signals: {{branch: {name}}}, decision: {word}}}\n" for name, word in cases
         ),
     )
-    assert "2 of 2" in using.ok("policy", "test").out
+    assert "2 of 2" in command_line.ok("policy", "test").out
 
 
 @pytest.mark.parametrize(
@@ -104,50 +104,50 @@ def test_examples_say_what_signals_answer():
 )
 def test_examples_that_cannot_be_read_are_a_fault(text):
     project({"p": policy("opencode.p", NO_VERIFY)})
-    making.write(".cupcake/p.test.yml", text)
-    assert "p.test.yml" in using.fails(1, "policy", "test").err
+    plugin_folders.write(".cupcake/p.test.yml", text)
+    assert "p.test.yml" in command_line.fails(1, "policy", "test").err
 
 
 def test_explain_says_what_eval_says_of_an_event_that_lacks_something():
     project({"p": policy("opencode.p", NO_VERIFY)})
-    done = using.ok("policy", "explain", EVENT)
-    refused = using.run("eval", "--harness", "opencode", stdin=EVENT)
+    done = command_line.ok("policy", "explain", EVENT)
+    refused = command_line.run("eval", "--harness", "opencode", stdin=EVENT)
     assert (refused.code, refused.out) == (1, "")
     assert "hook_event_name must be one of" in done.err
     assert refused.err.splitlines()[0] in done.err
     whole = json.dumps(bash("git commit --no-verify"))
-    assert using.ok("policy", "explain", whole).err == ""
-    shown = using.ok("policy", "explain", "-", "--json", stdin=EVENT).json
+    assert command_line.ok("policy", "explain", whole).err == ""
+    shown = command_line.ok("policy", "explain", "-", "--json", stdin=EVENT).json
     assert "hook_event_name" in shown["eval_refuses"]
 
 
 @pytest.mark.parametrize("event", ["{", "[]", '"x"', '{"tool": 1}', '{"tool": "bash", "session_id": 1}'])
 def test_explain_takes_nothing_that_is_no_event(event):
     project({"p": policy("opencode.p", NO_VERIFY)})
-    using.fails(2, "policy", "explain", "-", stdin=event)
-    assert using.run("eval", "--harness", "opencode", stdin=event).code == 1
+    command_line.fails(2, "policy", "explain", "-", stdin=event)
+    assert command_line.run("eval", "--harness", "opencode", stdin=event).code == 1
 
 
 def test_explain_says_when_what_was_accepted_decides_otherwise_than_the_files():
     project({"p": policy("opencode.p", NO_VERIFY)})
     event = json.dumps(bash("git commit --no-verify"))
-    assert "in force now" not in using.ok("policy", "explain", event).err
+    assert "in force now" not in command_line.ok("policy", "explain", event).err
     project({"p": policy("opencode.p", decision("deny", when="false"))}, trust=False)
-    done = using.ok("policy", "explain", event)
+    done = command_line.ok("policy", "explain", event)
     assert done.out.startswith("allow")
     assert "in force now: deny: hooks must run" in done.err
     assert "`anyplug policy trust` accepts these files" in done.err
-    shown = using.ok("policy", "explain", event, "--json").json
+    shown = command_line.ok("policy", "explain", event, "--json").json
     assert (shown["decision"], shown["in_force"]["decision"]) == ("allow", "deny")
-    using.ok("policy", "trust", "--yes")
-    assert "in force now" not in using.ok("policy", "explain", event).err
+    command_line.ok("policy", "trust", "--yes")
+    assert "in force now" not in command_line.ok("policy", "explain", event).err
 
 
 def test_explain_says_when_a_change_of_calls_is_not_accepted_yet():
     project({"p": policy("opencode.p", decision("deny", when="false"))})
     body = 'modify contains {"rule_id": "M", "reason": "m", "severity": "LOW", "updated_input": {"command": "true"}}\n'
     project({"p": policy("opencode.p", body)}, trust=False)
-    done = using.ok("policy", "explain", json.dumps(bash("ls")))
+    done = command_line.ok("policy", "explain", json.dumps(bash("ls")))
     assert done.out.startswith("modify")
     assert "in force now: deny: " in done.err
 
@@ -160,12 +160,12 @@ def test_explain_shows_which_rules_held_and_who_was_not_asked():
             "r": policy("opencode.r", decision("ask"), events=["PostToolUse"]),
         }
     )
-    done = using.ok("policy", "explain", EVENT).out
+    done = command_line.ok("policy", "explain", EVENT).out
     assert done.startswith("deny: ")
     assert ".cupcake/policies/opencode/p.rego:10: deny GIT_NO_VERIFY (HIGH)" in done
     assert "q.rego: it asks for the tools Edit" in done
     assert "r.rego: it asks for PostToolUse; it was evaluated with those that are concerned" in done
-    shown = using.ok("policy", "explain", "-", "--json", stdin=EVENT).json
+    shown = command_line.ok("policy", "explain", "-", "--json", stdin=EVENT).json
     assert shown["fired"]
     assert shown["input"]["tool_name"] == "Bash"
     assert shown["policies"][1] == {
@@ -177,20 +177,22 @@ def test_explain_shows_which_rules_held_and_who_was_not_asked():
 def test_replay_lists_what_a_candidate_would_decide_otherwise(tmp_path):
     project({"p": policy("opencode.p", NO_VERIFY, tools=["Bash"])})
     for command in ("git commit --no-verify", "git push --force", "ls"):
-        using.run("eval", "--harness", "opencode", stdin=json.dumps(bash(command)))
+        command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash(command)))
     elsewhere = project({"p": policy("opencode.p", NO_VERIFY)}, folder=str(tmp_path / "elsewhere"))
-    using.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls", cwd=elsewhere)))
+    command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls", cwd=elsewhere)))
     candidate = policy("opencode.p", NO_VERIFY.replace("--no-verify", "--force"), tools=["Bash"])
-    path = making.write(os.path.abspath("candidate/p.rego"), candidate)
-    done = using.ok("policy", "replay", path, "--since", "1d", "--json").json
+    path = plugin_folders.write(os.path.abspath("candidate/p.rego"), candidate)
+    done = command_line.ok("policy", "replay", path, "--since", "1d", "--json").json
     assert (done["events"], done["elsewhere"]) == (3, 1)
     assert [(one["about"], one["before"], one["after"]) for one in done["changes"]] == [
         ("git commit --no-verify", "deny", "allow"),
         ("git push --force", "allow", "deny"),
     ]
-    assert "2 of 3 recorded calls would be decided otherwise." in using.ok("policy", "replay", path).out
-    beside = making.write(os.path.abspath("candidate/q.rego"), policy("opencode.q", decision("ask"), tools=["Bash"]))
-    changes = using.ok("policy", "replay", beside, "--json").json["changes"]
+    assert "2 of 3 recorded calls would be decided otherwise." in command_line.ok("policy", "replay", path).out
+    beside = plugin_folders.write(
+        os.path.abspath("candidate/q.rego"), policy("opencode.q", decision("ask"), tools=["Bash"])
+    )
+    changes = command_line.ok("policy", "replay", beside, "--json").json["changes"]
     assert [one["after"] for one in changes] == ["ask", "ask"]
-    broken = making.write(os.path.abspath("candidate/r.rego"), "package")
-    assert "r.rego:1" in using.fails(1, "policy", "replay", broken).err
+    broken = plugin_folders.write(os.path.abspath("candidate/r.rego"), "package")
+    assert "r.rego:1" in command_line.fails(1, "policy", "replay", broken).err

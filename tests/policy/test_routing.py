@@ -2,15 +2,15 @@
 
 import os
 
-import governing
 import pytest
-from governing import answer, ask, bash, decision, event, policy, project, verdict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import making
+import plugin_folders
+import policy_projects
 from anyplug.policy.policy_set import PolicySet
 from anyplug.rego import RegoErrors
+from policy_projects import answer, ask, bash, decision, event, policy, project, verdict
 
 pytestmark = pytest.mark.anyio
 
@@ -170,7 +170,7 @@ def test_leaving_out_what_cannot_hold_changes_no_decision(sets):
             for at, (verb, guards) in enumerate(rules)
         )
         texts[f"p{number}.rego"] = policy(f"opencode.p{number}", body, tools=tools)
-    policies = PolicySet(texts, {"evaluate.rego": governing.EVALUATE})
+    policies = PolicySet(texts, {"evaluate.rego": policy_projects.EVALUATE})
     assert policies.is_direct
     for tool in TOOLS:
         document = {"tool_name": tool, "hook_event_name": "PreToolUse", "tool_input": {}}
@@ -180,7 +180,7 @@ def test_leaving_out_what_cannot_hold_changes_no_decision(sets):
             assert asked == {(one.verb, one.rule_id) for one in policies._gathered(document).findings}
 
 
-@pytest.mark.parametrize("system", [{}, {"evaluate.rego": governing.EVALUATE}])
+@pytest.mark.parametrize("system", [{}, {"evaluate.rego": policy_projects.EVALUATE}])
 def test_a_policy_outside_of_what_is_gathered_is_a_fault(system):
     text = policy("p", decision("deny")).replace("cupcake.policies.p", "mine.p")
     with pytest.raises(RegoErrors, match=r"p\.rego:6:1: policy_package_error"):
@@ -206,7 +206,7 @@ default found(_) := []
 @pytest.mark.parametrize(
     ("system", "is_direct"),
     [
-        (governing.EVALUATE, True),
+        (policy_projects.EVALUATE, True),
         (USUAL, True),
         (USUAL.replace('found("ask")', "[]"), False),
         (USUAL.replace('found("ask")', 'found("deny")'), False),
@@ -223,7 +223,7 @@ def test_an_evaluate_that_chooses_is_told_apart_from_one_that_gathers(system, is
 async def test_policies_behind_links_are_read_and_circles_are_left():
     here = project({})
     folder = os.path.join(here, ".cupcake", "policies", "opencode")
-    making.write(os.path.join(here, "shared", "p.rego"), policy("opencode.p", decision("deny", "linked")))
+    plugin_folders.write(os.path.join(here, "shared", "p.rego"), policy("opencode.p", decision("deny", "linked")))
     os.symlink("../../../shared", os.path.join(folder, "linked"))
     os.symlink(".", os.path.join(folder, "circle"))
     assert (await answer(bash("ls")))["reason"] == "linked"
@@ -238,7 +238,7 @@ async def test_tests_for_opa_are_no_policies_and_policies_named_like_tests_are()
 def test_a_policy_says_with_file_and_line_what_is_wrong_with_its_routing():
     text = policy("p", decision("deny")).replace('["PreToolUse"]', '"PreToolUse"')
     with pytest.raises(RegoErrors, match=r"p\.rego:1:1: policy_routing_error: required_events must be a list"):
-        PolicySet({"p.rego": text}, {"evaluate.rego": governing.EVALUATE})
+        PolicySet({"p.rego": text}, {"evaluate.rego": policy_projects.EVALUATE})
 
 
 async def test_a_finding_names_the_file_and_the_line_of_its_rule_also_if_others_share_the_package_and_the_verb():

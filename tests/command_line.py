@@ -1,0 +1,208 @@
+"""Uses the program as people do: as a process of its own, through pipes or at a terminal."""
+
+import errno
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import processes
+from anyplug.runtime.processes.guard import TOKEN_VARIABLE
+
+PROGRAM = (sys.executable, "-m", "anyplug")
+PATIENCE_S = 30.0  # for what happens in a moment, on a machine that has much else to do
+CHUNK = 65536
+
+
+class Done:
+    """What a command that has ended left behind."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        """Exactly one JSON value, and nothing beside it."""
+        return json.loads(self.out)
+
+    def __repr__(self) -> str:
+        return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+def run(*words: str, stdin: str | bytes | None = None, **others: Any) -> Done:
+    """Run a command to its end, with nobody at a terminal."""
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    done = subprocess.run(
+        [*PROGRAM, *words],
+        capture_output=True,
+        input=given if given is not None else b"",
+        timeout=PATIENCE_S,
+        check=False,
+        **others,
+    )
+    assert b"Traceback" not in done.stderr, done.stderr.decode()
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def ok(*words: str, **others: Any) -> Done:
+    """Run a command that must succeed."""
+    done = run(*words, **others)
+    assert done.code == 0, done
+    return done
+
+
+def fails(code: int, *words: str, **others: Any) -> Done:
+    """Run a command that must fail with this code, say why on stderr with a hint, and print no data."""
+    done = run(*words, **others)
+    assert done.code == code, done
+    assert done.err, done
+    assert "hint: " in done.err, done
+    assert done.out == "", done
+    return done
+
+
+def start(*words: str, **others: Any) -> subprocess.Popen[bytes]:
+    """Start a command and leave it running."""
+    return subprocess.Popen(
+        [*PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **others
+    )
+
+
+def finish(process: subprocess.Popen[bytes]) -> Done:
+    """Wait for the end of a command that was started."""
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert b"Traceback" not in err, err.decode()
+    return Done(process.returncode, out.decode(), err.decode())
+
+
+class Terminal:
+    """A person at a terminal: sees what is shown, types lines, presses Ctrl-C."""
+
+    def __init__(self, *words: str, stdout: int | None = None) -> None:
+        self._words, self._stdout = words, stdout
+        self.seen = ""
+        self.code = -1
+
+    def __enter__(self) -> Self:
+        self._master, slave = pty.openpty()
+        # Whoever leads a session and opens a terminal gets Ctrl-C from it.
+        self._process = subprocess.Popen(
+            ["sh", "-c", 'exec "$@" 0<>"$0"', os.ttyname(slave), *PROGRAM, *self._words],
+            stdout=slave if self._stdout is None else self._stdout,
+            stderr=slave,
+            env={**os.environ, "TERM": "xterm", "NO_COLOR": "1"},
+            start_new_session=True,
+        )
+        os.close(slave)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.end()
+        finally:
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+            os.close(self._master)
+
+    def sees(self, text: str) -> str:
+        """Wait until something is shown."""
+        until = time.monotonic() + PATIENCE_S
+        while text not in self.seen:
+            assert time.monotonic() < until, f"waited for {text!r}, saw {self.seen!r}"
+            if not self._read(0.1) and self._process.poll() is not None and text not in self.seen:
+                raise AssertionError(f"it ended without {text!r}: {self.seen!r}")
+        return self.seen
+
+    def types(self, line: str) -> None:
+        """Type a line."""
+        os.write(self._master, line.encode() + b"\n")
+
+    def presses(self, key: bytes) -> None:
+        """Press a key."""
+        os.write(self._master, key)
+
+    def echoes(self) -> bool:
+        """Whether what is typed is shown."""
+        return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the program."""
+        self._process.send_signal(number)
+
+    def end(self) -> str:
+        """Wait for the program's end; give all that was shown."""
+        until = time.monotonic() + PATIENCE_S
+        while self._process.poll() is None:
+            assert time.monotonic() < until, f"it does not end; saw {self.seen!r}"
+            self._read(0.1)
+        while self._read(0):
+            pass
+        self.code = self._process.returncode
+        assert "Traceback" not in self.seen, self.seen
+        return self.seen
+
+    def _read(self, patience_s: float) -> bool:
+        ready, _, _ = select.select([self._master], [], [], patience_s)
+        if not ready:
+            return False
+        try:
+            data = os.read(self._master, CHUNK)
+        except OSError as error:
+            if error.errno != errno.EIO:  # nobody has the other end open any more
+                raise
+            return False
+        self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace")).replace("\r\n", "\n")
+        return bool(data)
+
+
+def at_terminal(*words: str, answers: Sequence[tuple[str, str]] = ()) -> Terminal:
+    """Run a command to its end at a terminal, typing each answer when its question is shown."""
+    with Terminal(*words) as terminal:
+        for question, answer in answers:
+            terminal.sees(question)
+            terminal.types(answer)
+    return terminal
+
+
+def home() -> str:
+    """The home that the test has."""
+    return os.environ["ANYPLUG_HOME"]
+
+
+def listed(name: str, *options: str) -> dict[str, Any]:
+    """What `list` says about a plugin."""
+    return next(entry for entry in ok(*options, "list", "--json").json if entry["name"] == name)
+
+
+def last_record() -> dict[str, Any]:
+    """The newest audit record."""
+    return ok("audit", "--json").json[-1]
+
+
+def read_json(path: str) -> Any:
+    """Read a file that a command wrote."""
+    with open(path, "rb") as file:
+        return json.load(file)
+
+
+def read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def waits() -> bool:
+    """Whether anything that a host of this test started sleeps for a minute."""
+    return any("sleep 60" in command for command in processes.carrying(os.environ[TOKEN_VARIABLE]).values())

@@ -1,0 +1,170 @@
+"""`config`: values are set, unset, asked for; secrets are never shown."""
+
+import os
+import stat
+
+import pytest
+
+import command_line
+import plugin_folders
+
+CONFIG = {
+    "api_key": {"description": "The key.", "required": True},
+    "city": {"description": "Where.", "required": True},
+    "size": {"description": "How many.", "default": 3},
+    "loud": {"description": "", "default": False},
+    "pin": {"description": "", "secret": True},
+    "token_count": {"description": "", "secret": False},
+}
+SECRET = "open-Sesame 42"
+
+
+@pytest.fixture
+def kit():
+    return plugin_folders.stavrobot("plugins", "kit", "#!/bin/sh\ncat ../config.json", config=CONFIG)
+
+
+def values(kit):
+    return command_line.read_json(f"{kit}/config.json")
+
+
+def test_a_value_is_set_shown_and_forgotten(kit):
+    assert "Paris" in command_line.ok("config", "kit", "city=Paris").out
+    assert values(kit) == {"city": "Paris"}
+    done = command_line.ok("config", "kit")
+    assert "city" in done.out
+    assert "hint: `anyplug config kit api_key` asks for the missing value" in done.err
+    command_line.ok("config", "kit", "--unset", "city", "--unset", "size")
+    assert values(kit) == {}
+
+
+def test_the_file_is_only_the_users_to_read(kit):
+    command_line.ok("config", "kit", "city=Paris")
+    assert stat.S_IMODE(os.stat(f"{kit}/config.json").st_mode) == 0o600
+    assert os.listdir(kit).count("config.json") == 1
+    assert not [name for name in os.listdir(kit) if name.endswith(".tmp")]
+
+
+def test_in_json_a_key_has_a_fixed_shape_and_a_secret_no_value(kit):
+    done = command_line.ok("config", "kit", "pin=123456", "size=5", "--json").json
+    assert all(set(key) == {"name", "description", "required", "secret", "set", "value"} for key in done)
+    by_name = {key["name"]: key for key in done}
+    assert by_name["pin"] == {
+        "name": "pin", "description": "", "required": False, "secret": True, "set": True, "value": None,
+    }  # fmt: skip
+    assert by_name["size"]["value"] == 5
+    assert (by_name["api_key"]["secret"], by_name["token_count"]["secret"]) == (True, False)
+
+
+def test_a_secret_is_read_without_echo_and_never_printed(kit):
+    with command_line.Terminal("config", "kit", "api_key") as terminal:
+        terminal.sees("api_key (not shown):")
+        assert not terminal.echoes()
+        terminal.types(SECRET)
+    assert terminal.code == 0
+    assert SECRET not in terminal.seen
+    assert "•••" in terminal.seen
+    assert values(kit)["api_key"] == SECRET
+    for words in (["config", "kit"], ["config", "kit", "--json"], ["show", "kit"], ["show", "kit", "--json"]):
+        done = command_line.ok(*words)
+        assert SECRET not in done.out + done.err
+
+
+def test_a_secret_on_the_command_line_is_taken_with_advice_and_not_printed(kit):
+    done = command_line.ok("config", "kit", f"api_key={SECRET}")
+    assert SECRET not in done.out + done.err
+    assert "leave the value out" in done.err
+
+
+def test_what_is_no_secret_is_asked_for_with_echo_and_kept_as_typed(kit):
+    with command_line.Terminal("config", "kit", "city") as terminal:
+        terminal.sees("city:")
+        assert terminal.echoes()
+        terminal.types("São Paulo")
+    assert terminal.code == 0
+    assert values(kit)["city"] == "São Paulo"
+
+
+def test_no_value_is_no_value(kit):
+    seen = command_line.at_terminal("config", "kit", "api_key", answers=[("not shown", "")])
+    assert seen.code == 2
+    assert "no value was given for 'api_key'" in seen.seen
+    assert command_line.at_terminal("config", "kit", "city", answers=[("city:", "")]).code == 2
+    for name in ("api_key", "city"):
+        with command_line.Terminal("config", "kit", name) as terminal:
+            terminal.sees(name)
+            terminal.presses(b"\x04")
+        assert terminal.code == 2
+        assert "no value was given" in command_line.fails(2, "config", "kit", name).err
+    assert not os.path.exists(f"{kit}/config.json")
+
+
+def test_ctrl_c_at_a_secret_gives_the_echo_back_and_sets_nothing(kit):
+    with command_line.Terminal("config", "kit", "api_key") as terminal:
+        terminal.sees("not shown")
+        terminal.presses(b"\x03")
+        terminal.end()
+        assert terminal.echoes()
+    assert terminal.code == 130
+    assert not os.path.exists(f"{kit}/config.json")
+
+
+def test_a_value_can_be_piped_in(kit):
+    command_line.ok("config", "kit", "api_key", stdin=f"{SECRET}\n")
+    assert values(kit)["api_key"] == SECRET
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("size=5", 5), ("size=many", "many"), ("loud=True", True), ("loud=false", False), ("city=5", "5"), ("city=", "")],
+)
+def test_a_value_has_the_type_of_its_default(kit, word, value):
+    command_line.ok("config", "kit", word)
+    assert values(kit)[word.partition("=")[0]] == value
+
+
+def test_an_unknown_key_changes_nothing(kit):
+    for words in (["citty=x"], ["citty"], ["--unset", "citty"], ["city=x", "citty=y"], ["permissions=[]"]):
+        done = command_line.fails(2, "config", "kit", *words)
+        assert "has no configuration value" in done.err
+        assert "it has api_key, city" in done.err
+    assert not os.path.exists(f"{kit}/config.json")
+
+
+def test_a_plugin_without_configuration_says_so():
+    plugin_folders.cyclop("plugins", "hello")
+    assert command_line.ok("config", "hello").out == "hello takes no configuration.\n"
+    assert command_line.ok("config", "hello", "--json").json == []
+    assert "it takes no configuration" in command_line.fails(2, "config", "hello", "x=1").err
+
+
+@pytest.mark.parametrize("text", ['{"api_key": "precious', "[1]", "\xff", ""])
+def test_a_file_that_cannot_be_understood_is_never_overwritten(kit, text):
+    raw = text.encode("latin-1")
+    plugin_folders.write(f"{kit}/config.json", raw)
+    for words in (["config", "kit"], ["config", "kit", "city=Paris"], ["config", "kit", "--unset", "city"]):
+        assert "it was left as it is" in command_line.fails(1, *words).err
+    command_line.ok("list")
+    command_line.ok("approve", "kit", "--yes")
+    assert "config.json" in command_line.fails(1, "call", "kit.act", "--yes").err
+    with open(f"{kit}/config.json", "rb") as file:
+        assert file.read() == raw
+
+
+def test_a_pipe_in_the_files_place_holds_nobody_up(kit):
+    os.mkfifo(f"{kit}/config.json")
+    assert "it is not a regular file" in command_line.fails(1, "config", "kit", "city=x").err
+
+
+def test_what_a_tool_wrote_into_the_file_is_kept(kit):
+    plugin_folders.write(f"{kit}/config.json", '{"session": {"id": 7}, "permissions": ["act"]}')
+    command_line.ok("config", "kit", "city=Paris")
+    assert values(kit) == {"session": {"id": 7}, "permissions": ["act"], "city": "Paris"}
+
+
+def test_a_tool_finds_values_and_defaults_beside_it(kit):
+    command_line.ok("approve", "kit", "--yes", "--always")
+    command_line.ok("config", "kit", "city=Paris", "api_key=abcdefgh")
+    given = command_line.ok("call", "kit.act", "--json").json["structured"]
+    assert given == {"city": "Paris", "api_key": "•••", "size": 3, "loud": False}
+    assert values(kit)["api_key"] == "abcdefgh"

@@ -1,0 +1,166 @@
+"""Spawners come from one process, share nothing but its memory, and outlive it; it leaves nothing behind."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+
+import pytest
+
+import processes
+import sandbox_script
+from anyplug.runtime.sandbox import zygote_client
+
+if sys.platform != "linux":
+    pytest.skip("confinement is for Linux", allow_module_level=True)
+
+from anyplug.runtime.processes import run_once
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.program import Program
+from anyplug.runtime.sandbox import escape_test
+from anyplug.runtime.sandbox.profile import Profile
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
+
+SLEEPER = Program(argv=("/bin/sleep", "811"), cwd="/", env={}, timeout_s=60, max_stdout=99, max_stderr=99)
+
+
+@pytest.fixture
+def guard():
+    made = Guard()
+    yield made
+    made.close()
+    assert processes.until(lambda: not processes.tagged(made._tag)), processes.tagged(made._tag)
+
+
+@pytest.fixture
+def spawn(guard):
+    """Makes spawners, all for one plugin."""
+    made = []
+    with escape_test.scene() as scene:
+
+        def make():
+            made.append(ConfinedSpawn(guard, scene.profile("shell:exec")))
+            return made[-1]
+
+        yield make
+        for one in made:
+            one.close()
+
+
+def parent(pid):
+    return int(processes.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])
+
+
+def sockets(pid):
+    folder = f"/proc/{pid}/fd"
+    return [link for fd in os.listdir(folder) if (link := os.readlink(f"{folder}/{fd}")).startswith("socket:")]
+
+
+def nurse_of(guard):
+    return guard.zygote._zygote
+
+
+def test_all_spawners_of_a_host_are_forks_of_one_process_and_have_no_socket_but_their_own(guard, spawn):
+    spawners = [spawn()._process.pid for _ in range(3)]
+    assert {parent(pid) for pid in spawners} == {nurse_of(guard).pid}
+    assert [len(sockets(pid)) for pid in spawners] == [1, 1, 1]
+    assert len({sockets(pid)[0] for pid in spawners}) == 3
+    assert len(sockets(nurse_of(guard).pid)) == 1
+
+
+def test_what_has_ended_is_taken_leave_of(guard, spawn):
+    for _ in range(3):
+        spawn().close()
+    nurse = nurse_of(guard).pid
+    assert processes.until(lambda: not processes.read(f"/proc/{nurse}/task/{nurse}/children"))
+
+
+@pytest.mark.anyio
+async def test_a_nurse_that_somebody_killed_is_replaced_and_its_spawners_go_on(guard, spawn):
+    before = spawn()
+    killed = nurse_of(guard)
+    killed.kill()
+    killed.wait()
+    after = spawn()
+    assert nurse_of(guard).pid != killed.pid
+    for one in (before, after):
+        said = Program(argv=("/bin/echo", "said"), cwd="/", env={}, timeout_s=60, max_stdout=99, max_stderr=99)
+        finished = await run_once.run(said, one)
+        assert (finished.exit_code, finished.stdout) == (0, b"said\n"), finished
+
+
+def test_a_host_that_ends_takes_the_nurse_and_all_spawners_along(guard, spawn):
+    for _ in range(2):
+        one = spawn()
+        pipes = [os.pipe() for _ in range(3)]
+        one(SLEEPER, pipes[0][0], pipes[1][1], pipes[2][1]).close()
+        for pipe in pipes:
+            for fd in pipe:
+                os.close(fd)
+    assert processes.until(lambda: sum("sleep 811" in line for line in processes.tagged(guard._tag).values()) == 2)
+    guard.close()
+    assert processes.until(lambda: not processes.tagged(guard._tag)), processes.tagged(guard._tag)
+
+
+def test_threads_that_ask_at_once_get_one_nurse_and_a_spawner_each(guard):
+    made = []
+    threads = [
+        threading.Thread(target=lambda: made.append(ConfinedSpawn(guard, Profile(), tolerant=True))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {parent(one._process.pid) for one in made} == {nurse_of(guard).pid}
+    assert len({one._process.pid for one in made}) == 4
+    for one in made:
+        one.close()
+
+
+def test_a_nurse_that_does_not_answer_is_dismissed_and_the_next_does(guard, spawn, monkeypatch):
+    monkeypatch.setattr(zygote_client, "START_S", 0.5)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        zygote_client.zygote_of(guard).make_spawner(theirs)
+        first = nurse_of(guard)
+        first.send_signal(signal.SIGSTOP)
+        with pytest.raises(zygote_client.ZygoteGone, match="timed out"):
+            zygote_client.zygote_of(guard).make_spawner(theirs)
+    assert first.poll() == -signal.SIGKILL
+    second = spawn()
+    nurse_of(guard).send_signal(signal.SIGSTOP)
+    assert spawn().is_alive, "the next attempt has another nurse"
+    assert second.is_alive
+
+
+def test_after_its_host_nothing_is_made_any_more():
+    guard = Guard()
+    guard.close()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs, pytest.raises(OSError, match="the host has ended"):
+        zygote_client.zygote_of(guard).make_spawner(theirs)
+    assert zygote_client.zygote_of(guard)._zygote is None
+
+
+NO_PROCESS = """
+import resource
+from anyplug.runtime.sandbox.enforcement import NotEnforceable
+from anyplug.runtime.sandbox.profile import Profile
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
+from anyplug.runtime.processes.guard import Guard
+
+guard = Guard()
+ConfinedSpawn(guard, Profile(), tolerant=True).close()
+resource.prlimit(guard.zygote._zygote.pid, resource.RLIMIT_NPROC, (0, 0))
+try:
+    ConfinedSpawn(guard, Profile())
+except NotEnforceable as refusal:
+    print(refusal)
+guard.close()
+"""
+
+
+def test_a_nurse_that_cannot_fork_says_why():
+    said = sandbox_script.run("ordinary", NO_PROCESS)
+    assert "the spawner cannot be started: Resource temporarily unavailable" in said
