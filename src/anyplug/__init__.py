@@ -10,6 +10,7 @@ TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 7 ms of
 if TYPE_CHECKING:
     from typing import Any
 
+    from anyplug.call.chains import BadChain as BadChain
     from anyplug.call.chains import ChainOutcome as ChainOutcome
     from anyplug.call.chains import Step as Step
     from anyplug.call.consent import Answer as Answer
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from anyplug.call.consent import Attachment as Attachment
     from anyplug.call.consent import Question as Question
     from anyplug.call.slash_commands import CommandOutcome as CommandOutcome
+    from anyplug.catalog.catalog import Catalog as Catalog
     from anyplug.catalog.snapshot import Entry as Entry
     from anyplug.formats.shared.contract import Greeting as Greeting
+    from anyplug.home.settings import find_home as find_home
     from anyplug.host.host import Host as Host
     from anyplug.model.errors import AnyplugError as AnyplugError
     from anyplug.model.types import Audio as Audio
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "BadChain": "anyplug.call.chains",
     "ChainOutcome": "anyplug.call.chains",
     "Step": "anyplug.call.chains",
     "CommandOutcome": "anyplug.call.slash_commands",
@@ -77,7 +81,9 @@ _EXPORTS = {
     "SnapshotChanged": "anyplug.peers.notices",
     "Submitted": "anyplug.peers.notices",
     "Panel": "anyplug.peers.panels",
+    "Catalog": "anyplug.catalog.catalog",
     "Entry": "anyplug.catalog.snapshot",
+    "find_home": "anyplug.home.settings",
 }
 
 __all__ = ["__version__", *_EXPORTS]  # noqa: PLE0604 - the keys are strings

@@ -4,7 +4,7 @@ import errno
 import os
 import secrets
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -49,17 +49,12 @@ class Runner:
         elif self.namespaces_refused == SWITCHED_OFF:
             self.namespaces_refused = ""
 
-    async def __call__(self, program: Program, spawn: Spawn | None = None) -> Finished:
+    def __call__(self, program: Program, spawn: Spawn | None = None) -> Awaitable[Finished]:
         """Run a program to its end; unconfined, unless another way to start it is given."""
         spawn = spawn or self.direct
         if program.tmp and spawn is self.direct:
-            spawner = await self._spawner()
-            if spawner is None:  # there was one when `private_tmp` covered /tmp
-                reason = "the process that would start it is gone, and no other can be had now"
-                return Finished(ending="not_started", errno=errno.EAGAIN, reason=reason)
-            spawn = spawner
-        async with self._turns:
-            return await run_once.run(program, spawn)
+            return self._run_with_own_tmp(program)
+        return run_once.run(program, spawn, self._turns)
 
     @asynccontextmanager
     async def private_tmp(self, name: str, *, has_own: bool = False) -> AsyncIterator[PrivateTmp]:
@@ -71,6 +66,13 @@ class Runner:
             folder = private_tmp.shared_tmp(self._locks, name)
         async with folder as given:
             yield given
+
+    async def _run_with_own_tmp(self, program: Program) -> Finished:
+        spawner = await self._spawner()
+        if spawner is None:  # there was one when `private_tmp` covered /tmp
+            reason = "the process that would start it is gone, and no other can be had now"
+            return Finished(ending="not_started", errno=errno.EAGAIN, reason=reason)
+        return await run_once.run(program, spawner, self._turns)
 
     def close(self) -> None:
         """End everything."""

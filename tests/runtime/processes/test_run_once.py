@@ -243,6 +243,6 @@ def test_the_programs_beside_the_host_need_nothing_but_the_standard_library():
     )
     packages = os.path.join(os.path.dirname(run_once.__file__), "..", "..", "..")
     done = subprocess.run(
-        [sys.executable, "..", "..", "..", "-c", code, packages], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-S", "-c", code, packages], capture_output=True, text=True, check=True
     )
     assert set(done.stdout.split()) <= {*sys.stdlib_module_names, "__main__", "anyplug"}

@@ -11,8 +11,9 @@ import errno
 import os
 import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 
-from anyio import CancelScope
+from anyio import CancelScope, Semaphore
 
 from anyplug.runtime.processes.pipes import open_pipes
 from anyplug.runtime.processes.program import Child, Ending, Finished, Program, Spawn
@@ -24,33 +25,53 @@ CHUNK = 65_536  # bytes; the capacity of a Linux pipe
 DRAIN_LIMIT = 16  # chunks read after the exit, in case a grandchild goes on writing
 
 
-async def run(program: Program, spawn: Spawn) -> Finished:
-    """Run a program on pipes. Raises only if the caller is cancelled; the program is gone by then."""
-    exchange = _Exchange(program)
-    try:
-        exchange.start(spawn)
-    except OSError as error:
-        return Finished(ending="not_started", errno=error.errno or 0, reason=error.strerror or str(error))
-    try:
-        await exchange.settled
-    finally:
-        if exchange.exit is None:
-            with CancelScope(shield=True):
-                await exchange.end()
-        exchange.close()
-    return exchange.finished()
+async def run(program: Program, spawn: Spawn, turns: Semaphore | None = None) -> Finished:
+    """Run a program on pipes, when it is its turn if there are turns.
+
+    Raises only if the caller is cancelled; the program is gone by then.
+    """
+    async with turns or nullcontext():
+        try:
+            pipes = open_pipes()
+        except OSError as error:
+            return _not_started(error)
+        exchange = _Exchange(program, pipes.ours)
+        try:  # spawn first, then see to the rest: the program starts up meanwhile
+            child = spawn(program, *pipes.theirs)
+        except OSError as error:
+            exchange.close()
+            return _not_started(error)
+        except BaseException:
+            exchange.close()
+            raise
+        finally:
+            for fd in pipes.theirs:
+                os.close(fd)
+        try:
+            exchange.begin(child)
+            await exchange.settled
+        finally:
+            if exchange.exit is None:
+                with CancelScope(shield=True):
+                    await exchange.end()
+            exchange.close()
+        return exchange.finished()
+
+
+def _not_started(error: OSError) -> Finished:
+    return Finished(ending="not_started", errno=error.errno or 0, reason=error.strerror or str(error))
 
 
 class _Exchange:
     """Three pipes and a child, from start to end."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, ours: tuple[int, int, int]) -> None:
         self._program = program
         self._loop = asyncio.get_running_loop()
-        self._stdin = -1
         self._unsent = memoryview(program.stdin)
         self._stdout = _Drain(self._loop, program.max_stdout, lambda: self._settle("too_large"))
         self._stderr = _Drain(self._loop, program.max_stderr)
+        self._stdin, self._stdout.fd, self._stderr.fd = self._ours = ours
         self._ending: Ending = "exited"
         self._child: Child | None = None
         self._timers: tuple[asyncio.TimerHandle, ...] = ()
@@ -58,20 +79,11 @@ class _Exchange:
         self.settled: asyncio.Future[None] = self._loop.create_future()  # it ended, or must be ended
         self._ended: asyncio.Future[None] | None = None
 
-    def start(self, spawn: Spawn) -> None:
-        """Spawn first, then see to the rest: the program starts up meanwhile."""
-        pipes = open_pipes()
-        self._stdin, self._stdout.fd, self._stderr.fd = pipes.ours
-        try:
-            self._child = spawn(self._program, *pipes.theirs)
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            for fd in pipes.theirs:
-                os.close(fd)
-        self._loop.add_reader(self._child.fd, self._look)
-        for fd in pipes.ours:
+    def begin(self, child: Child) -> None:
+        """Attend to the program that was started. Whatever this raises, `end` can be called then."""
+        self._child = child
+        self._loop.add_reader(child.fd, self._look)
+        for fd in self._ours:
             os.set_blocking(fd, False)
         self._feed()
         self._timers = (

@@ -29,8 +29,13 @@ class Outbox:
     def send(self, packet: bytes, descriptors: Sequence[int] = ()) -> None:
         """Send a request, now or as soon as the spawner takes it. Raises OSError if it is gone, or far behind."""
         with self._lock:
-            if not self._waiting and self._is_taken(packet, descriptors):
-                return
+            if not self._waiting:
+                try:
+                    self._peer.sendmsg([packet], packets.rights(descriptors))
+                except BlockingIOError:
+                    pass
+                else:
+                    return
             if descriptors and len(self._waiting) >= MOST:
                 raise BlockingIOError(errno.EAGAIN, "too many programs wait to be started")
             self._waiting.append((packet, _copies(descriptors)))
@@ -45,20 +50,15 @@ class Outbox:
     def _go_on(self) -> None:
         with self._lock:
             while self._waiting:
+                packet, descriptors = self._waiting[0]
                 try:
-                    if not self._is_taken(*self._waiting[0]):
-                        self._try_again_soon()
-                        return
+                    self._peer.sendmsg([packet], packets.rights(descriptors))
+                except BlockingIOError:
+                    self._try_again_soon()
+                    return
                 except OSError:  # the spawner is gone, or this is more than can be sent: its pipe closes, unanswered
                     pass
                 _close(self._waiting.popleft()[1])
-
-    def _is_taken(self, packet: bytes, descriptors: Sequence[int]) -> bool:
-        try:
-            packets.send(self._peer, packet, list(descriptors))
-        except BlockingIOError:
-            return False
-        return True
 
     def _try_again_soon(self) -> None:
         import asyncio  # whoever starts programs has it; `show`, which only tries what holds, needs none of it

@@ -13,6 +13,7 @@ import struct
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 INT = struct.calcsize("i")
@@ -34,10 +35,16 @@ def decode(packet: bytes) -> Any:
     return marshal.loads(packet)  # noqa: S302 - it comes from the host, which started us
 
 
+def rights(descriptors: Sequence[int]) -> list[tuple[int, int, bytes]]:
+    """Return what `sendmsg` takes to send descriptors along."""
+    if not descriptors:
+        return []
+    return [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack(f"{len(descriptors)}i", *descriptors))]
+
+
 def send(peer: _socket.socket, packet: bytes, descriptors: list[int]) -> None:
     """Send a packet with descriptors."""
-    rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack(f"{len(descriptors)}i", *descriptors))]
-    peer.sendmsg([packet], rights if descriptors else [])
+    peer.sendmsg([packet], rights(descriptors))
 
 
 def receive(peer: _socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:

@@ -44,6 +44,13 @@ class Outgoing:
 
         A peer that has nothing to do gets them at once; one that has work is woken once for all of them.
         """
+        if at_once and not self._unsent and self.is_open:
+            try:
+                data = data[os.write(self._fd, data) :]
+            except OSError:
+                pass  # the pipe is full, or broken: below is what follows from that
+            if not data:
+                return
         self._unsent += data
         if not self._is_blocked:
             if at_once or len(self._unsent) > LARGEST_DELAYED:
