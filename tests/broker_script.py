@@ -103,7 +103,7 @@ async def kill_broker(spawn: Any, ready: str) -> None:
     spawner = spawn._process.pid
     threads = os.listdir(f"/proc/{spawner}/task")
     children = [pid for thread in threads for pid in processes.read(f"/proc/{spawner}/task/{thread}/children").split()]
-    (broker,) = [int(pid) for pid in children if b"nurse" in processes.read(f"/proc/{int(pid)}/cmdline")]
+    (broker,) = [int(pid) for pid in children if b"zygote" in processes.read(f"/proc/{int(pid)}/cmdline")]
     os.kill(broker, signal.SIGKILL)
 
 

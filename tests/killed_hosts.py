@@ -7,7 +7,7 @@ import processes
 
 SCRIPT = """
 import anyio
-from anyplug.host import Host
+from anyplug.host.host import Host
 
 async def main():
     async with Host([{folder!r}], roots=[], watch=False) as host:

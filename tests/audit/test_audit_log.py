@@ -22,7 +22,7 @@ from anyplug.model.errors import StoreError
 
 WRITE = """
 import sys
-from anyplug.audit import Audit, Record
+from anyplug.audit.audit_log import Audit, Record
 from anyplug.home.database import Store
 store = Store(sys.argv[1])
 trail = Audit(store)
@@ -34,7 +34,7 @@ store.close()
 
 RECOVER = """
 import sys
-from anyplug.audit import Audit
+from anyplug.audit.audit_log import Audit
 from anyplug.home.database import Store
 store = Store(sys.argv[1])
 trail = Audit(store)
@@ -81,7 +81,8 @@ anyio.run(main)
 FULL = """
 import json, os, resource, sys
 import anyio
-from anyplug import Host, journal
+from anyplug import Host
+from anyplug.home import journal
 
 journal.ROOM = 0  # it has room for a few calls, and no more
 

@@ -15,7 +15,7 @@ from anyplug.model.errors import NotApproved
 
 DECIDE = """
 import sys
-from anyplug.catalog import Catalog
+from anyplug.catalog.catalog import Catalog
 from anyplug.home.settings import find_home
 catalog = Catalog(find_home(), roots=[sys.argv[1]])
 plugin = catalog.load().plugin("hello").plugin

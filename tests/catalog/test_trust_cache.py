@@ -31,7 +31,7 @@ for line in sys.stdin:
 """
 DISABLE = """
 import sys
-from anyplug.catalog import Catalog
+from anyplug.catalog.catalog import Catalog
 from anyplug.home.settings import find_home
 catalog = Catalog(find_home(), roots=[sys.argv[1]])
 catalog.approvals.enable(catalog.load().plugin("quiet").plugin, on=False)

@@ -1722,8 +1722,7 @@ def test_it_runs_on_every_python_from_3_9(extension: Callable[..., Peer], python
 
 @pytest.mark.parametrize("python", OTHER_PYTHONS or [pytest.param("", marks=pytest.mark.skip("no other Python"))])
 def test_every_python_gives_the_same_schema(tmp_path: Path, python: str) -> None:
-    (tmp_path / "anyplug").mkdir()
-    shutil.copy(SDK, tmp_path / "anyplug" / "ext" / "__init__.py")
+    shutil.copytree(SDK.parent, tmp_path / "anyplug" / "ext")
     code = (
         "import json, sys, types\n"
         "for source in json.load(sys.stdin):\n"

@@ -14,7 +14,7 @@ from anyplug.model.errors import StoreError
 
 DENY = """
 import os, signal, sys
-from anyplug.catalog import Catalog
+from anyplug.catalog.catalog import Catalog
 from anyplug.home.settings import find_home
 catalog = Catalog(find_home(), roots=[sys.argv[1]])
 approvals, plugin = catalog.approvals, catalog.load().plugin("hello").plugin

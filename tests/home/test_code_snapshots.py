@@ -130,12 +130,12 @@ def test_a_snapshot_that_somebody_changed_is_found_by_the_next_host_and_made_ane
 
 KILLED = """
 import os, sys
-from anyplug import digest, snapshots
+from anyplug.home import code_snapshots, digest
 def copy(*_):
     os.kill(os.getpid(), 9)
-snapshots.{step} = copy
+code_snapshots.{step} = copy
 folder, home = sys.argv[1:]
-snapshots.Snapshots(home).hold(folder, digest.take(folder, every_file=True, before=None))
+code_snapshots.Snapshots(home).hold(folder, digest.take(folder, every_file=True, before=None))
 """
 
 

@@ -16,7 +16,7 @@ from anyplug.model.errors import StoreError
 # comes while the kernel brings a page.
 TORN = """
 import mmap, os, sys
-from anyplug import journal
+from anyplug.home import journal
 
 length = int(sys.argv[2])
 lines = journal.Journal(sys.argv[1])
@@ -26,7 +26,7 @@ lines.append(b"n" * length)
 """
 KILLED = """
 import os, signal, sys
-from anyplug import journal
+from anyplug.home import journal
 if sys.argv[2] != "mapped":
     journal.MAPPED = frozenset()
 lines = journal.Journal(sys.argv[1])

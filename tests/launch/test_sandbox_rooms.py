@@ -1105,8 +1105,8 @@ async def test_a_call_that_is_cancelled_while_its_room_is_made_loses_no_spawner(
             await h.call("hello")
         assert len(rooms(h)) <= 1
         assert not (await h.call("hello")).is_error
-        forks = [line for line in processes.tagged(h._runner.guard._tag).values() if "confine.nurse" in line]
-        assert len(forks) == 2, "the nurse itself, and the one spawner"
+        forks = [line for line in processes.tagged(h._runner.guard._tag).values() if "sandbox.zygote" in line]
+        assert len(forks) == 2, "the zygote itself, and the one spawner"
 
 
 @pytest.mark.anyio
@@ -1313,4 +1313,4 @@ async def test_a_room_that_is_made_while_the_host_ends_is_closed(host, cyclop):
         tasks.start_soon(call)
         await conditions.until(lambda: any(lock.locked() for lock in h._provisions._confinement._making.values()))
     assert results[0].error.code == "unavailable"
-    assert not [words for words in processes.children().values() if "confine.nurse" in words]
+    assert not [words for words in processes.children().values() if "sandbox.zygote" in words]

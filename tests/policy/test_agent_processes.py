@@ -110,6 +110,29 @@ def test_nor_does_one_that_asks_a_daemon():
     assert REFUSED in err
 
 
+@pytest.mark.claim("agents-decide-nothing")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "unshare -Urpf --mount-proc {}",
+        "unshare -Urpf {}",
+        "unshare -UrT --boottime 1000 {}",
+        "env -u OPENCODE unshare -Urpf --mount-proc setsid -w {}",
+        "unshare -Urm sh -c 'mount -t tmpfs none $ANYPLUG_HOME/agents && {}'",
+        "unshare -Urmpf --mount-proc sh -c 'mount --bind /var/empty $ANYPLUG_HOME/agents && {}'",
+    ],
+)
+def test_nor_does_one_in_namespaces_of_its_own(command, home):
+    probe = subprocess.run(["unshare", "-UrmpfT", "true"], capture_output=True, check=False)
+    if probe.returncode:
+        pytest.skip("no namespaces here")
+    command = command.replace("/var/empty", str(home.parent))
+    [(code, out, err)] = as_agent(command.format(f"{OURS} policy trust --yes"), OPENCODE="1", ANYPLUG_HOME=str(home))
+    assert code != 0
+    assert "is trusted" not in out
+    assert "`anyplug policy` was not run" in err
+
+
 def test_an_agent_may_look_and_ask():
     for code, _, err in as_agent(f"{OURS} list", f"{OURS} policy validate"):
         assert (code, REFUSED in err) == (0, False)

@@ -3,13 +3,15 @@
 import json
 import os
 
+import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import plugin_folders
 import policy_projects
-from anyplug.policy import accepted_copies
+import processes
+from anyplug.policy import accepted_copies, policy_files
 from anyplug.policy.engine import Engine
 from anyplug.policy.eval_requests import Desk
 from policy_projects import answer, ask, bash, decision, event, policy, project, verdict
@@ -63,6 +65,30 @@ async def test_what_leads_nowhere_is_no_empty_folder_of_policies(path, says):
     made = await ask(bash("ls"))
     assert made["decision"] is None
     assert says in made["said"][0]
+
+
+@pytest.mark.parametrize("path", ["policies/opencode/z.rego", "rulebook.yml", "system/z.rego", "helpers/z.rego"])
+async def test_a_pipe_where_a_policy_should_be_keeps_nobody_waiting(path):
+    project({"p": policy("opencode.p", decision("ask"))})
+    os.makedirs(os.path.dirname(os.path.join(".cupcake", path)), exist_ok=True)
+    os.mkfifo(os.path.join(".cupcake", path))
+    with anyio.fail_after(processes.PATIENCE_S):
+        made = await ask(bash("ls"))
+    assert made["decision"] is None
+    assert "it is not a file" in made["said"][0]
+
+
+@pytest.mark.parametrize("path", ["policies/opencode/root", "helpers/root", "policies/opencode/builtins"])
+async def test_a_link_to_the_whole_disk_is_not_followed_to_its_end(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(policy_files, "MOST_ENTRIES", 500)
+    for number in range(600):
+        plugin_folders.write(f"{tmp_path}/disk/{number % 7}/{number}", "")
+    project({"p": policy("opencode.p", decision("ask"))}, rulebook="builtins: {nobody_has_this: {enabled: true}}")
+    os.makedirs(os.path.dirname(os.path.join(".cupcake", path)), exist_ok=True)
+    os.symlink(f"{tmp_path}/disk", os.path.join(".cupcake", path))
+    made = await ask(bash("ls"))
+    assert made["decision"] is None
+    assert "leads to many other files" in made["said"][0]
 
 
 async def test_a_file_where_the_policies_should_be_refuses():

@@ -113,7 +113,7 @@ CHANGES = [
     "/usr/local/bin/anyplug stop",
     "python -m anyplug stop",
     "python3.11 -m anyplug.__main__ policy trust",
-    "python -c 'from anyplug.policy import accepted'",
+    "python -c 'from anyplug.policy import accepted_copies'",
     "env X=1 anyplug stop",
     "X=1 anyplug stop",
     "sudo -u ada anyplug grant x network",

@@ -1,6 +1,9 @@
 """Agents that policies bind: who asks for decisions is noted in our home, and what it starts decides nothing of trust.
 
-    <home>/agents/PID:START      one empty file for each process that asked, as long as it lives
+    <home>/agents/PID:START      one file for each process that asked, as long as it lives; holds its namespaces
+
+Numbers and times mean something only in the namespaces that they come from. Of an agent in other namespaces than ours
+nobody here can say whether it lives or what it started, so it counts for an hour after it last asked.
 
 Only the agent itself is noted, and nothing above it: the terminal that it was started from stays free. In continuous
 integration (`CI` is set) one process runs everything, so only an agent that marks its children is noted.
@@ -12,6 +15,8 @@ own and clears the marks cannot be told from a person's.
 """
 
 import os
+import re
+import time
 from collections.abc import Iterator, Mapping
 
 from anyplug.home import process_identity
@@ -22,6 +27,9 @@ SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "busybox"
 WRAPPERS = frozenset({"env", "timeout", "nice", "nohup", "stdbuf", "uv", "uvx", "pipx"})  # on the way to `anyplug eval`
 MARKS = ("CLAUDECODE", "OPENCODE", "CURSOR_AGENT", "GEMINI_CLI", "CODEX_SANDBOX")  # variables agents set for commands
 MOST_ANCESTORS = 64
+NAMESPACES = ("pid", "time")  # in which a process has its number and the time of its start
+ESCAPE = re.compile(r"\\([0-7]{3})")  # in /proc/self/mountinfo
+UNSEEN_S = 3600.0  # how long an agent counts that cannot be seen from here
 
 
 def note(home: str, pid: int, environment: Mapping[str, str] = os.environ) -> None:
@@ -33,12 +41,14 @@ def note(home: str, pid: int, environment: Mapping[str, str] = os.environ) -> No
     path = os.path.join(folder, process_identity.of(agent))
     try:
         if os.path.exists(path):
+            os.utime(path)
             return
         make_private(folder)
         for name in os.listdir(folder):
-            if not process_identity.is_alive(name):
+            if not _is_up(os.path.join(folder, name)):
                 os.unlink(os.path.join(folder, name))
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w", encoding="ascii") as file:
+            file.write(_namespaces(agent))
     except (OSError, ValueError):
         return
 
@@ -50,13 +60,17 @@ def reason_against(
 
     What services and timers run as well needs no terminal.
     """
+    if cover := _mounted_in(home):
+        return f"something is mounted at {cover}, inside anyplug's home"
+    folder = os.path.join(home, FOLDER)
     try:
-        names = os.listdir(os.path.join(home, FOLDER))
+        known = {name for name in os.listdir(folder) if _is_up(os.path.join(folder, name))}
     except OSError:
         return ""
-    known = {name for name in names if process_identity.is_alive(name)}
     if not known:
         return ""
+    if any(not _is_seen(os.path.join(folder, name)) for name in known):
+        return "an agent that policies bind is up in other namespaces, from where this may have been started"
     agent = next((one for one in _ancestors(pid) if process_identity.of(one) in known), 0)
     if agent:
         return f"an agent that policies bind started this (process {agent})"
@@ -66,6 +80,43 @@ def reason_against(
     if needs_terminal and not _is_attended(pid):
         return f"it runs without a terminal of yours, while an agent that policies bind is up (process {alive})"
     return ""
+
+
+def _is_up(path: str) -> bool:
+    """Return whether a noted agent lives, as far as that can be seen from here."""
+    if _is_seen(path):
+        return process_identity.is_alive(os.path.basename(path))
+    try:
+        return time.time() - os.stat(path).st_mtime < UNSEEN_S
+    except OSError:
+        return False
+
+
+def _is_seen(path: str) -> bool:
+    try:
+        with open(path, encoding="ascii") as file:
+            noted = file.read()
+    except (OSError, ValueError):
+        return True
+    return noted in {"", _namespaces(os.getpid())}  # empty: an older version wrote it, or there are none here
+
+
+def _namespaces(pid: int) -> str:
+    try:
+        return " ".join(os.readlink(f"/proc/{pid}/ns/{name}") for name in NAMESPACES)
+    except OSError:
+        return ""
+
+
+def _mounted_in(home: str) -> str:
+    """Return the first mount below our home: it would hide what is noted there."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            points = [ESCAPE.sub(lambda found: chr(int(found[1], 8)), line.split(" ", 5)[4]) for line in file]
+    except (OSError, IndexError):
+        return ""
+    inside = os.path.realpath(home) + os.sep
+    return next((point for point in points if point.startswith(inside)), "")
 
 
 def _mark(environment: Mapping[str, str]) -> str:

@@ -10,9 +10,10 @@ The global folder has the same, with its evaluate.rego in policies/<harness>/sys
 looked like on disk, so that a later look can say whether something changed.
 """
 
-import glob
 import hashlib
+import itertools
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from typing import Any, Final
@@ -28,6 +29,7 @@ from anyplug.rego.values.rego_errors import Fault, Location
 
 RULEBOOKS: Final = ("rulebook.yml", "rulebook.yaml")
 MOST_FILES: Final = 5_000  # a folder with more is not one of policies
+MOST_ENTRIES: Final = 10_000  # names that are looked at: a link may lead to the whole disk
 LARGEST_FILE: Final = 4 << 20  # bytes
 BAD_RULEBOOK: Final = "rulebook_error"
 UNREADABLE: Final = "policy_read_error"
@@ -134,6 +136,11 @@ def read(root: str, harness: str, *, is_global: bool = False, flat: bool = False
     )
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe without a writer would keep everybody waiting."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
 class _Reader:
     def __init__(self, root: str, is_global: bool) -> None:
         self.root = root
@@ -157,7 +164,10 @@ class _Reader:
     def text(self, path: str) -> str | None:
         """Read a file; None, with a fault, if it cannot be read."""
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=_without_waiting) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    self.fault(path, UNREADABLE, "it is not a file")
+                    return None
                 raw = file.read(LARGEST_FILE + 1)
             if len(raw) > LARGEST_FILE:
                 self.fault(path, UNREADABLE, f"it is larger than {LARGEST_FILE >> 20} MiB")
@@ -208,29 +218,38 @@ class _Reader:
         if not may_be_there(folder):
             return found
         seen: set[str] = set()  # folders may be links, and links may go in a circle
-        for place, folders, names in os.walk(folder, followlinks=True, onerror=self._unlisted):
+        waiting, entries = [folder], 0
+        while waiting:
+            place = waiting.pop()
             real = os.path.realpath(place)
-            folders[:] = [] if real in seen else sorted(folders)
             if real in seen:
                 continue
             seen.add(real)
             self.note(place)
-            for name in sorted(names):
-                path = os.path.join(place, name)
-                if name.endswith(".rego"):
+            listed = self._listed(place, MOST_ENTRIES - entries)
+            entries += len(listed)
+            for path in listed:
+                if os.path.isdir(path):
+                    waiting.append(path)
+                elif path.endswith(".rego"):
                     self.note(path)
                     found.append(path)
                 elif not os.path.exists(path):  # a link, perhaps to more policies
                     self.note(path)
                     self.fault(path, UNREADABLE, "it leads nowhere")
-            if len(found) > MOST_FILES:
-                self.fault(folder, UNREADABLE, f"it has more than {MOST_FILES} files")
+            if len(found) > MOST_FILES or entries >= MOST_ENTRIES:
+                self.fault(folder, UNREADABLE, f"it has more than {MOST_FILES} policies, or leads to many other files")
                 break
-        return found
+        return sorted(found)
 
-    def _unlisted(self, error: OSError) -> None:
-        """Refuse a folder that cannot be looked into: what would forbid something may be there."""
-        self.fault(error.filename, UNREADABLE, f"it cannot be listed: {error.strerror}")
+    def _listed(self, folder: str, most: int) -> list[str]:
+        """List what is in a folder, up to so many; a fault if that cannot be: something there may forbid something."""
+        try:
+            with os.scandir(folder) as entries:
+                return [entry.path for entry in itertools.islice(entries, max(most, 0))]
+        except OSError as error:
+            self.fault(folder, UNREADABLE, f"it cannot be listed: {error.strerror}")
+            return []
 
     def rulebook(self) -> tuple[rulebook.Rulebook, builtins.Enabled]:
         for name in RULEBOOKS:
@@ -254,8 +273,10 @@ class _Reader:
 
     def _unknown(self, names: frozenset[str]) -> Iterator[Warned]:
         """Name builtins that neither we have nor the folder: whoever enabled one believes that it holds."""
+        files = self.files(self.root) if names else []
+        there = {os.path.basename(file) for file in files if f"{os.sep}builtins{os.sep}" in file}
         for name in sorted(names):
-            if not glob.glob(os.path.join(glob.escape(self.root), "**", "builtins", f"{name}.rego"), recursive=True):
+            if f"{name}.rego" not in there:
                 yield ("builtins", name), f"there is no builtin `{name}`, so nothing holds by it{meant(name, TABLE)}"
 
     def scripts(self, origin: str) -> dict[str, Signal]:

@@ -478,7 +478,7 @@ async def test_the_end_of_a_call_ends_nothing_of_another_plugins(confined):
 
 HOST = """
 import os, sys, anyio, contextlib
-from anyplug.runtime import process
+from anyplug.runtime.processes import run_once as process
 from anyplug.runtime.sandbox import escape_test as escapes
 from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 from anyplug.runtime.processes.guard import Guard
@@ -539,7 +539,7 @@ except OSError as error:
 """
 AS_USER = """
 import json, os, sys, anyio
-from anyplug.runtime import process
+from anyplug.runtime.processes import run_once as process
 from anyplug.runtime.sandbox import escape_test as escapes
 from anyplug.runtime.sandbox.profile import Limits
 from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
@@ -659,7 +659,7 @@ async def test_a_tmp_of_its_own_has_a_size_too(confined, tmp_path):
 LEFT_BEHIND = """
 import os, resource, sys, anyio
 resource.setrlimit(resource.RLIMIT_RSS, (8 << 30, 8 << 30))
-from anyplug.runtime import process
+from anyplug.runtime.processes import run_once as process
 from anyplug.runtime.sandbox import escape_test as escapes
 from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 from anyplug.runtime.processes.guard import Guard

@@ -19,7 +19,7 @@ HEADERS = {
 RUN = """
 import json, os, sys, tempfile
 import anyio, msgspec
-from anyplug.runtime import process
+from anyplug.runtime.processes import run_once as process
 from anyplug.runtime.sandbox import escape_test as escapes
 from anyplug.runtime.sandbox.linux import syscall_recorder as record
 from anyplug.runtime.sandbox.enforcement import LAYERS

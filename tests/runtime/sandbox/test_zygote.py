@@ -57,33 +57,33 @@ def sockets(pid):
     return [link for fd in os.listdir(folder) if (link := os.readlink(f"{folder}/{fd}")).startswith("socket:")]
 
 
-def nurse_of(guard):
+def zygote_of(guard):
     return guard.zygote._zygote
 
 
 def test_all_spawners_of_a_host_are_forks_of_one_process_and_have_no_socket_but_their_own(guard, spawn):
     spawners = [spawn()._process.pid for _ in range(3)]
-    assert {parent(pid) for pid in spawners} == {nurse_of(guard).pid}
+    assert {parent(pid) for pid in spawners} == {zygote_of(guard).pid}
     assert [len(sockets(pid)) for pid in spawners] == [1, 1, 1]
     assert len({sockets(pid)[0] for pid in spawners}) == 3
-    assert len(sockets(nurse_of(guard).pid)) == 1
+    assert len(sockets(zygote_of(guard).pid)) == 1
 
 
 def test_what_has_ended_is_taken_leave_of(guard, spawn):
     for _ in range(3):
         spawn().close()
-    nurse = nurse_of(guard).pid
-    assert processes.until(lambda: not processes.read(f"/proc/{nurse}/task/{nurse}/children"))
+    zygote = zygote_of(guard).pid
+    assert processes.until(lambda: not processes.read(f"/proc/{zygote}/task/{zygote}/children"))
 
 
 @pytest.mark.anyio
 async def test_a_nurse_that_somebody_killed_is_replaced_and_its_spawners_go_on(guard, spawn):
     before = spawn()
-    killed = nurse_of(guard)
+    killed = zygote_of(guard)
     killed.kill()
     killed.wait()
     after = spawn()
-    assert nurse_of(guard).pid != killed.pid
+    assert zygote_of(guard).pid != killed.pid
     for one in (before, after):
         said = Program(argv=("/bin/echo", "said"), cwd="/", env={}, timeout_s=60, max_stdout=99, max_stderr=99)
         finished = await run_once.run(said, one)
@@ -112,7 +112,7 @@ def test_threads_that_ask_at_once_get_one_nurse_and_a_spawner_each(guard):
         thread.start()
     for thread in threads:
         thread.join()
-    assert {parent(one._process.pid) for one in made} == {nurse_of(guard).pid}
+    assert {parent(one._process.pid) for one in made} == {zygote_of(guard).pid}
     assert len({one._process.pid for one in made}) == 4
     for one in made:
         one.close()
@@ -123,14 +123,14 @@ def test_a_nurse_that_does_not_answer_is_dismissed_and_the_next_does(guard, spaw
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         zygote_client.zygote_of(guard).make_spawner(theirs)
-        first = nurse_of(guard)
+        first = zygote_of(guard)
         first.send_signal(signal.SIGSTOP)
         with pytest.raises(zygote_client.ZygoteGone, match="timed out"):
             zygote_client.zygote_of(guard).make_spawner(theirs)
     assert first.poll() == -signal.SIGKILL
     second = spawn()
-    nurse_of(guard).send_signal(signal.SIGSTOP)
-    assert spawn().is_alive, "the next attempt has another nurse"
+    zygote_of(guard).send_signal(signal.SIGSTOP)
+    assert spawn().is_alive, "the next attempt has another zygote"
     assert second.is_alive
 
 

@@ -58,7 +58,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """How a plugin's own folder is shown to it, from a snapshot (`runtime.confine.shelf`)."""
+    """How a plugin's own folder is shown to it, from a snapshot (`own_folder_mount`)."""
 
     own: str  # its path
     snapshot: str

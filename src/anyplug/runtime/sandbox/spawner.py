@@ -1,6 +1,6 @@
 """The spawner: a small process that starts one plugin's programs, each of them confined.
 
-It is a fork of the nurse (`nurse`), with a socket to its host. The first packet on that is its order: the fields of an
+It is a fork of the zygote, with a socket to its host. The first packet on that is its order: the fields of an
 `Order` (`packets` says how they are written). It takes the order's layers one by one and answers with a word: what it
 holds, and what was refused and why. A descriptor of its process comes with the word and, for an order of `hosts`, a
 listening socket, the only way out of the empty network. Then each request is one packet; four file descriptors come
@@ -18,7 +18,7 @@ Mounts, Landlock and seccomp belong to a thread. One is confined at the first st
 a start that has a /tmp of its own gets a thread of its own. Nothing else ever happens in a confined thread.
 With a pid namespace the spawner is its process 1, so that the kernel ends everything with it; when the socket
 closes, the host is gone, and it leaves. Needs nothing but the standard library, and little of that: the first call of
-a host waits for the nurse's start. `json`, `socket`, `signal`, `threading` and `typing` would take longer than the
+a host waits for the zygote's start. `json`, `socket`, `signal`, `threading` and `typing` would take longer than the
 interpreter.
 """
 
@@ -450,7 +450,7 @@ def main(requests: _socket.socket) -> None:
         confinement.cpu = cpu_share.enter()
     confinement.leave()
     if "pids" in confinement.held and os.fork():
-        os._exit(0)  # the child is process 1 inside, and the nurse takes it in
+        os._exit(0)  # the child is process 1 inside, and the zygote takes it in
     if "limits" in confinement.order.layers:
         be_first_to_go()
         syscalls.prctl("subreaper", syscalls.PR_SET_CHILD_SUBREAPER, 1)

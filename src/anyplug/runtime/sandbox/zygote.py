@@ -1,9 +1,9 @@
-"""The nurse: a process that has in memory what a spawner needs, and makes each spawner by a fork.
+"""The zygote: a process that has in memory what a spawner needs, and makes each spawner by a fork.
 
-    python -I -S -c '...; nurse.main()' SOCKET_FD
+    python -I -S -c '...; zygote.main()' SOCKET_FD
 
 Each packet on the socket brings one descriptor, the socket of a spawner to be. The answer is `0`, or the number of the
-error if there is no process for it. When the socket closes, the host is gone, and the nurse leaves; its spawners have
+error if there is no process for it. When the socket closes, the host is gone, and the zygote leaves; its spawners have
 sockets of their own, and stay as long as those are open. It has one thread, so that a fork has all of it, and does
 nothing else: whatever it did would be in every spawner.
 """
@@ -76,7 +76,7 @@ def become_spawner(requests: _socket.socket, pipe: tuple[int, int], sockets: lis
             os.close(fd)
         os.setsid()
         spawner.main(_socket.socket(fileno=sockets[0]))
-    except BaseException:  # noqa: BLE001 - a spawner must not go on as a nurse
+    except BaseException:  # noqa: BLE001 - a spawner must not go on as a zygote
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(1)
