@@ -15,6 +15,11 @@ FORMATS: tuple[Format, ...] = (cyclop, zot, stavrobot, mcp, workbench)
 BY_NAME: dict[str, Format] = {format.NAME: format for format in (*FORMATS, builtin)}
 
 
+def title(name: str) -> str:
+    """Return what people call a format; a question mark for a folder that is of none."""
+    return BY_NAME[name].TITLE if name in BY_NAME else name or "?"
+
+
 def load(folder: Folder) -> Plugin | None:
     """Read a folder as what it is; None if it is no plugin."""
     for format in FORMATS:

@@ -9,10 +9,16 @@ from anyplug.model.errors import InvalidArguments, PluginNotFound
 from anyplug.model.types import Call, Plugin, Result, Text, Tool
 
 NAME = "builtin"
+TITLE = "built-in"
 MANIFEST = ""  # no folder holds them
 ARGUMENTS: Arguments = "strict"
 EVERY_FILE_COUNTS = False
 WRITES_BESIDE_ITSELF = False
+WRITES_ASIDE = False
+RUNS_IN_PROJECT = False
+INHERITS_ENVIRONMENT = False
+DESCRIBES_ITSELF = False
+CONTENT_IS_BLOCKS = False
 
 RELOAD = Tool(
     name="builtin.reload_plugins",

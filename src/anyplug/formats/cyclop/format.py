@@ -22,10 +22,16 @@ from anyplug.model.untrusted_text import is_clean
 from anyplug.runtime.processes.program import Finished, Program
 
 NAME = "cyclop"
+TITLE = "Cyclop One"
 MANIFEST = "plugin.json"
 ARGUMENTS: Arguments = "warn"
 EVERY_FILE_COUNTS = True
 WRITES_BESIDE_ITSELF = False
+WRITES_ASIDE = False
+RUNS_IN_PROJECT = False
+INHERITS_ENVIRONMENT = True
+DESCRIBES_ITSELF = True
+CONTENT_IS_BLOCKS = False
 DATA_VARIABLE = "CYCLOPONE_DATA_DIR"
 
 TIMEOUT_S = 30.0

@@ -17,10 +17,16 @@ from anyplug.model import permissions, schema
 from anyplug.model.types import Call, Endpoint, Plugin, Result, Tool
 
 NAME = "mcp"
+TITLE = "MCP"
 MANIFEST = "mcp.json"
 ARGUMENTS: Arguments = "off"  # servers check for themselves
 WRITES_BESIDE_ITSELF = True
 EVERY_FILE_COUNTS = False  # servers may keep their state beside themselves, and what command lines name counts
+WRITES_ASIDE = False
+RUNS_IN_PROJECT = False
+INHERITS_ENVIRONMENT = False
+DESCRIBES_ITSELF = False
+CONTENT_IS_BLOCKS = True
 
 BY_COMMAND: tuple[str, ...] = ("network", "shell:exec")
 BY_URL: tuple[str, ...] = ("network",)

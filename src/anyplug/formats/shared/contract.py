@@ -50,10 +50,16 @@ class Format(Protocol):
     """A plugin system."""
 
     NAME: str
+    TITLE: str  # what people call it
     MANIFEST: str  # the file that makes a folder one of its plugins
     ARGUMENTS: Arguments  # what a violation of the schema does, unless the person set something else
     EVERY_FILE_COUNTS: bool  # whether the digest covers all files, or only what can run
     WRITES_BESIDE_ITSELF: bool  # whether its plugins may write into their own folder, except for their code
+    WRITES_ASIDE: bool  # else: whether such writes go elsewhere even if nobody granted the plugin to write files
+    RUNS_IN_PROJECT: bool  # whether its programs run in the caller's project, or in the plugin's folder
+    INHERITS_ENVIRONMENT: bool  # whether it promises the user's environment, which a person may then grant
+    DESCRIBES_ITSELF: bool  # whether a plugin's description is its author's, and worth showing with each tool
+    CONTENT_IS_BLOCKS: bool  # whether chains see content as a list of blocks even if it is a single text
 
     def load(self, folder: Folder) -> Plugin | None:
         """Read a folder; None if it is not one of its plugins after all.

@@ -21,12 +21,18 @@ from anyplug.runtime.processes.program import Finished, PrivateTmp, Program, Tmp
 from anyplug.secrets.env_vars import certificates
 
 NAME = manifests.NAME
+TITLE = "Stavrobot"
 MANIFEST = manifests.MANIFEST
 load = manifests.load
 violations = manifests.violations
 ARGUMENTS: Arguments = "strict"
 EVERY_FILE_COUNTS = False
 WRITES_BESIDE_ITSELF = True
+WRITES_ASIDE = False
+RUNS_IN_PROJECT = False
+INHERITS_ENVIRONMENT = False
+DESCRIBES_ITSELF = True
+CONTENT_IS_BLOCKS = False
 
 MAX_STDOUT = 16 << 20  # bytes; its own host has no bound
 MAX_STDERR = 1 << 20

@@ -17,11 +17,17 @@ from anyplug.model.errors import BadOutput, TooLarge
 from anyplug.model.types import Audio, Block, Call, Failure, Image, Plugin, Resource, Result, Text, Tool
 
 NAME = "workbench"
+TITLE = "Workbench"
 MANIFEST = "index.js"
 PACKAGE = "package.json"
 ARGUMENTS: Arguments = "warn"
 EVERY_FILE_COUNTS = True
 WRITES_BESIDE_ITSELF = False
+WRITES_ASIDE = True
+RUNS_IN_PROJECT = True
+INHERITS_ENVIRONMENT = True
+DESCRIBES_ITSELF = True
+CONTENT_IS_BLOCKS = False
 
 TIMEOUT_S = 30.0
 MAX_CHARS = 500_000  # of text in an answer, in UTF-16 units as JavaScript counts; more is cut

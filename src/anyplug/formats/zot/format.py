@@ -20,10 +20,16 @@ if TYPE_CHECKING:  # what only a running extension needs
     from anyplug.formats.zot import frames
 
 NAME = "zot"
+TITLE = "zot"
 MANIFEST = "extension.json"
 ARGUMENTS: Arguments = "warn"
 EVERY_FILE_COUNTS = False
 WRITES_BESIDE_ITSELF = True
+WRITES_ASIDE = False
+RUNS_IN_PROJECT = False
+INHERITS_ENVIRONMENT = True
+DESCRIBES_ITSELF = True
+CONTENT_IS_BLOCKS = False
 
 # What a manifest may have. Authors have keys of their own, too.
 KEYS = ("name", "version", "description", "exec", "args", "enabled", "language", "skills", "theme", "themes")

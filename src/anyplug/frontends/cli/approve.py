@@ -13,14 +13,13 @@ from anyplug.formats import registry
 from anyplug.formats.shared.contract import Folder
 from anyplug.frontends.cli import model_texts, render, terminal
 from anyplug.frontends.cli.cli_run import Session, refuse
-from anyplug.frontends.cli.describe_plugin import FORMAT_NAMES, describe_permissions, describe_servers, problem_lines
+from anyplug.frontends.cli.describe_plugin import describe_permissions, describe_servers, problem_lines
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.home import plugin_config
 from anyplug.model import permissions
 from anyplug.model.errors import AnyplugError, ManifestError, NotApproved, UsageError
 from anyplug.model.types import Plugin
 from anyplug.model.untrusted_text import for_people, lines_for_people
-from anyplug.secrets.env_vars import INHERITING
 
 if TYPE_CHECKING:
     from anyplug.catalog.approvals import Approval
@@ -110,9 +109,9 @@ def settle(session: Session, entry: Entry) -> None:
     options, plugin = session.options, entry.plugin
     if entry.state in {"broken", "shadowed"}:
         raise _unusable(entry)
-    if options.inherit_env and plugin.format not in INHERITING:
+    if options.inherit_env and not registry.BY_NAME[plugin.format].INHERITS_ENVIRONMENT:
         raise UsageError(
-            f"'{plugin.name}' cannot inherit your environment: {FORMAT_NAMES[plugin.format]} does not promise it",
+            f"'{plugin.name}' cannot inherit your environment: {registry.title(plugin.format)} does not promise it",
             f"`anyplug grant {plugin.name} env:VARIABLE` gives it one variable",
         )
     before = session.catalog.approvals.of(plugin)
@@ -219,7 +218,7 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
     """Show a person what they are about to approve."""
     plugin = entry.plugin
     version = f" {render.line(plugin.version)}" if plugin.version else ""
-    terminal.say(f"{plugin.name}{version} ({FORMAT_NAMES[plugin.format]}) in {plugin.path}")
+    terminal.say(f"{plugin.name}{version} ({registry.title(plugin.format)}) in {plugin.path}")
     if plugin.description:
         terminal.say(f"  {for_people(render.line(plugin.description), SHOWN)}", fold=True)
     terminal.say("It asks for:")
