@@ -9,6 +9,7 @@ from anyplug.formats.shared.contract import Folder, Format
 from anyplug.formats.stavrobot import format as stavrobot
 from anyplug.formats.workbench import format as workbench
 from anyplug.formats.zot import format as zot
+from anyplug.model import tool_names
 from anyplug.model.types import Plugin, Problem
 
 FORMATS: tuple[Format, ...] = (cyclop, zot, stavrobot, mcp, workbench)
@@ -18,6 +19,29 @@ BY_NAME: dict[str, Format] = {format.NAME: format for format in (*FORMATS, built
 def title(name: str) -> str:
     """Return what people call a format; a question mark for a folder that is of none."""
     return BY_NAME[name].TITLE if name in BY_NAME else name or "?"
+
+
+def reserved_by(name: str, format: str) -> str:
+    """Say whose a tool's name is, if a plugin of this format may not have it."""
+    for other in BY_NAME.values():
+        if other.TOOL_PREFIX and name.startswith(other.TOOL_PREFIX) and format != other.NAME:
+            return f"a reserved prefix, '{other.TOOL_PREFIX}'"
+    owner = next((other for other in BY_NAME.values() if name in other.HOST_TOOLS), None)
+    return f"a built-in tool of {owner.TITLE}" if owner is not None else ""
+
+
+def has_reserved_prefix(name: str) -> bool:
+    """Whether a tool's name begins like those of one format only."""
+    return any(format.TOOL_PREFIX and name.startswith(format.TOOL_PREFIX) for format in BY_NAME.values())
+
+
+def command_reserved_by(name: str) -> str:
+    """Say whose a slash command's name is, if no plugin may have it."""
+    if name in tool_names.OUR_COMMANDS:
+        return "a command of anyplug"
+    return next(
+        (f"a built-in command of {other.TITLE}" for other in BY_NAME.values() if name in other.HOST_COMMANDS), ""
+    )
 
 
 def load(folder: Folder) -> Plugin | None:

@@ -6,11 +6,12 @@ import shutil
 import msgspec
 
 from anyplug.catalog import discovery
+from anyplug.formats import registry
 from anyplug.formats.mcp import config_file
 from anyplug.formats.shared.contract import Folder
 from anyplug.formats.zot import format as zot
 from anyplug.formats.zot import lint
-from anyplug.model import schema, tool_names
+from anyplug.model import schema
 from anyplug.model.types import Plugin, Problem
 from anyplug.runtime.processes.diagnosis import faults, not_on_path
 from anyplug.runtime.processes.toolchain import find_node, find_uv
@@ -35,7 +36,7 @@ def _names(plugin: Plugin) -> list[Problem]:
     return [
         Problem("name_taken", f"the tool name '{tool.name}' belongs to {whose}", "rename the tool", "warning")
         for tool in plugin.tools
-        if (whose := tool_names.reserved_by(tool.name, plugin.format))
+        if (whose := registry.reserved_by(tool.name, plugin.format))
     ]
 
 

@@ -19,6 +19,9 @@ RUNS_IN_PROJECT = False
 INHERITS_ENVIRONMENT = False
 DESCRIBES_ITSELF = False
 CONTENT_IS_BLOCKS = False
+TOOL_PREFIX = "builtin."
+HOST_TOOLS: frozenset[str] = frozenset()
+HOST_COMMANDS: frozenset[str] = frozenset()
 
 RELOAD = Tool(
     name="builtin.reload_plugins",

@@ -32,6 +32,14 @@ RUNS_IN_PROJECT = False
 INHERITS_ENVIRONMENT = True
 DESCRIBES_ITSELF = True
 CONTENT_IS_BLOCKS = False
+TOOL_PREFIX = ""
+_HOST_TOOLS = (
+    "click right_click type_text press_key move_mouse drag scroll take_screenshot run_applescript "
+    "open_application run_shell_command open_url vault_read vault_write vault_append vault_search vault_list "
+    "task_create task_update task_list remember recall openclaw_send openclaw_check task_complete read_screen"
+)
+HOST_TOOLS = frozenset(_HOST_TOOLS.split())
+HOST_COMMANDS: frozenset[str] = frozenset()
 DATA_VARIABLE = "CYCLOPONE_DATA_DIR"
 
 TIMEOUT_S = 30.0

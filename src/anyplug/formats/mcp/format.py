@@ -27,6 +27,9 @@ RUNS_IN_PROJECT = False
 INHERITS_ENVIRONMENT = False
 DESCRIBES_ITSELF = False
 CONTENT_IS_BLOCKS = True
+TOOL_PREFIX = "mcp."
+HOST_TOOLS: frozenset[str] = frozenset()
+HOST_COMMANDS: frozenset[str] = frozenset()
 
 BY_COMMAND: tuple[str, ...] = ("network", "shell:exec")
 BY_URL: tuple[str, ...] = ("network",)

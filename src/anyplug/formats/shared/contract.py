@@ -59,6 +59,9 @@ class Format(Protocol):
     RUNS_IN_PROJECT: bool  # whether its programs run in the caller's project, or in the plugin's folder
     INHERITS_ENVIRONMENT: bool  # whether it promises the user's environment, which a person may then grant
     DESCRIBES_ITSELF: bool  # whether a plugin's description is its author's, and worth showing with each tool
+    TOOL_PREFIX: str  # only its plugins' tools may have names that begin like this; empty if it has no such prefix
+    HOST_TOOLS: frozenset[str]  # names of its own host's tools, which no plugin's tool may have
+    HOST_COMMANDS: frozenset[str]  # likewise, of slash commands
     CONTENT_IS_BLOCKS: bool  # whether chains see content as a list of blocks even if it is a single text
 
     def load(self, folder: Folder) -> Plugin | None:

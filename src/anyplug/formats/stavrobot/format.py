@@ -33,6 +33,9 @@ RUNS_IN_PROJECT = False
 INHERITS_ENVIRONMENT = False
 DESCRIBES_ITSELF = True
 CONTENT_IS_BLOCKS = False
+TOOL_PREFIX = ""
+HOST_TOOLS: frozenset[str] = frozenset()
+HOST_COMMANDS: frozenset[str] = frozenset()
 
 MAX_STDOUT = 16 << 20  # bytes; its own host has no bound
 MAX_STDERR = 1 << 20

@@ -28,6 +28,9 @@ RUNS_IN_PROJECT = True
 INHERITS_ENVIRONMENT = True
 DESCRIBES_ITSELF = True
 CONTENT_IS_BLOCKS = False
+TOOL_PREFIX = ""
+HOST_TOOLS: frozenset[str] = frozenset()
+HOST_COMMANDS: frozenset[str] = frozenset()
 
 TIMEOUT_S = 30.0
 MAX_CHARS = 500_000  # of text in an answer, in UTF-16 units as JavaScript counts; more is cut

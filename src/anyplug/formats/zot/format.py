@@ -30,6 +30,13 @@ RUNS_IN_PROJECT = False
 INHERITS_ENVIRONMENT = True
 DESCRIBES_ITSELF = True
 CONTENT_IS_BLOCKS = False
+TOOL_PREFIX = ""
+HOST_TOOLS = frozenset(["read", "write", "edit", "bash", "skill"])
+_HOST_COMMANDS = (
+    "help login logout model sessions session jump compact study btw jail unjail skills reload-ext yolo telegram "
+    "clear exit"
+)
+HOST_COMMANDS = frozenset(_HOST_COMMANDS.split())
 
 # What a manifest may have. Authors have keys of their own, too.
 KEYS = ("name", "version", "description", "exec", "args", "enabled", "language", "skills", "theme", "themes")

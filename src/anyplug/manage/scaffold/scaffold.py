@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from anyplug.formats import registry
 from anyplug.formats.cyclop import format as cyclop
 from anyplug.formats.shared import manifest
 from anyplug.formats.stavrobot import manifests
@@ -132,7 +133,7 @@ def _tool(name: str, format: str) -> str:
 
 def _check_tool(tool: str, name: str, format: str) -> None:
     """Refuse what is reserved, and what agents would see cut."""
-    if whose := tool_names.reserved_by(tool, format):
+    if whose := registry.reserved_by(tool, format):
         raise UsageError(f"the tool of '{name}' would be '{tool}': that is {whose}", "choose another name")
     if (over := len(tool) - tool_names.MODEL_NAME_LENGTH) > 0:
         raise UsageError(
