@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from anyplug.formats import registry
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.parsing import DESCRIPTION, command_parser, program_parser
 from anyplug.home import settings
@@ -482,7 +483,7 @@ def roots() -> list[str]:
     kept = dict(os.environ)
     os.environ.update(HOME="/~", ZOT_HOME="/$ZOT_HOME")
     try:
-        found = settings.standard_roots(settings.Home("/<home>"), "/.")
+        found = registry.standard_roots(settings.Home("/<home>"), "/.")
     finally:
         os.environ.clear()
         os.environ.update(kept)

@@ -14,11 +14,10 @@ from anyplug.catalog.approvals import Approvals, Standing
 from anyplug.catalog.snapshot import Snapshot
 from anyplug.formats import registry
 from anyplug.formats.builtin import format as builtin
-from anyplug.formats.mcp import config_file
 from anyplug.home import digest
 from anyplug.home.database import Store
 from anyplug.home.digest import Digest, Reading
-from anyplug.home.settings import Home, Settings, standard_roots
+from anyplug.home.settings import Home, Settings
 from anyplug.home.untrusted_files import Budget, Changed, TooMuch
 from anyplug.model.errors import ConfigError, LookFailed, StoreError, is_shortage
 from anyplug.model.types import Offer, Plugin
@@ -46,7 +45,9 @@ class Catalog:
         self.explicit = list(explicit)
         self._has_clients = roots is None
         self.roots = (
-            standard_roots(home, folder or os.getcwd()) if roots is None else [os.path.abspath(r) for r in roots]
+            registry.standard_roots(home, folder or os.getcwd())
+            if roots is None
+            else [os.path.abspath(r) for r in roots]
         )
         self.store = Store(home.store)
         self.approvals = Approvals(self.store)
@@ -209,7 +210,7 @@ class Catalog:
         reading = self._readings.get(plugin.path)
         if reading is None or not reading.is_small or not reading.still_holds(plugin.path):
             return None
-        if not plugin.is_file and reading.named != config_file.named_files(plugin):
+        if not plugin.is_file and reading.named != registry.named_files(plugin):
             return None
         return self._standing(plugin, reading)
 
@@ -281,10 +282,10 @@ class Catalog:
         before = self._readings.get(plugin.path) or self._stored(plugin)
         try:
             if plugin.is_file:
-                reading = digest.take_part(plugin.path, config_file.pieces, before)
+                reading = digest.take_part(plugin.path, registry.client_pieces, before)
             else:
                 every_file = registry.BY_NAME[plugin.format].EVERY_FILE_COUNTS
-                named = config_file.named_files(plugin)
+                named = registry.named_files(plugin)
                 reading = digest.take(plugin.path, every_file=every_file, before=before, named=named, budget=budget)
         except OSError as error:
             if budget is None and not is_shortage(error):

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from anyplug.formats import registry
-from anyplug.formats.mcp import format as mcp
 from anyplug.formats.shared.contract import Folder
 from anyplug.model import tool_names
 from anyplug.model.errors import LookFailed, is_shortage
@@ -30,7 +29,7 @@ def discover(explicit: list[str], roots: list[str], clients: Mapping[str, str]) 
         plugin = read(folder)
         if plugin is not None:
             plugins.append(plugin)
-    plugins.extend(clean_plugin(_not_ours(mcp.load_client(name, path))) for name, path in clients.items())
+    plugins.extend(clean_plugin(_not_ours(registry.load_client(name, path))) for name, path in clients.items())
     return plugins
 
 

@@ -12,7 +12,6 @@ from anyplug.audit.audit_log import Audit
 from anyplug.catalog import discovery
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats import registry
-from anyplug.formats.mcp import config_file
 from anyplug.formats.shared import scripts
 from anyplug.formats.shared.contract import Folder
 from anyplug.formats.shared.manifest import NOTHING_TO_RUN
@@ -154,7 +153,7 @@ class Installer:
         closed = [name for name in record.files if _is_program(new, name) and not _is_program(plugin, name)]
         if closed or self._catalog.standing(plugin).state == "approved":
             return bool(closed)  # else it is as the person wants it, even if they changed it themselves
-        every_file, named = registry.BY_NAME[new.format].EVERY_FILE_COUNTS, config_file.named_files(new)
+        every_file, named = registry.BY_NAME[new.format].EVERY_FILE_COUNTS, registry.named_files(new)
         code = digest.take(new.path, every_file=every_file, before=None, named=named).as_digest().files
         return not code.items() <= self._catalog.digest(plugin).files.items()
 
@@ -348,7 +347,7 @@ def _named_files(plugin: Plugin) -> list[str]:
     words = (launch.program, *launch.arguments) if launch is not None else ()
     paths = [os.path.normpath(os.path.join(plugin.path, word)) for word in words]
     named = [os.path.relpath(path, plugin.path) for path in paths if path.startswith(plugin.path + os.sep)]
-    return [*named, *config_file.named_files(plugin)]
+    return [*named, *registry.named_files(plugin)]
 
 
 def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:
@@ -360,7 +359,7 @@ def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:
 def _code_of(*versions: Plugin) -> Callable[[str, str], bool]:
     """Give what says of a file's name and path whether the digest covers it, in any of these versions."""
     every_file = any(registry.BY_NAME[version.format].EVERY_FILE_COUNTS for version in versions if version.format)
-    named = {name for version in versions for name in config_file.named_files(version)}
+    named = {name for version in versions if version.format for name in registry.named_files(version)}
     return lambda name, path: every_file or name in named or not digest.is_data(name, path)
 
 

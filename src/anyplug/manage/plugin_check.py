@@ -7,10 +7,7 @@ import msgspec
 
 from anyplug.catalog import discovery
 from anyplug.formats import registry
-from anyplug.formats.mcp import config_file
 from anyplug.formats.shared.contract import Folder
-from anyplug.formats.zot import format as zot
-from anyplug.formats.zot import lint
 from anyplug.model import schema
 from anyplug.model.types import Plugin, Problem
 from anyplug.runtime.processes.diagnosis import faults, not_on_path
@@ -24,8 +21,7 @@ def examine(path: str) -> Plugin:
     assert plugin is not None  # a folder that was named is broken rather than nothing
     problems = list(plugin.problems)
     seen = {problem.message for problem in problems}
-    extensions = lint.slips(plugin) if plugin.format == zot.NAME else []
-    for problem in (*_names(plugin), *_programs(plugin), *_schemas(plugin), *extensions):
+    for problem in (*_names(plugin), *_programs(plugin), *_schemas(plugin), *registry.lint(plugin)):
         if problem.message not in seen:
             problems.append(problem)
             seen.add(problem.message)
@@ -47,11 +43,12 @@ def _programs(plugin: Plugin) -> list[Problem]:
     said = {problem.hint for problem in plugin.problems if problem.code == "not_executable"}
     found: list[Problem] = []
     paths = [*(tool.program for tool in plugin.tools), plugin.init]
-    for program in _stay_up(plugin):
+    format = registry.BY_NAME.get(plugin.format)
+    for program in dict.fromkeys(format.programs(plugin, None, "") if format is not None else []):
         if (path := _found(plugin, program, search)) is not None:
             paths.append(path)
         else:
-            fault = not_on_path(program, "the configuration" if plugin.endpoints else zot.MANIFEST)
+            fault = not_on_path(program, "the configuration" if plugin.endpoints or format is None else format.MANIFEST)
             found.append(Problem("not_executable", fault.reason, fault.hint, "warning"))
     found += [
         Problem(
@@ -66,13 +63,6 @@ def _programs(plugin: Plugin) -> list[Problem]:
         if fault.hint not in said  # by whoever read the manifest
     ]
     return found
-
-
-def _stay_up(plugin: Plugin) -> list[str]:
-    """Give the programs of a plugin that stay up: paths, and names for the PATH."""
-    programs = [plugin.launch.program] if plugin.launch is not None else []
-    programs += [config_file.program(plugin, one) for one in plugin.endpoints if "$" not in one.command]
-    return [program for program in dict.fromkeys(programs) if program]
 
 
 def _found(plugin: Plugin, program: str, search: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from anyplug.formats.shared import attachments, one_shot, scripts
+from anyplug.formats.shared import attachments, defaults, one_shot, scripts
 from anyplug.formats.shared.contract import Surroundings
 from anyplug.formats.stavrobot import manifests
 from anyplug.home import plugin_config
@@ -23,6 +23,7 @@ from anyplug.secrets.env_vars import certificates
 NAME = manifests.NAME
 TITLE = "Stavrobot"
 MANIFEST = manifests.MANIFEST
+PROJECT_ROOTS: tuple[str, ...] = ("data/tools",)
 load = manifests.load
 violations = manifests.violations
 ARGUMENTS: Arguments = "strict"
@@ -36,6 +37,15 @@ CONTENT_IS_BLOCKS = False
 TOOL_PREFIX = ""
 HOST_TOOLS: frozenset[str] = frozenset()
 HOST_COMMANDS: frozenset[str] = frozenset()
+PEER = ""
+LINT = ""
+
+data = defaults.data
+readable = defaults.readable
+named_files = defaults.named_files
+programs = defaults.programs
+user_roots = defaults.user_roots
+private_places = defaults.private_places
 
 MAX_STDOUT = 16 << 20  # bytes; its own host has no bound
 MAX_STDERR = 1 << 20
@@ -74,16 +84,6 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
         "PYTHONPYCACHEPREFIX": os.path.join(cache, "pycache"),
         **certificates(users),
     }
-
-
-def data(plugin: Plugin, home: Home) -> str:
-    """Give the folder in which it keeps its data."""
-    return home.data(plugin)
-
-
-def readable(plugin: Plugin) -> tuple[str, ...]:
-    """Name nothing: it needs what all need."""
-    return ()
 
 
 async def invoke(call: Call, around: Surroundings) -> Result:

@@ -9,16 +9,17 @@ from typing import Any
 
 import msgspec
 
-from anyplug.formats.shared import manifest
+from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import Folder, Surroundings
 from anyplug.home.settings import Arguments, Home
-from anyplug.model import permissions, schema
+from anyplug.model import permissions
 from anyplug.model.errors import BadOutput, TooLarge
-from anyplug.model.types import Audio, Block, Call, Failure, Image, Plugin, Resource, Result, Text, Tool
+from anyplug.model.types import Audio, Block, Call, Failure, Image, Plugin, Resource, Result, Text
 
 NAME = "workbench"
 TITLE = "Workbench"
 MANIFEST = "index.js"
+PROJECT_ROOTS: tuple[str, ...] = ("plugins",)
 PACKAGE = "package.json"
 ARGUMENTS: Arguments = "warn"
 EVERY_FILE_COUNTS = True
@@ -31,6 +32,17 @@ CONTENT_IS_BLOCKS = False
 TOOL_PREFIX = ""
 HOST_TOOLS: frozenset[str] = frozenset()
 HOST_COMMANDS: frozenset[str] = frozenset()
+PEER = "anyplug.formats.workbench.peer:NodePlugin"
+LINT = ""
+
+violations = defaults.violations
+switched_off = defaults.switched_off
+data = defaults.data
+named_files = defaults.named_files
+programs = defaults.programs
+user_roots = defaults.user_roots
+private_places = defaults.private_places
+prepare = defaults.prepare
 
 TIMEOUT_S = 30.0
 MAX_CHARS = 500_000  # of text in an answer, in UTF-16 units as JavaScript counts; more is cut
@@ -79,24 +91,9 @@ def load(folder: Folder) -> Plugin | None:
     )
 
 
-def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
-    """Check against the schema that the plugin registered."""
-    return schema.violations(tool.input_schema, arguments)
-
-
-def switched_off(plugin: Plugin, tool: Tool | None) -> str:
-    """Nothing in its files switches it off."""
-    return ""
-
-
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
     """Give the user's environment."""
     return {**users, "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}"}
-
-
-def data(plugin: Plugin, home: Home) -> str:
-    """Give the folder in which it may keep data."""
-    return home.data(plugin)
 
 
 def readable(plugin: Plugin) -> tuple[str, ...]:
@@ -113,11 +110,6 @@ def modules_above(folder: str) -> list[str]:
         if (parent := os.path.dirname(folder)) == folder:
             return found
         folder = parent
-
-
-async def prepare(plugin: Plugin, around: Surroundings) -> str:
-    """Nothing has to be set up."""
-    return ""
 
 
 async def invoke(call: Call, around: Surroundings) -> Result:
