@@ -21,8 +21,8 @@ FORMATS: tuple[Format, ...] = (cyclop, zot, stavrobot, mcp, workbench)
 BY_NAME: dict[str, Format] = {format.NAME: format for format in (*FORMATS, builtin)}
 
 
-# Whose folders are searched first, where a project or a person has several.
-_ROOTS_ORDER: tuple[Format, ...] = (zot, workbench, stavrobot, mcp, cyclop)
+# Whose folders are searched first, and who is offered first.
+PRECEDENCE: tuple[Format, ...] = (zot, cyclop, workbench, stavrobot, mcp)
 # Configurations of other programs, parts of which are plugins: so far, only those of MCP clients.
 load_client = mcp.load_client
 client_pieces = config_file.pieces
@@ -33,15 +33,15 @@ def standard_roots(home: Home, project: str) -> list[str]:
     """List the folders that are searched for plugins, first to last, from the project folder outwards."""
     return [
         os.path.join(project, ".anyplug", "plugins"),
-        *(os.path.join(project, root) for format in _ROOTS_ORDER for root in format.PROJECT_ROOTS),
+        *(os.path.join(project, root) for format in PRECEDENCE for root in format.PROJECT_ROOTS),
         home.plugins,
-        *(root for format in _ROOTS_ORDER for root in format.user_roots()),
+        *(root for format in PRECEDENCE for root in format.user_roots()),
     ]
 
 
 def private_places(project: str) -> list[str]:
     """List the folders besides ours that hold nothing but plugins and their data."""
-    return [os.path.join(project, ".anyplug"), *(p for format in _ROOTS_ORDER for p in format.private_places(project))]
+    return [os.path.join(project, ".anyplug"), *(p for format in PRECEDENCE for p in format.private_places(project))]
 
 
 def title(name: str) -> str:

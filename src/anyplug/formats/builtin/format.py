@@ -2,6 +2,7 @@
 
 from anyplug.formats.shared import defaults
 from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import permissions
 from anyplug.model.errors import InvalidArguments, PluginNotFound
@@ -24,6 +25,7 @@ HOST_TOOLS: frozenset[str] = frozenset()
 HOST_COMMANDS: frozenset[str] = frozenset()
 PEER = ""
 LINT = ""
+NEW: NewPlugin | None = None
 
 violations = defaults.violations
 switched_off = defaults.switched_off

@@ -14,6 +14,7 @@ import msgspec
 
 from anyplug.formats.shared import defaults, manifest, one_shot
 from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.formats.shared.new_plugins import LOWER_CASE, NewPlugin
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import json_values, permissions
 from anyplug.model.errors import BadOutput
@@ -67,6 +68,13 @@ WORDS = one_shot.Words(
 
 PLUGIN_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SEMVER = re.compile(r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
+NEW: NewPlugin | None = NewPlugin(
+    format="cyclop-one",
+    folder=os.path.dirname(__file__),
+    languages=("python", "node", "bash"),
+    takes_name=PLUGIN_NAME.fullmatch,
+    signs=LOWER_CASE,
+)
 
 
 def load(folder: Folder) -> Plugin:

@@ -10,6 +10,7 @@ from anyplug.formats.mcp import config_file
 from anyplug.formats.mcp.config_file import PROJECT
 from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.formats.workbench.format import modules_above
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import permissions
@@ -32,6 +33,7 @@ HOST_TOOLS: frozenset[str] = frozenset()
 HOST_COMMANDS: frozenset[str] = frozenset()
 PEER = "anyplug.formats.mcp.peer:Server"
 LINT = ""
+NEW: NewPlugin | None = None
 
 violations = defaults.violations
 data = defaults.data

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.home.settings import Arguments, Home, PluginSettings
 from anyplug.model.types import Call, Offer, Plugin, Result, Tool
 from anyplug.runtime.processes.program import PrivateTmp, Purpose, Run, Spawn
@@ -67,6 +68,7 @@ class Format(Protocol):
     # Names of what is imported only when it is needed, as MODULE:NAME; empty if there is no such thing.
     PEER: str  # makes one run of a plugin that stays up: (Plugin, Terms, PeerListener) -> Peer
     LINT: str  # looks closer for `anyplug check`, at what is most likely a mistake: (Plugin) -> list[Problem]
+    NEW: NewPlugin | None  # what `anyplug new` writes
     CONTENT_IS_BLOCKS: bool  # whether chains see content as a list of blocks even if it is a single text
 
     def load(self, folder: Folder) -> Plugin | None:

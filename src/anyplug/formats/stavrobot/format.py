@@ -12,6 +12,7 @@ import msgspec
 
 from anyplug.formats.shared import attachments, defaults, one_shot, scripts
 from anyplug.formats.shared.contract import Surroundings
+from anyplug.formats.shared.new_plugins import ACTION, LOWER_CASE, NewPlugin
 from anyplug.formats.stavrobot import manifests
 from anyplug.home import plugin_config
 from anyplug.home.settings import Arguments, Home
@@ -56,6 +57,14 @@ WORDS = one_shot.Words(
     crashed="Tool process failed",
     not_executable="Failed to spawn script",
     not_started="Failed to spawn script",
+)
+NEW: NewPlugin | None = NewPlugin(
+    format=NAME,
+    folder=os.path.dirname(__file__),
+    languages=("python", "bash"),
+    takes_name=manifests.PLUGIN_NAME.fullmatch,
+    signs=LOWER_CASE,
+    tool=lambda name: f"{name}.{ACTION}",  # the host puts the plugin's name before it
 )
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.formats.shared.new_plugins import ACTION, WORD, NewPlugin
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import permissions
 from anyplug.model.errors import BadOutput, TooLarge
@@ -51,6 +52,15 @@ LARGEST_INDEX = 32 << 20  # bytes; bundles are large
 ASKED = ("network", "filesystem:read")
 
 _ODD = re.compile(r"^[^A-Za-z0-9_]+|[^A-Za-z0-9._-]+")  # in a folder's name, which names logs, too
+
+
+def _new_tool(name: str) -> str:
+    """Name the tool of a new plugin as authors for Workbench do, `myPlugin.count`."""
+    first, *more = WORD.findall(name.lower())
+    return f"{first}{''.join(word.capitalize() for word in more)}.{ACTION}"
+
+
+NEW: NewPlugin | None = NewPlugin(format=NAME, folder=os.path.dirname(__file__), languages=("node",), tool=_new_tool)
 
 
 class Answer(msgspec.Struct, kw_only=True):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import permissions
 from anyplug.model.errors import BadOutput
@@ -72,6 +73,12 @@ LONGEST_NAME = 64  # characters of a name that we make
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 _UNBROKEN = re.compile(r"[\r\n]+")  # `base64` breaks lines, and zot reads over that
+NEW: NewPlugin | None = NewPlugin(
+    format=NAME,
+    folder=os.path.dirname(__file__),
+    languages=("python", "node", "bash"),
+    modules={"python": {"anyplug_ext.py": "anyplug.ext"}},
+)
 
 
 def load(folder: Folder) -> Plugin:

@@ -8,7 +8,7 @@ from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser, folder
 from anyplug.home.settings import find_home
-from anyplug.manage.scaffold import scaffold
+from anyplug.manage import scaffold
 from anyplug.runtime.processes.toolchain import find_node
 
 FORMATS = tuple(scaffold.KINDS)
