@@ -14,6 +14,7 @@ from anyplug.catalog.approvals import Approvals, Standing
 from anyplug.catalog.snapshot import Snapshot
 from anyplug.formats import registry
 from anyplug.formats.builtin import format as builtin
+from anyplug.formats.shared.contract import Folder
 from anyplug.home import digest
 from anyplug.home.database import Store
 from anyplug.home.digest import Digest, Reading
@@ -41,14 +42,12 @@ class Catalog:
         self.home = home
         self._settings_stamp = home.settings_stamp()  # before they are read: what is written meanwhile is seen later
         self.settings: Settings = home.read_settings()
-        self.settings_fault = ""  # why those that are there now cannot be used, and the last good ones hold
+        self.settings_fault = ""  # what of those that are there now cannot be used, and why
         self.explicit = list(explicit)
-        self._has_clients = roots is None
-        self.roots = (
-            registry.standard_roots(home, folder or os.getcwd())
-            if roots is None
-            else [os.path.abspath(r) for r in roots]
-        )
+        self._project = folder or os.getcwd()
+        self._has_standard_roots = roots is None
+        self.roots = [os.path.abspath(root) for root in roots or ()]
+        self._bring_formats()
         self.store = Store(home.store)
         self.approvals = Approvals(self.store)
         self._found: frozenset[str] = frozenset()  # the folders of the plugins in the last snapshot
@@ -78,7 +77,8 @@ class Catalog:
         if stamp == self._settings_stamp:
             return None
         try:
-            self.settings, self.settings_fault = self.home.read_settings(), ""
+            self.settings = self.home.read_settings()
+            self._bring_formats()
         except ConfigError as error:
             self.settings_fault = f"the settings cannot be used, and the last good ones hold: {error.message}"
 
@@ -86,6 +86,17 @@ class Catalog:
             self._settings_stamp = stamp
 
         return taken_over
+
+    def _bring_formats(self) -> None:
+        """Import the formats that the settings name, and search where their plugins lie."""
+        faults = registry.bring(self.settings.formats)
+        self.settings_fault = "; ".join(f"{fault.message} (hint: {fault.hint})" for fault in faults)
+        if self._has_standard_roots:
+            self.roots = registry.standard_roots(self.home, self._project, self.settings.formats)
+
+    def read(self, path: str, found_at: str, *, explicit: bool = False) -> Plugin | None:
+        """Read one folder in any of the formats that the person has; None if it is no plugin."""
+        return discovery.read(Folder(path, found_at, explicit), self.settings.formats)
 
     def load(self) -> Snapshot:
         """Read everything, without running anything."""
@@ -95,8 +106,8 @@ class Catalog:
     def find(self, previous: Snapshot | None = None) -> list[Plugin]:
         """Read what is there. A plugin that is broken now keeps its last good definition, with the problem."""
         with _without_collecting():
-            clients = self.settings.mcp if self._has_clients else {}
-            plugins = discovery.discover(self.explicit, self.roots, clients)
+            clients = self.settings.mcp if self._has_standard_roots else {}
+            plugins = discovery.discover(self.explicit, self.roots, clients, self.settings.formats)
         if previous is None:
             return plugins
         good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}

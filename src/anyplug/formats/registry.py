@@ -2,7 +2,7 @@
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyplug.formats.builtin import format as builtin
@@ -15,10 +15,12 @@ from anyplug.formats.workbench import format as workbench
 from anyplug.formats.zot import format as zot
 from anyplug.home.settings import Home
 from anyplug.model import tool_names
+from anyplug.model.errors import ConfigError
 from anyplug.model.types import Plugin, Problem
 
 FORMATS: tuple[Format, ...] = (cyclop, zot, stavrobot, mcp, workbench)
-BY_NAME: dict[str, Format] = {format.NAME: format for format in (*FORMATS, builtin)}
+BY_NAME: dict[str, Format] = {format.NAME: format for format in (*FORMATS, builtin)}  # and those that were brought
+_OURS = frozenset(BY_NAME)
 
 
 # Whose folders are searched first, and who is offered first.
@@ -29,19 +31,44 @@ client_pieces = config_file.pieces
 PLAIN: Format = cyclop  # as what programs run that belong to no plugin: one process, told nothing of ours
 
 
-def standard_roots(home: Home, project: str) -> list[str]:
-    """List the folders that are searched for plugins, first to last, from the project folder outwards."""
+def bring(names: Sequence[str]) -> list[ConfigError]:
+    """Import the formats of other distributions that a person named; return why some of them cannot be used."""
+    faults = []
+    for name in names:
+        if name in BY_NAME:
+            continue
+        from anyplug.formats import distributions  # takes 20 ms, and few people name a format
+
+        try:
+            BY_NAME[name] = distributions.bring(name)
+        except ConfigError as fault:
+            faults.append(fault)
+    return faults
+
+
+def others(names: Sequence[str]) -> tuple[Format, ...]:
+    """Return the formats of other distributions that were brought, of these names."""
+    return tuple(BY_NAME[name] for name in dict.fromkeys(names) if name in BY_NAME and name not in _OURS)
+
+
+def standard_roots(home: Home, project: str, names: Sequence[str] = ()) -> list[str]:
+    """List the folders that are searched for plugins, first to last, from the project folder outwards.
+
+    `names` are the formats of other distributions that a person named.
+    """
+    formats = (*PRECEDENCE, *others(names))
     return [
         os.path.join(project, ".anyplug", "plugins"),
-        *(os.path.join(project, root) for format in PRECEDENCE for root in format.PROJECT_ROOTS),
+        *(os.path.join(project, root) for format in formats for root in format.PROJECT_ROOTS),
         home.plugins,
-        *(root for format in PRECEDENCE for root in format.user_roots()),
+        *(root for format in formats for root in format.user_roots()),
     ]
 
 
-def private_places(project: str) -> list[str]:
+def private_places(project: str, names: Sequence[str] = ()) -> list[str]:
     """List the folders besides ours that hold nothing but plugins and their data."""
-    return [os.path.join(project, ".anyplug"), *(p for format in PRECEDENCE for p in format.private_places(project))]
+    formats = (*PRECEDENCE, *others(names))
+    return [os.path.join(project, ".anyplug"), *(place for one in formats for place in one.private_places(project))]
 
 
 def title(name: str) -> str:
@@ -92,17 +119,29 @@ def _imported(name: str) -> Callable[..., Any]:
 
 def named_files(plugin: Plugin) -> tuple[str, ...]:
     """Name the files of a plugin's folder that count for the digest whatever they look like."""
-    return BY_NAME[plugin.format].named_files(plugin)
+    format = BY_NAME[plugin.format]
+    named = format.named_files(plugin)
+    if format.NAME in _OURS:
+        return named
+    return tuple(sorted({format.MANIFEST, *named}))  # the digest knows only our formats' manifests by their names
 
 
-def load(folder: Folder) -> Plugin | None:
-    """Read a folder as what it is; None if it is no plugin."""
-    for format in FORMATS:
+def load(folder: Folder, names: Sequence[str] = ()) -> Plugin | None:
+    """Read a folder as what it is; None if it is no plugin. `names` are formats of other distributions."""
+    for format in (*FORMATS, *others(names)):
         if os.path.lexists(f"{folder.path}/{format.MANIFEST}"):
-            plugin = format.load(folder)
+            plugin = format.load(folder) if format.NAME in _OURS else _load_by_other(format, folder)
             if plugin is not None:
                 return plugin
     return None
+
+
+def _load_by_other(format: Format, folder: Folder) -> Plugin | None:
+    try:
+        return format.load(folder)
+    except Exception as error:  # noqa: BLE001 - a stranger's code, and the other plugins go on
+        said = f"the format '{format.NAME}' failed to read {folder.found_at}: {type(error).__name__}: {error}"
+        return broken(folder, said, f"report it to those who wrote the format, or check {format.MANIFEST}")
 
 
 def broken(folder: Folder, message: str, hint: str) -> Plugin:

@@ -4,6 +4,7 @@
 
     namespaces = true            # namespaces of their own for plugins, where the kernel can
     confinement = "on"           # on | off: whether plugins are held to their permissions
+    formats = ["acme"]           # formats of other packages; their code runs outside the sandbox
 
     [mcp]
     cursor = "~/.cursor/mcp.json"    # MCP servers that another program is set up with, as a plugin of this name
@@ -136,6 +137,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     namespaces: bool = True
     confinement: Literal["on", "off"] = "on"
+    formats: tuple[str, ...] = ()
     mcp: dict[str, str] = {}
     http: HttpSettings = HttpSettings()
     policy: PolicySettings = PolicySettings()

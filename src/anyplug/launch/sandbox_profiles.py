@@ -79,7 +79,7 @@ class Allowances:
             cache=home.cache(plugin),
             home=home.path,
             user=os.path.expanduser("~"),
-            others=(*registry.private_places(self._project), *self._other_homes(), *configured),
+            others=(*registry.private_places(self._project, self.settings.formats), *self._other_homes(), *configured),
             secret=tuple(os.path.join(folder, digest.CONFIG) for folder in sorted(others - {*configured})),
             project=self._project if self._project != "/" else "",  # services run there: it is nobody's project
             writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
@@ -147,7 +147,7 @@ class Allowances:
         user = os.path.expanduser("~")
         named = [self._variables.get(name, "") for name in ("XDG_CONFIG_HOME", "ZDOTDIR", "PYTHONSTARTUP", "BASH_ENV")]
         paths = [
-            *registry.standard_roots(self._home, self._project),
+            *registry.standard_roots(self._home, self._project, self.settings.formats),
             *binding_places(self._project),
             *filter(None, [self._home.second_head(self.settings)]),
             *(self._plugin_folders() - {plugin.path}),

@@ -9,11 +9,9 @@ from contextlib import ExitStack, contextmanager, suppress
 import msgspec
 
 from anyplug.audit.audit_log import Audit
-from anyplug.catalog import discovery
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats import registry
 from anyplug.formats.shared import scripts
-from anyplug.formats.shared.contract import Folder
 from anyplug.formats.shared.manifest import NOTHING_TO_RUN
 from anyplug.home import digest, plugin_config, untrusted_files
 from anyplug.home.location import make_private
@@ -274,7 +272,7 @@ class Installer:
     def _validated(self, source: Source, folder: str) -> tuple[Brought, Plugin]:
         """Bring the source and read it, in a folder that has the plugin's own name."""
         origin, commit = plugin_sources.find(source, folder)
-        found = discovery.read(Folder(origin, origin))
+        found = self._catalog.read(origin, origin)
         if found is None:  # before the copy, which could be of a whole disk
             raise InstallError(
                 f"{source.shown} holds no plugin", "if the plugin is in a folder of it, name it with --subdir"
@@ -282,12 +280,12 @@ class Installer:
         # An extension's folder is where its author builds it: only what it names is taken of what git ignores.
         left = plugin_sources.ignored(source, origin, folder) if found.launch is not None else frozenset()
         brought = plugin_sources.bring(origin, commit, folder, left, _named_files(found))
-        first = discovery.read(Folder(brought.folder, os.path.join(folder, source.folder_name)))
+        first = self._catalog.read(brought.folder, os.path.join(folder, source.folder_name))
         assert first is not None
         named = os.path.join(folder, first.name)
         if not os.path.lexists(named):
             os.rename(brought.folder, named)
-        plugin = discovery.read(Folder(named, named))
+        plugin = self._catalog.read(named, named)
         assert plugin is not None
         if plugin.is_broken:
             faults = [problem for problem in plugin.problems if problem.level == "error"]
@@ -307,7 +305,7 @@ class Installer:
 
     def _read(self, path: str) -> Plugin:
         real = os.path.realpath(path)
-        plugin = discovery.read(Folder(real, path))
+        plugin = self._catalog.read(real, path)
         assert plugin is not None
         return plugin
 

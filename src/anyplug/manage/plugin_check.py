@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Sequence
 
 import msgspec
 
@@ -14,10 +15,13 @@ from anyplug.runtime.processes.diagnosis import faults, not_on_path
 from anyplug.runtime.processes.toolchain import find_node, find_uv
 
 
-def examine(path: str) -> Plugin:
-    """Read a folder as if a person had named it; its problems are all that can be seen from outside."""
+def examine(path: str, formats: Sequence[str] = ()) -> Plugin:
+    """Read a folder as if a person had named it; its problems are all that can be seen from outside.
+
+    `formats` are the names of those of other distributions.
+    """
     found_at = os.path.abspath(os.path.expanduser(path))
-    plugin = discovery.read(Folder(os.path.realpath(found_at), found_at, explicit=True))
+    plugin = discovery.read(Folder(os.path.realpath(found_at), found_at, explicit=True), formats)
     assert plugin is not None  # a folder that was named is broken rather than nothing
     problems = list(plugin.problems)
     seen = {problem.message for problem in problems}

@@ -10,7 +10,6 @@ from anyplug.catalog.approvals import Standing, definition
 from anyplug.catalog.pins import changed_texts
 from anyplug.catalog.snapshot import Entry
 from anyplug.formats import registry
-from anyplug.formats.shared.contract import Folder
 from anyplug.frontends.cli import model_texts, render, terminal
 from anyplug.frontends.cli.cli_run import Session, refuse
 from anyplug.frontends.cli.describe_plugin import describe_permissions, describe_servers, problem_lines
@@ -257,14 +256,13 @@ def _present_changed_texts(session: Session, plugin: Plugin) -> None:
 
 def _approved(session: Session, before: "Approval") -> Plugin | None:
     """Give a plugin as it was approved, if there is a snapshot of it."""
-    from anyplug.catalog import discovery  # only a changed plugin needs these two
-    from anyplug.home.code_snapshots import FILES, Snapshots
+    from anyplug.home.code_snapshots import FILES, Snapshots  # only a changed plugin needs them
 
     snapshots = Snapshots(session.catalog.home.path)
     for path in (snapshots.path(before.digest), snapshots.path(before.digest, config=True)):
         files = os.path.join(path, FILES)
         named = os.path.join(path, before.name)  # some manifests have to say the name of their folder
-        approved = discovery.read(Folder(files, named)) if os.path.isdir(files) else None
+        approved = session.catalog.read(files, named) if os.path.isdir(files) else None
         if approved is not None and approved.name == before.name and approved.tools:
             return approved
     return None

@@ -26,7 +26,7 @@ COMMANDS = {"check": _check}
 
 def check(session: Session) -> int:
     """Examine a folder and print what was found."""
-    plugin = plugin_check.examine(session.options.path)
+    plugin = plugin_check.examine(session.options.path, session.catalog.settings.formats)
     plugin = msgspec.structs.replace(plugin, problems=(*plugin.problems, *_changed_tools(session, plugin)))
     if session.options.json:
         session.print_json(
