@@ -122,7 +122,7 @@ def test_who_says_nothing_gets_an_extension_in_python_with_the_sdk():
 def test_what_does_not_exist_is_a_usage_error_that_names_what_does():
     done = command_line.fails(2, "new", "my-kit", "--format", "stavrobot", "--lang", "node")
     assert "stavrobot in node" in done.err
-    assert "stavrobot in python, bash; workbench in node" in done.err
+    assert "workbench in node; stavrobot in python, bash" in done.err
     assert "'zot', 'cyclop-one'" in command_line.fails(2, "new", "my-kit", "--format", "perl").err
     assert everything() == set()
 

@@ -12,7 +12,7 @@ from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import Folder, Surroundings
 from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.formats.workbench.format import modules_above
-from anyplug.home.settings import Arguments, Home
+from anyplug.home.settings import Arguments
 from anyplug.model import permissions
 from anyplug.model.types import Call, Endpoint, Plugin, Result, Tool
 
@@ -39,6 +39,7 @@ violations = defaults.violations
 data = defaults.data
 user_roots = defaults.user_roots
 private_places = defaults.private_places
+environment = defaults.environment
 prepare = defaults.prepare
 
 BY_COMMAND: tuple[str, ...] = ("network", "shell:exec")
@@ -68,15 +69,6 @@ def switched_off(plugin: Plugin, tool: Tool | None) -> str:
     """Honour clients' `disabled`, if no server is left."""
     where = plugin.path if plugin.is_file else os.path.join(plugin.path, MANIFEST)
     return "" if plugin.enabled else f'take "disabled" out of a server in {where}'
-
-
-def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
-    """Give the user's environment; what the configuration declares is added for each server."""
-    return {
-        **users,
-        "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
-        "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin), "pycache"),
-    }
 
 
 def readable(plugin: Plugin) -> tuple[str, ...]:

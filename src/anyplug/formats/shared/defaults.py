@@ -1,5 +1,10 @@
-"""What a format does where nothing special is needed: it takes these over as they are, `prepare = defaults.prepare`."""
+"""What a format says and does where nothing special is needed.
 
+Our own formats take over single functions, `prepare = defaults.prepare`. A format of another distribution begins with
+`from anyplug.formats.shared.defaults import *`, so that it has whatever the contract asks for in a later version.
+"""
+
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -7,8 +12,32 @@ from anyplug.model import schema
 
 if TYPE_CHECKING:
     from anyplug.formats.shared.contract import Surroundings
-    from anyplug.home.settings import Home
+    from anyplug.formats.shared.new_plugins import NewPlugin
+    from anyplug.home.settings import Arguments, Home
     from anyplug.model.types import Plugin, Tool
+
+__all__ = [
+    "ARGUMENTS", "CONTENT_IS_BLOCKS", "DESCRIBES_ITSELF", "EVERY_FILE_COUNTS", "HOST_COMMANDS", "HOST_TOOLS",
+    "INHERITS_ENVIRONMENT", "LINT", "NEW", "PEER", "PROJECT_ROOTS", "RUNS_IN_PROJECT", "TOOL_PREFIX", "WRITES_ASIDE",
+    "WRITES_BESIDE_ITSELF", "data", "environment", "named_files", "prepare", "private_places", "programs", "readable",
+    "switched_off", "user_roots", "violations",
+]  # fmt: skip
+
+PROJECT_ROOTS: tuple[str, ...] = ()
+ARGUMENTS: "Arguments" = "strict"
+EVERY_FILE_COUNTS = True
+WRITES_BESIDE_ITSELF = False
+WRITES_ASIDE = False
+RUNS_IN_PROJECT = False
+INHERITS_ENVIRONMENT = False
+DESCRIBES_ITSELF = True
+CONTENT_IS_BLOCKS = False
+TOOL_PREFIX = ""
+HOST_TOOLS: frozenset[str] = frozenset()
+HOST_COMMANDS: frozenset[str] = frozenset()
+PEER = ""
+LINT = ""
+NEW: "NewPlugin | None" = None
 
 
 def violations(tool: "Tool", arguments: dict[str, Any]) -> list[str]:
@@ -19,6 +48,15 @@ def violations(tool: "Tool", arguments: dict[str, Any]) -> list[str]:
 def switched_off(plugin: "Plugin", tool: "Tool | None") -> str:
     """Say that nothing in its files switches it off."""
     return ""
+
+
+def environment(plugin: "Plugin", home: "Home", users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
+    """Return the user's environment, with our Node and uv first on the PATH."""
+    return {
+        **users,
+        "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
+        "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin), "pycache"),
+    }
 
 
 def data(plugin: "Plugin", home: "Home") -> str:
@@ -47,7 +85,7 @@ def user_roots() -> tuple[str, ...]:
 
 
 def private_places(project: str) -> tuple[str, ...]:
-    """Name nothing."""
+    """Name nothing: where its plugins lie, there may be other things."""
     return ()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import Folder, Surroundings
 from anyplug.formats.shared.new_plugins import NewPlugin
-from anyplug.home.settings import Arguments, Home
+from anyplug.home.settings import Arguments
 from anyplug.model import permissions
 from anyplug.model.errors import BadOutput
 from anyplug.model.types import Block, Call, Failure, Image, Launch, Plugin, Result, Text, Tool
@@ -48,6 +48,7 @@ violations = defaults.violations
 data = defaults.data
 readable = defaults.readable
 named_files = defaults.named_files
+environment = defaults.environment
 prepare = defaults.prepare
 
 # What a manifest may have. Authors have keys of their own, too.
@@ -118,15 +119,6 @@ def switched_off(plugin: Plugin, tool: Tool | None) -> str:
     if plugin.launch is None and not plugin.is_broken:
         return "there is no program in it that could run"
     return "" if plugin.enabled else f'set "enabled" to true in {os.path.join(plugin.path, MANIFEST)}'
-
-
-def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
-    """Give the user's environment."""
-    return {
-        **users,
-        "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
-        "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin), "pycache"),
-    }
 
 
 def zot_home() -> str:
