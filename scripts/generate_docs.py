@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from anyplug.formats import registry
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.parsing import DESCRIPTION, command_parser, program_parser
 from anyplug.home import settings
@@ -172,6 +173,8 @@ MEANINGS = {
     "of one Stavrobot plugin take turns on the real `/tmp/NAME`.",
     "Settings.confinement": "`off` lets every plugin do whatever you can: nothing holds it to its permissions. "
     "`ANYPLUG_CONFINEMENT` in the environment has the last word.",
+    "Settings.formats": "Names of formats that [other packages bring](../how-to/add-a-format.md). Their code runs in the "
+    "host, with your permissions and outside the sandbox.",
     "Settings.mcp": "MCP servers that other programs are set up with: the plugin's name, and the path of the program's "
     "configuration. [More](mcp.md#another-programs-configuration).",
     "Settings.http": "Who may come in over HTTP, and how much at once, `[http]`; see below.",
@@ -482,7 +485,7 @@ def roots() -> list[str]:
     kept = dict(os.environ)
     os.environ.update(HOME="/~", ZOT_HOME="/$ZOT_HOME")
     try:
-        found = settings.standard_roots(settings.Home("/<home>"), "/.")
+        found = registry.standard_roots(settings.Home("/<home>"), "/.")
     finally:
         os.environ.clear()
         os.environ.update(kept)

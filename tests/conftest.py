@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import acme_distribution
 import plugin_folders
 import processes
 import zot_folders
@@ -100,6 +101,12 @@ def node(request: pytest.FixtureRequest, home: Path) -> str:
     (home / "bin").mkdir()
     (home / "bin" / "node").symlink_to(found)
     return str(found)
+
+
+@pytest.fixture
+def acme_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install the distribution that brings a sixth format, `acme`; settings have to name it."""
+    acme_distribution.install(monkeypatch)
 
 
 @pytest.fixture

@@ -69,6 +69,15 @@ def stavrobot(
     return folder
 
 
+def acme(root: Any, name: str = "acme-tool", script: str = ANSWER, **changes: Any) -> str:
+    """Write a plugin of the format that tests/distributions brings, with a tool of its name; give its path."""
+    folder = os.path.join(root, name)
+    manifest = {"description": f"What {name} does.", "command": "run", **changes}
+    write(os.path.join(folder, "acme.json"), json.dumps(manifest))
+    write(os.path.join(folder, "run"), script, 0o755)
+    return folder
+
+
 def workbench(
     root: Any,
     name: str = "bench",

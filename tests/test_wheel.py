@@ -7,7 +7,7 @@ import venv
 from pathlib import Path
 from zipfile import ZipFile
 
-from anyplug.manage.scaffold import scaffold
+from anyplug.manage import scaffold
 from anyplug.policy.builtins import TABLE
 
 CHECKOUT = Path(__file__).parent.parent

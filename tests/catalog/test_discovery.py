@@ -9,7 +9,8 @@ import pytest
 import plugin_folders
 from anyplug.catalog import discovery
 from anyplug.catalog.catalog import Catalog
-from anyplug.home.settings import find_home, standard_roots
+from anyplug.formats.registry import standard_roots
+from anyplug.home.settings import find_home
 from anyplug.model import tool_names
 
 

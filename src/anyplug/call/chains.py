@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from anyplug.call.state import warned
+from anyplug.formats import registry
 from anyplug.model.errors import AnyplugError, CallError
 from anyplug.model.types import Failure, Result, Text
 
@@ -125,7 +126,9 @@ async def run_chain(
 def view(result: Result) -> dict[str, Any]:
     """Give a result as placeholders see it; the keys of structured output stand beside `content`."""
     content: Any = [msgspec.to_builtins(block) for block in result.content]
-    if len(result.content) == 1 and isinstance(result.content[0], Text) and result.format != "mcp":
+    format = registry.BY_NAME.get(result.format)
+    is_blocks = format is not None and format.CONTENT_IS_BLOCKS
+    if len(result.content) == 1 and isinstance(result.content[0], Text) and not is_blocks:
         content = result.content[0].text
     seen = {"content": content} | ({"metadata": result.metadata} if result.metadata else {})
     if result.is_error:

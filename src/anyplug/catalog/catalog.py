@@ -14,11 +14,11 @@ from anyplug.catalog.approvals import Approvals, Standing
 from anyplug.catalog.snapshot import Snapshot
 from anyplug.formats import registry
 from anyplug.formats.builtin import format as builtin
-from anyplug.formats.mcp import config_file
+from anyplug.formats.shared.contract import Folder
 from anyplug.home import digest
 from anyplug.home.database import Store
 from anyplug.home.digest import Digest, Reading
-from anyplug.home.settings import Home, Settings, standard_roots
+from anyplug.home.settings import Home, Settings
 from anyplug.home.untrusted_files import Budget, Changed, TooMuch
 from anyplug.model.errors import ConfigError, LookFailed, StoreError, is_shortage
 from anyplug.model.types import Offer, Plugin
@@ -42,12 +42,12 @@ class Catalog:
         self.home = home
         self._settings_stamp = home.settings_stamp()  # before they are read: what is written meanwhile is seen later
         self.settings: Settings = home.read_settings()
-        self.settings_fault = ""  # why those that are there now cannot be used, and the last good ones hold
+        self.settings_fault = ""  # what of those that are there now cannot be used, and why
         self.explicit = list(explicit)
-        self._has_clients = roots is None
-        self.roots = (
-            standard_roots(home, folder or os.getcwd()) if roots is None else [os.path.abspath(r) for r in roots]
-        )
+        self._project = folder or os.getcwd()
+        self._has_standard_roots = roots is None
+        self.roots = [os.path.abspath(root) for root in roots or ()]
+        self._bring_formats()
         self.store = Store(home.store)
         self.approvals = Approvals(self.store)
         self._found: frozenset[str] = frozenset()  # the folders of the plugins in the last snapshot
@@ -77,7 +77,8 @@ class Catalog:
         if stamp == self._settings_stamp:
             return None
         try:
-            self.settings, self.settings_fault = self.home.read_settings(), ""
+            self.settings = self.home.read_settings()
+            self._bring_formats()
         except ConfigError as error:
             self.settings_fault = f"the settings cannot be used, and the last good ones hold: {error.message}"
 
@@ -85,6 +86,17 @@ class Catalog:
             self._settings_stamp = stamp
 
         return taken_over
+
+    def _bring_formats(self) -> None:
+        """Import the formats that the settings name, and search where their plugins lie."""
+        faults = registry.bring(self.settings.formats)
+        self.settings_fault = "; ".join(f"{fault.message} (hint: {fault.hint})" for fault in faults)
+        if self._has_standard_roots:
+            self.roots = registry.standard_roots(self.home, self._project, self.settings.formats)
+
+    def read(self, path: str, found_at: str, *, explicit: bool = False) -> Plugin | None:
+        """Read one folder in any of the formats that the person has; None if it is no plugin."""
+        return discovery.read(Folder(path, found_at, explicit), self.settings.formats)
 
     def load(self) -> Snapshot:
         """Read everything, without running anything."""
@@ -94,8 +106,8 @@ class Catalog:
     def find(self, previous: Snapshot | None = None) -> list[Plugin]:
         """Read what is there. A plugin that is broken now keeps its last good definition, with the problem."""
         with _without_collecting():
-            clients = self.settings.mcp if self._has_clients else {}
-            plugins = discovery.discover(self.explicit, self.roots, clients)
+            clients = self.settings.mcp if self._has_standard_roots else {}
+            plugins = discovery.discover(self.explicit, self.roots, clients, self.settings.formats)
         if previous is None:
             return plugins
         good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}
@@ -209,7 +221,7 @@ class Catalog:
         reading = self._readings.get(plugin.path)
         if reading is None or not reading.is_small or not reading.still_holds(plugin.path):
             return None
-        if not plugin.is_file and reading.named != config_file.named_files(plugin):
+        if not plugin.is_file and reading.named != registry.named_files(plugin):
             return None
         return self._standing(plugin, reading)
 
@@ -281,10 +293,10 @@ class Catalog:
         before = self._readings.get(plugin.path) or self._stored(plugin)
         try:
             if plugin.is_file:
-                reading = digest.take_part(plugin.path, config_file.pieces, before)
+                reading = digest.take_part(plugin.path, registry.client_pieces, before)
             else:
                 every_file = registry.BY_NAME[plugin.format].EVERY_FILE_COUNTS
-                named = config_file.named_files(plugin)
+                named = registry.named_files(plugin)
                 reading = digest.take(plugin.path, every_file=every_file, before=before, named=named, budget=budget)
         except OSError as error:
             if budget is None and not is_shortage(error):

@@ -2,12 +2,11 @@
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from anyplug.formats import registry
-from anyplug.formats.mcp import format as mcp
 from anyplug.formats.shared.contract import Folder
 from anyplug.model import tool_names
 from anyplug.model.errors import LookFailed, is_shortage
@@ -15,11 +14,14 @@ from anyplug.model.types import Plugin, Problem
 from anyplug.model.untrusted_text import clean_plugin, encodable, for_people, is_clean
 
 
-def discover(explicit: list[str], roots: list[str], clients: Mapping[str, str]) -> list[Plugin]:
+def discover(
+    explicit: list[str], roots: list[str], clients: Mapping[str, str], formats: Sequence[str] = ()
+) -> list[Plugin]:
     """Read every plugin, first those that the person named. The same folder is read once.
 
-    `clients` are configurations of other programs that name MCP servers, by the name of the plugin to be. Raises
-    LookFailed if the machine is short of something: nobody shall take plugins for removed then, and guards with them.
+    `clients` are configurations of other programs that name MCP servers, by the name of the plugin to be. `formats` are
+    the names of those of other distributions. Raises LookFailed if the machine is short of something: nobody shall take
+    plugins for removed then, and guards with them.
     """
     plugins: list[Plugin] = []
     seen: set[str] = set()
@@ -27,16 +29,16 @@ def discover(explicit: list[str], roots: list[str], clients: Mapping[str, str]) 
         if folder.path in seen:
             continue
         seen.add(folder.path)
-        plugin = read(folder)
+        plugin = read(folder, formats)
         if plugin is not None:
             plugins.append(plugin)
-    plugins.extend(clean_plugin(_not_ours(mcp.load_client(name, path))) for name, path in clients.items())
+    plugins.extend(clean_plugin(_not_ours(registry.load_client(name, path))) for name, path in clients.items())
     return plugins
 
 
-def read(folder: Folder) -> Plugin | None:
+def read(folder: Folder, formats: Sequence[str] = ()) -> Plugin | None:
     """Read one folder, and clean its text; a fault of any kind is a problem of that plugin and of no other."""
-    plugin = _read(folder)
+    plugin = _read(folder, formats)
     return clean_plugin(_not_ours(plugin)) if plugin is not None else None
 
 
@@ -48,7 +50,7 @@ def _not_ours(plugin: Plugin) -> Plugin:
     return msgspec.structs.replace(plugin, tools=(), problems=(*plugin.problems, problem))
 
 
-def _read(folder: Folder) -> Plugin | None:
+def _read(folder: Folder, formats: Sequence[str]) -> Plugin | None:
     escaped = folder.found_at if folder.found_at.isascii() else encodable(folder.found_at)
     if escaped != folder.found_at:
         folder = Folder(escaped, escaped, folder.explicit)
@@ -56,10 +58,10 @@ def _read(folder: Folder) -> Plugin | None:
     if not is_clean(os.path.basename(folder.found_at)):
         shown = for_people(folder.found_at)
         return registry.broken(folder, f"the name of the folder {shown} has hidden characters", "rename the folder")
-    return registry.load(folder) or _why_none(folder)
+    return registry.load(folder, formats) or _why_none(folder, formats)
 
 
-def _why_none(folder: Folder) -> Plugin | None:
+def _why_none(folder: Folder, formats: Sequence[str]) -> Plugin | None:
     """Say why a folder gave no plugin; None if it simply is none and nobody named it."""
     try:
         is_folder = stat.S_ISDIR(os.stat(folder.path).st_mode)
@@ -72,7 +74,7 @@ def _why_none(folder: Folder) -> Plugin | None:
     if not os.access(folder.path, os.R_OK | os.X_OK):
         return registry.broken(folder, f"the folder {folder.path} may not be read", f"chmod u+rx {folder.path}")
     if folder.explicit:
-        manifests = " or ".join(format.MANIFEST for format in registry.FORMATS)
+        manifests = " or ".join(format.MANIFEST for format in (*registry.FORMATS, *registry.others(formats)))
         return registry.broken(folder, f"{folder.found_at} holds no plugin", f"a plugin's folder has a {manifests}")
     return None
 

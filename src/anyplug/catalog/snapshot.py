@@ -8,6 +8,7 @@ import msgspec
 
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.offers import NOT_RUNNING
+from anyplug.formats import registry
 from anyplug.formats.builtin import format as builtin
 from anyplug.model import permissions, tool_names
 from anyplug.model.errors import CommandNotFound, PluginNotFound, ToolNotFound
@@ -355,7 +356,7 @@ def _free_tools(
         owner = plugin.name if tool.name in mine else owners[tool.name][0].plugin if tool.name in owners else ""
         owner = owner or _claimed_by(tool.name, plugin, plugins)
         reserved = _reserved_by(tool.name, plugin.format)
-        is_refused = bool(reserved) and tool.name.startswith(tuple(tool_names.PREFIXES))
+        is_refused = bool(reserved) and registry.has_reserved_prefix(tool.name)
         if reserved:
             left = "left out" if is_refused else "not listed"
             message = f"the tool '{tool.name}' is {left}: the name belongs to {reserved}"
@@ -379,7 +380,7 @@ def _free_tools(
 def _reserved_by(name: str, format: str) -> str:
     if name in OUR_MODEL_NAMES:
         return f"a tool of anyplug, {OUR_MODEL_NAMES[name]}"
-    return tool_names.reserved_by(name, format)
+    return registry.reserved_by(name, format)
 
 
 def _claimed_by(name: str, plugin: Plugin, plugins: Mapping[str, Plugin]) -> str:
@@ -405,7 +406,7 @@ def _free_commands(
     problems: list[Problem] = []
     for command in plugin.commands:
         owner = owners.get(command.name.lower())
-        reserved = tool_names.RESERVED_COMMANDS.get(command.name.lower(), "")
+        reserved = registry.command_reserved_by(command.name.lower())
         taken_by = reserved or (f"plugin '{owner[0].plugin}'" if owner else "")
         if not taken_by:
             free.append(command)

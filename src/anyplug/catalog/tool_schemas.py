@@ -10,6 +10,7 @@ import msgspec
 
 from anyplug.catalog.profiles import View
 from anyplug.catalog.snapshot import OURS, Entry, Snapshot
+from anyplug.formats import registry
 from anyplug.model import permissions
 from anyplug.model.types import Command, Tool
 
@@ -30,7 +31,6 @@ _READING = frozenset(
         permissions.REWRITE_TEXT,
     }
 )  # what its tools cannot change anything with: guarding and rewriting is not done by tools
-_DESCRIBED = frozenset({"cyclop", "stavrobot", "zot", "workbench"})  # whose plugins have a description of their own
 
 
 class Hints(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -70,7 +70,8 @@ def describe(tool: Tool | Command, entry: Entry) -> str:
     """Describe a tool or a command, under its plugin's name; with what the plugin says about itself."""
     plugin = entry.plugin
     said = f"[Plugin: {plugin.name}] {tool.description}".rstrip()
-    about = " ".join(plugin.description.split())[:LONGEST_ABOUT] if plugin.format in _DESCRIBED else ""
+    describes_itself = registry.BY_NAME[plugin.format].DESCRIBES_ITSELF
+    about = " ".join(plugin.description.split())[:LONGEST_ABOUT] if describes_itself else ""
     return f"{said}\n\nThe plugin: {about}" if about and about != tool.description else said
 
 

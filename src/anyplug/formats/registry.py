@@ -1,28 +1,147 @@
 """The formats, in the order in which a folder is looked at."""
 
+import importlib
 import os
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from anyplug.formats.builtin import format as builtin
 from anyplug.formats.cyclop import format as cyclop
+from anyplug.formats.mcp import config_file
 from anyplug.formats.mcp import format as mcp
-from anyplug.formats.shared.contract import Folder, Format
+from anyplug.formats.shared.contract import Folder, Format, Peer, PeerListener, Terms
 from anyplug.formats.stavrobot import format as stavrobot
 from anyplug.formats.workbench import format as workbench
 from anyplug.formats.zot import format as zot
+from anyplug.home.settings import Home
+from anyplug.model import tool_names
+from anyplug.model.errors import ConfigError
 from anyplug.model.types import Plugin, Problem
 
 FORMATS: tuple[Format, ...] = (cyclop, zot, stavrobot, mcp, workbench)
-BY_NAME: dict[str, Format] = {format.NAME: format for format in (*FORMATS, builtin)}
+BY_NAME: dict[str, Format] = {format.NAME: format for format in (*FORMATS, builtin)}  # and those that were brought
+_OURS = frozenset(BY_NAME)
 
 
-def load(folder: Folder) -> Plugin | None:
-    """Read a folder as what it is; None if it is no plugin."""
-    for format in FORMATS:
+# Whose folders are searched first, and who is offered first.
+PRECEDENCE: tuple[Format, ...] = (zot, cyclop, workbench, stavrobot, mcp)
+# Configurations of other programs, parts of which are plugins: so far, only those of MCP clients.
+load_client = mcp.load_client
+client_pieces = config_file.pieces
+PLAIN: Format = cyclop  # as what programs run that belong to no plugin: one process, told nothing of ours
+
+
+def bring(names: Sequence[str]) -> list[ConfigError]:
+    """Import the formats of other distributions that a person named; return why some of them cannot be used."""
+    faults = []
+    for name in names:
+        if name in BY_NAME:
+            continue
+        from anyplug.formats import distributions  # takes 20 ms, and few people name a format
+
+        try:
+            BY_NAME[name] = distributions.bring(name)
+        except ConfigError as fault:
+            faults.append(fault)
+    return faults
+
+
+def others(names: Sequence[str]) -> tuple[Format, ...]:
+    """Return the formats of other distributions that were brought, of these names."""
+    return tuple(BY_NAME[name] for name in dict.fromkeys(names) if name in BY_NAME and name not in _OURS)
+
+
+def standard_roots(home: Home, project: str, names: Sequence[str] = ()) -> list[str]:
+    """List the folders that are searched for plugins, first to last, from the project folder outwards.
+
+    `names` are the formats of other distributions that a person named.
+    """
+    formats = (*PRECEDENCE, *others(names))
+    return [
+        os.path.join(project, ".anyplug", "plugins"),
+        *(os.path.join(project, root) for format in formats for root in format.PROJECT_ROOTS),
+        home.plugins,
+        *(root for format in formats for root in format.user_roots()),
+    ]
+
+
+def private_places(project: str, names: Sequence[str] = ()) -> list[str]:
+    """List the folders besides ours that hold nothing but plugins and their data."""
+    formats = (*PRECEDENCE, *others(names))
+    return [os.path.join(project, ".anyplug"), *(place for one in formats for place in one.private_places(project))]
+
+
+def title(name: str) -> str:
+    """Return what people call a format; a question mark for a folder that is of none."""
+    return BY_NAME[name].TITLE if name in BY_NAME else name or "?"
+
+
+def reserved_by(name: str, format: str) -> str:
+    """Say whose a tool's name is, if a plugin of this format may not have it."""
+    for other in BY_NAME.values():
+        if other.TOOL_PREFIX and name.startswith(other.TOOL_PREFIX) and format != other.NAME:
+            return f"a reserved prefix, '{other.TOOL_PREFIX}'"
+    owner = next((other for other in BY_NAME.values() if name in other.HOST_TOOLS), None)
+    return f"a built-in tool of {owner.TITLE}" if owner is not None else ""
+
+
+def has_reserved_prefix(name: str) -> bool:
+    """Whether a tool's name begins like those of one format only."""
+    return any(format.TOOL_PREFIX and name.startswith(format.TOOL_PREFIX) for format in BY_NAME.values())
+
+
+def command_reserved_by(name: str) -> str:
+    """Say whose a slash command's name is, if no plugin may have it."""
+    if name in tool_names.OUR_COMMANDS:
+        return "a command of anyplug"
+    return next(
+        (f"a built-in command of {other.TITLE}" for other in BY_NAME.values() if name in other.HOST_COMMANDS), ""
+    )
+
+
+def peer(plugin: Plugin, terms: Terms, listener: PeerListener) -> Peer:
+    """Make one run of a plugin that stays up; it is not started yet."""
+    made: Peer = _imported(BY_NAME[plugin.format].PEER)(plugin, terms, listener)
+    return made
+
+
+def lint(plugin: Plugin) -> list[Problem]:
+    """Look closer at a plugin than reading it does, for those who write it."""
+    format = BY_NAME.get(plugin.format)
+    return list(_imported(format.LINT)(plugin)) if format is not None and format.LINT else []
+
+
+def _imported(name: str) -> Callable[..., Any]:
+    module, _, attribute = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def named_files(plugin: Plugin) -> tuple[str, ...]:
+    """Name the files of a plugin's folder that count for the digest whatever they look like."""
+    format = BY_NAME[plugin.format]
+    named = format.named_files(plugin)
+    if format.NAME in _OURS:
+        return named
+    return tuple(sorted({format.MANIFEST, *named}))  # the digest knows only our formats' manifests by their names
+
+
+def load(folder: Folder, names: Sequence[str] = ()) -> Plugin | None:
+    """Read a folder as what it is; None if it is no plugin. `names` are formats of other distributions."""
+    for format in (*FORMATS, *others(names)):
         if os.path.lexists(f"{folder.path}/{format.MANIFEST}"):
-            plugin = format.load(folder)
+            plugin = format.load(folder) if format.NAME in _OURS else _load_by_other(format, folder)
             if plugin is not None:
                 return plugin
     return None
+
+
+def _load_by_other(format: Format, folder: Folder) -> Plugin | None:
+    try:
+        return format.load(folder)
+    except Exception as error:  # noqa: BLE001 - a stranger's code, and the other plugins go on
+        said = f"the format '{format.NAME}' failed to read {folder.found_at}: {type(error).__name__}: {error}"
+        return broken(folder, said, f"report it to those who wrote the format, or check {format.MANIFEST}")
 
 
 def broken(folder: Folder, message: str, hint: str) -> Plugin:

@@ -4,6 +4,7 @@
 
     namespaces = true            # namespaces of their own for plugins, where the kernel can
     confinement = "on"           # on | off: whether plugins are held to their permissions
+    formats = ["acme"]           # formats of other packages; their code runs outside the sandbox
 
     [mcp]
     cursor = "~/.cursor/mcp.json"    # MCP servers that another program is set up with, as a plugin of this name
@@ -42,7 +43,6 @@
 """
 
 import os
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -137,6 +137,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     namespaces: bool = True
     confinement: Literal["on", "off"] = "on"
+    formats: tuple[str, ...] = ()
     mcp: dict[str, str] = {}
     http: HttpSettings = HttpSettings()
     policy: PolicySettings = PolicySettings()
@@ -334,19 +335,6 @@ def usual_home() -> Home:
     return Home(usual_path())
 
 
-def standard_roots(home: Home, folder: str) -> list[str]:
-    """List the folders that are searched for plugins, first to last, from the project folder outwards."""
-    return [
-        os.path.join(folder, ".anyplug", "plugins"),
-        os.path.join(folder, ".zot", "extensions"),
-        os.path.join(folder, "plugins"),
-        os.path.join(folder, "data", "tools"),
-        home.plugins,
-        os.path.join(zot_home(), "extensions"),
-        cyclop_plugins(),
-    ]
-
-
 def binding_places(project: str) -> list[str]:
     """List where policies lie that hold in a project, from its folder upwards and for all, and who asks them."""
     folders = []
@@ -361,17 +349,3 @@ def binding_places(project: str) -> list[str]:
         os.path.join(settings, "cupcake"),
         *(os.path.join(gate, name, GATE) for gate in gates for name in ("plugin", "plugins")),
     ]
-
-
-def cyclop_plugins() -> str:
-    """Give the folder in which Cyclop One's users keep their plugins."""
-    return os.path.join(os.path.expanduser("~"), ".cyclopone", "plugins")
-
-
-def zot_home() -> str:
-    """Give the folder in which zot's users keep their extensions and logs."""
-    if given := os.environ.get("ZOT_HOME"):
-        return os.path.expanduser(given)
-    if sys.platform == "darwin":
-        return os.path.expanduser("~/Library/Application Support/zot")
-    return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "zot")

@@ -16,7 +16,6 @@ from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats import registry
 from anyplug.formats.shared.one_shot import make_folder
-from anyplug.formats.workbench import format as workbench
 from anyplug.home import digest, untrusted_files
 from anyplug.home.code_snapshots import Changed, Snapshot, Snapshots
 from anyplug.home.digest import Reading
@@ -234,7 +233,7 @@ def writes_aside(plugin: Plugin, standing: Standing) -> bool:
     if format.WRITES_BESIDE_ITSELF:
         return False
     may_write = any(permissions.kind(grant) == "filesystem:write" for grant in standing.granted)
-    return plugin.format == workbench.NAME or may_write
+    return format.WRITES_ASIDE or may_write
 
 
 def stamp(plugin: Plugin) -> list[int]:

@@ -15,12 +15,11 @@ import msgspec
 import anyplug
 from anyplug.catalog.approvals import Standing
 from anyplug.formats import registry
-from anyplug.formats.mcp import config_file
 from anyplug.home import digest
 from anyplug.home.location import home_path, known_homes, state_path, usual_path
-from anyplug.home.settings import Home, Settings, binding_places, cyclop_plugins, standard_roots, zot_home
+from anyplug.home.settings import Home, Settings, binding_places
 from anyplug.model import permissions, protected_paths
-from anyplug.model.types import Endpoint, Plugin
+from anyplug.model.types import Plugin
 from anyplug.runtime.processes.program import Purpose
 from anyplug.runtime.sandbox import profile as profiles
 from anyplug.runtime.sandbox import system_paths
@@ -80,7 +79,7 @@ class Allowances:
             cache=home.cache(plugin),
             home=home.path,
             user=os.path.expanduser("~"),
-            others=(*_others(self._project), *self._other_homes(), *configured),
+            others=(*registry.private_places(self._project, self.settings.formats), *self._other_homes(), *configured),
             secret=tuple(os.path.join(folder, digest.CONFIG) for folder in sorted(others - {*configured})),
             project=self._project if self._project != "/" else "",  # services run there: it is nobody's project
             writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
@@ -114,7 +113,7 @@ class Allowances:
             drawn,
             readable=(
                 *drawn.readable,
-                *_outside(home.path, _real((*own, *_on_the_way(self._commands(plugin), search_path)))),
+                *_outside(home.path, _real((*own, *_on_the_way(self._programs(plugin), search_path)))),
                 *scripts,
             ),
             executable=(*drawn.executable, *self._launched(plugin, search_path), *self._runs),
@@ -148,7 +147,7 @@ class Allowances:
         user = os.path.expanduser("~")
         named = [self._variables.get(name, "") for name in ("XDG_CONFIG_HOME", "ZDOTDIR", "PYTHONSTARTUP", "BASH_ENV")]
         paths = [
-            *standard_roots(self._home, self._project),
+            *registry.standard_roots(self._home, self._project, self.settings.formats),
             *binding_places(self._project),
             *filter(None, [self._home.second_head(self.settings)]),
             *(self._plugin_folders() - {plugin.path}),
@@ -186,24 +185,10 @@ class Allowances:
 
     def _launched(self, plugin: Plugin, search_path: str) -> tuple[str, ...]:
         """Give the files of the programs that its manifest names outside its folder, as the person saw them."""
-        return tuple(file for command in self._commands(plugin) for file in _files_of(command, plugin, search_path))
+        return tuple(file for program in self._programs(plugin) for file in _files_of(program, plugin, search_path))
 
-    def _commands(self, plugin: Plugin) -> list[str]:
-        named = [self._resolved(endpoint) for endpoint in plugin.endpoints if endpoint.command]
-        commands = [config_file.program(plugin, endpoint) for endpoint in named]
-        return commands + ([plugin.launch.program] if plugin.launch is not None else [])
-
-    def _resolved(self, endpoint: Endpoint) -> Endpoint:
-        """Give a server whose command is what its references lead to; one that leads nowhere is said at its start."""
-        if "${" not in endpoint.command:
-            return endpoint
-        from anyplug.formats.mcp import config_variables  # its patterns take milliseconds to compile
-
-        only = Endpoint(name=endpoint.name, command=endpoint.command)
-        try:
-            return config_variables.resolve(only, dict(self._variables), self._project)
-        except config_variables.Unresolved:
-            return only
+    def _programs(self, plugin: Plugin) -> list[str]:
+        return registry.BY_NAME[plugin.format].programs(plugin, self._variables, self._project)
 
     def _limits(self, plugin: Plugin, purpose: Purpose) -> profiles.Limits:
         given = msgspec.structs.asdict(self.settings.of(plugin.name).limits)
@@ -360,16 +345,6 @@ def _this_program() -> tuple[str, ...]:
     """Return where this program and its libraries lie, unless the system has them: what is put there runs in hosts."""
     found = (sys.prefix, os.path.dirname(os.path.abspath(anyplug.__file__)))
     return tuple(path for path in found if not path.startswith(SYSTEM_PREFIXES))
-
-
-def _others(project: str) -> tuple[str, ...]:
-    """Give the folders besides ours in which there are plugins and their data, and nothing else."""
-    return (
-        os.path.join(project, ".anyplug"),
-        os.path.join(project, ".zot", "extensions"),
-        os.path.join(zot_home(), "extensions"),
-        os.path.dirname(cyclop_plugins()),
-    )
 
 
 def _scripts(plugin: Plugin) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ import anyio.to_thread
 from anyplug.catalog.approvals import Standing
 from anyplug.formats import registry
 from anyplug.formats.shared import one_shot
-from anyplug.formats.workbench import format as workbench
 from anyplug.home.code_snapshots import Changed
 from anyplug.home.location import known_homes
 from anyplug.home.settings import Home, Settings
@@ -199,7 +198,7 @@ class Confinement:
                 said,
                 missing_grants.Scene(
                     profile=self._allowances.profile(plugin, standing, purpose),
-                    cwd=self._project if plugin.format == workbench.NAME else plugin.path,
+                    cwd=self._project if registry.BY_NAME[plugin.format].RUNS_IN_PROJECT else plugin.path,
                     user=os.path.expanduser("~"),
                     project=self._project,
                     find=self._allowances.program_files,

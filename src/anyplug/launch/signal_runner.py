@@ -13,7 +13,7 @@ import anyio.to_thread
 import msgspec
 
 from anyplug.catalog.approvals import Standing
-from anyplug.formats.cyclop import format as cyclop
+from anyplug.formats import registry
 from anyplug.home.settings import Home
 from anyplug.launch.sandbox_rooms import Confinement
 from anyplug.model.errors import AnyplugError
@@ -54,7 +54,7 @@ class SignalRuns:
         except AnyplugError as error:
             return Finished(ending="not_started", reason=f"{NO_SANDBOX}: {error.message}")
         try:
-            inside = cyclop.environment(plugin, self._home, variables, frozenset())
+            inside = registry.PLAIN.environment(plugin, self._home, variables, frozenset())
             return await runner(_with(program, runner, inside), room.spawn)
         finally:
             sandbox.leave(room)
@@ -93,7 +93,7 @@ class SignalRuns:
 def _as_plugin(project: str) -> Plugin:
     """Describe a project's policies as what a sandbox is made for: code that is read, with data of its own."""
     key = hashlib.sha256(os.fsencode(project)).hexdigest()[:12]
-    return Plugin(name=f"policies@{key}", format=cyclop.NAME, path=os.path.join(project, FOLDER))
+    return Plugin(name=f"policies@{key}", format=registry.PLAIN.NAME, path=os.path.join(project, FOLDER))
 
 
 def _with(program: Program, runner: Runner, variables: dict[str, str]) -> Program:

@@ -9,12 +9,9 @@ from contextlib import ExitStack, contextmanager, suppress
 import msgspec
 
 from anyplug.audit.audit_log import Audit
-from anyplug.catalog import discovery
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats import registry
-from anyplug.formats.mcp import config_file
 from anyplug.formats.shared import scripts
-from anyplug.formats.shared.contract import Folder
 from anyplug.formats.shared.manifest import NOTHING_TO_RUN
 from anyplug.home import digest, plugin_config, untrusted_files
 from anyplug.home.location import make_private
@@ -154,7 +151,7 @@ class Installer:
         closed = [name for name in record.files if _is_program(new, name) and not _is_program(plugin, name)]
         if closed or self._catalog.standing(plugin).state == "approved":
             return bool(closed)  # else it is as the person wants it, even if they changed it themselves
-        every_file, named = registry.BY_NAME[new.format].EVERY_FILE_COUNTS, config_file.named_files(new)
+        every_file, named = registry.BY_NAME[new.format].EVERY_FILE_COUNTS, registry.named_files(new)
         code = digest.take(new.path, every_file=every_file, before=None, named=named).as_digest().files
         return not code.items() <= self._catalog.digest(plugin).files.items()
 
@@ -275,7 +272,7 @@ class Installer:
     def _validated(self, source: Source, folder: str) -> tuple[Brought, Plugin]:
         """Bring the source and read it, in a folder that has the plugin's own name."""
         origin, commit = plugin_sources.find(source, folder)
-        found = discovery.read(Folder(origin, origin))
+        found = self._catalog.read(origin, origin)
         if found is None:  # before the copy, which could be of a whole disk
             raise InstallError(
                 f"{source.shown} holds no plugin", "if the plugin is in a folder of it, name it with --subdir"
@@ -283,12 +280,12 @@ class Installer:
         # An extension's folder is where its author builds it: only what it names is taken of what git ignores.
         left = plugin_sources.ignored(source, origin, folder) if found.launch is not None else frozenset()
         brought = plugin_sources.bring(origin, commit, folder, left, _named_files(found))
-        first = discovery.read(Folder(brought.folder, os.path.join(folder, source.folder_name)))
+        first = self._catalog.read(brought.folder, os.path.join(folder, source.folder_name))
         assert first is not None
         named = os.path.join(folder, first.name)
         if not os.path.lexists(named):
             os.rename(brought.folder, named)
-        plugin = discovery.read(Folder(named, named))
+        plugin = self._catalog.read(named, named)
         assert plugin is not None
         if plugin.is_broken:
             faults = [problem for problem in plugin.problems if problem.level == "error"]
@@ -308,7 +305,7 @@ class Installer:
 
     def _read(self, path: str) -> Plugin:
         real = os.path.realpath(path)
-        plugin = discovery.read(Folder(real, path))
+        plugin = self._catalog.read(real, path)
         assert plugin is not None
         return plugin
 
@@ -348,7 +345,7 @@ def _named_files(plugin: Plugin) -> list[str]:
     words = (launch.program, *launch.arguments) if launch is not None else ()
     paths = [os.path.normpath(os.path.join(plugin.path, word)) for word in words]
     named = [os.path.relpath(path, plugin.path) for path in paths if path.startswith(plugin.path + os.sep)]
-    return [*named, *config_file.named_files(plugin)]
+    return [*named, *registry.named_files(plugin)]
 
 
 def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:
@@ -360,7 +357,7 @@ def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:
 def _code_of(*versions: Plugin) -> Callable[[str, str], bool]:
     """Give what says of a file's name and path whether the digest covers it, in any of these versions."""
     every_file = any(registry.BY_NAME[version.format].EVERY_FILE_COUNTS for version in versions if version.format)
-    named = {name for version in versions for name in config_file.named_files(version)}
+    named = {name for version in versions if version.format for name in registry.named_files(version)}
     return lambda name, path: every_file or name in named or not digest.is_data(name, path)
 
 

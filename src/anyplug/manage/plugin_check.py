@@ -2,29 +2,30 @@
 
 import os
 import shutil
+from collections.abc import Sequence
 
 import msgspec
 
 from anyplug.catalog import discovery
-from anyplug.formats.mcp import config_file
+from anyplug.formats import registry
 from anyplug.formats.shared.contract import Folder
-from anyplug.formats.zot import format as zot
-from anyplug.formats.zot import lint
-from anyplug.model import schema, tool_names
+from anyplug.model import schema
 from anyplug.model.types import Plugin, Problem
 from anyplug.runtime.processes.diagnosis import faults, not_on_path
 from anyplug.runtime.processes.toolchain import find_node, find_uv
 
 
-def examine(path: str) -> Plugin:
-    """Read a folder as if a person had named it; its problems are all that can be seen from outside."""
+def examine(path: str, formats: Sequence[str] = ()) -> Plugin:
+    """Read a folder as if a person had named it; its problems are all that can be seen from outside.
+
+    `formats` are the names of those of other distributions.
+    """
     found_at = os.path.abspath(os.path.expanduser(path))
-    plugin = discovery.read(Folder(os.path.realpath(found_at), found_at, explicit=True))
+    plugin = discovery.read(Folder(os.path.realpath(found_at), found_at, explicit=True), formats)
     assert plugin is not None  # a folder that was named is broken rather than nothing
     problems = list(plugin.problems)
     seen = {problem.message for problem in problems}
-    extensions = lint.slips(plugin) if plugin.format == zot.NAME else []
-    for problem in (*_names(plugin), *_programs(plugin), *_schemas(plugin), *extensions):
+    for problem in (*_names(plugin), *_programs(plugin), *_schemas(plugin), *registry.lint(plugin)):
         if problem.message not in seen:
             problems.append(problem)
             seen.add(problem.message)
@@ -35,7 +36,7 @@ def _names(plugin: Plugin) -> list[Problem]:
     return [
         Problem("name_taken", f"the tool name '{tool.name}' belongs to {whose}", "rename the tool", "warning")
         for tool in plugin.tools
-        if (whose := tool_names.reserved_by(tool.name, plugin.format))
+        if (whose := registry.reserved_by(tool.name, plugin.format))
     ]
 
 
@@ -46,11 +47,12 @@ def _programs(plugin: Plugin) -> list[Problem]:
     said = {problem.hint for problem in plugin.problems if problem.code == "not_executable"}
     found: list[Problem] = []
     paths = [*(tool.program for tool in plugin.tools), plugin.init]
-    for program in _stay_up(plugin):
+    format = registry.BY_NAME.get(plugin.format)
+    for program in dict.fromkeys(format.programs(plugin, None, "") if format is not None else []):
         if (path := _found(plugin, program, search)) is not None:
             paths.append(path)
         else:
-            fault = not_on_path(program, "the configuration" if plugin.endpoints else zot.MANIFEST)
+            fault = not_on_path(program, "the configuration" if plugin.endpoints or format is None else format.MANIFEST)
             found.append(Problem("not_executable", fault.reason, fault.hint, "warning"))
     found += [
         Problem(
@@ -65,13 +67,6 @@ def _programs(plugin: Plugin) -> list[Problem]:
         if fault.hint not in said  # by whoever read the manifest
     ]
     return found
-
-
-def _stay_up(plugin: Plugin) -> list[str]:
-    """Give the programs of a plugin that stay up: paths, and names for the PATH."""
-    programs = [plugin.launch.program] if plugin.launch is not None else []
-    programs += [config_file.program(plugin, one) for one in plugin.endpoints if "$" not in one.command]
-    return [program for program in dict.fromkeys(programs) if program]
 
 
 def _found(plugin: Plugin, program: str, search: str) -> str | None:

@@ -16,7 +16,7 @@ import anyio.abc
 import msgspec
 
 from anyplug.catalog.catalog import Catalog
-from anyplug.formats.peer_classes import PEERS
+from anyplug.formats import registry
 from anyplug.formats.shared.contract import Greeting, Peer, Terms
 from anyplug.home import plugin_logs
 from anyplug.home.settings import Settings
@@ -150,7 +150,7 @@ class Upkeep:
         try:
             start = await self._start(place.plugin)
             ear = _Ear(self._watcher, place, ended)
-            peer = PEERS[place.plugin.format](place.plugin, self._terms(place, start), ear)
+            peer = registry.peer(place.plugin, self._terms(place, start), ear)
             with self._telling_if_slow(place):
                 await peer.start()
             came_up = True

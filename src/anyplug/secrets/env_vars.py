@@ -94,7 +94,6 @@ _PAIRS = secret_names.words(
     "ev ld ry mp fe bl ab gh ty op wo sa ay ex ke fr oo av ag if ap gr od bo sp rd do uc bu ei ov by rm ep tt oc "
     "fa ef cu rn sc gi da yo cr cl du ga qu ue ff ba ck mb ux ub db"
 )
-INHERITING = frozenset({"cyclop", "zot", "workbench"})  # the formats that promise the user's environment
 _SWITCH = secret_names.words("true false yes no on off y n t f always never auto none null default enabled disabled")
 _NUMBER = re.compile(rf"[+-]?(?:0x[0-9a-fA-F]{{1,8}}|\d{{1,{LONGEST_NUMBER}}}(?:\.\d{{1,9}})?)(?:%|[a-zA-Z]{{1,3}})?")
 _VERSION = re.compile(r"[vV^~>=<]{0,2}\d{1,8}(?:\.\d{1,8}){1,4}(?:[-+.][A-Za-z]{1,12}[.\d]{0,8}){0,2}")

@@ -12,7 +12,7 @@ import pytest
 import command_line
 import plugin_folders
 from anyplug import ext
-from anyplug.manage.scaffold import scaffold
+from anyplug.manage import scaffold
 from anyplug.model import tool_names
 from anyplug.runtime.processes.toolchain import find_node
 
@@ -46,8 +46,9 @@ def edit(path, *changes):
 
 
 def test_every_combination_has_its_folder():
-    folders = {entry.name for entry in os.scandir(scaffold._HERE) if "-" in entry.name}
-    assert folders == {f"{format}-{language}" for format, language in COMBINATIONS}
+    for kind in scaffold.KINDS.values():
+        folders = {entry.name for entry in os.scandir(kind.folder) if "-" in entry.name}
+        assert folders == {f"new-{language}" for language in kind.languages}
 
 
 def test_what_is_written_has_no_problems_and_answers_calls(options):
@@ -85,7 +86,7 @@ def test_an_edit_is_there_at_the_next_call(options):
     made = new("my-kit", *options)
     call = ["-e", "my-kit", "call", made["tool"], "text=a b c"]
     assert "words" in command_line.ok(*call).out
-    for name in set(made["files"]) - {scaffold.SDK}:
+    for name in set(made["files"]) - {"anyplug_ext.py"}:
         edit(os.path.join("my-kit", name), ("words: ", "terms: "), ('"words": ', '"terms": '))
     assert "terms" in command_line.ok(*call).out
 
@@ -121,7 +122,7 @@ def test_who_says_nothing_gets_an_extension_in_python_with_the_sdk():
 def test_what_does_not_exist_is_a_usage_error_that_names_what_does():
     done = command_line.fails(2, "new", "my-kit", "--format", "stavrobot", "--lang", "node")
     assert "stavrobot in node" in done.err
-    assert "stavrobot in python, bash; workbench in node" in done.err
+    assert "workbench in node; stavrobot in python, bash" in done.err
     assert "'zot', 'cyclop-one'" in command_line.fails(2, "new", "my-kit", "--format", "perl").err
     assert everything() == set()
 
@@ -215,7 +216,7 @@ def test_only_files_are_named_where_nobody_wants_notes():
     done = command_line.ok("--quiet", "new", "my-kit", "--into", "~/kits")
     assert done.err == ""
     assert set(done.out.splitlines()) == {
-        os.path.expanduser(f"~/kits/my-kit/{name}") for name in ("extension.json", "main.py", scaffold.SDK)
+        os.path.expanduser(f"~/kits/my-kit/{name}") for name in ("extension.json", "main.py", "anyplug_ext.py")
     }
 
 

@@ -1,18 +1,41 @@
 """The host's own tools, `builtin.NAME`: no folder, no process, always approved, and on the same path as all others."""
 
-from typing import Any
-
+from anyplug.formats.shared import defaults
 from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.home.settings import Arguments, Home
-from anyplug.model import permissions, schema
+from anyplug.model import permissions
 from anyplug.model.errors import InvalidArguments, PluginNotFound
 from anyplug.model.types import Call, Plugin, Result, Text, Tool
 
 NAME = "builtin"
+TITLE = "built-in"
 MANIFEST = ""  # no folder holds them
+PROJECT_ROOTS: tuple[str, ...] = ()
 ARGUMENTS: Arguments = "strict"
 EVERY_FILE_COUNTS = False
 WRITES_BESIDE_ITSELF = False
+WRITES_ASIDE = False
+RUNS_IN_PROJECT = False
+INHERITS_ENVIRONMENT = False
+DESCRIBES_ITSELF = False
+CONTENT_IS_BLOCKS = False
+TOOL_PREFIX = "builtin."
+HOST_TOOLS: frozenset[str] = frozenset()
+HOST_COMMANDS: frozenset[str] = frozenset()
+PEER = ""
+LINT = ""
+NEW: NewPlugin | None = None
+
+violations = defaults.violations
+switched_off = defaults.switched_off
+data = defaults.data
+readable = defaults.readable
+named_files = defaults.named_files
+programs = defaults.programs
+user_roots = defaults.user_roots
+private_places = defaults.private_places
+prepare = defaults.prepare
 
 RELOAD = Tool(
     name="builtin.reload_plugins",
@@ -39,34 +62,9 @@ def load(folder: Folder) -> None:
     """No folder holds them."""
 
 
-def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
-    """Check against the schema."""
-    return schema.violations(tool.input_schema, arguments)
-
-
-def switched_off(plugin: Plugin, tool: Tool | None) -> str:
-    """They are always on."""
-    return ""
-
-
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
     """Nothing runs, so nothing is given."""
     return {}
-
-
-def data(plugin: Plugin, home: Home) -> str:
-    """They keep none."""
-    return home.data(plugin)
-
-
-def readable(plugin: Plugin) -> tuple[str, ...]:
-    """Nothing runs."""
-    return ()
-
-
-async def prepare(plugin: Plugin, around: Surroundings) -> str:
-    """Nothing has to be set up."""
-    return ""
 
 
 async def invoke(call: Call, around: Surroundings) -> Result:

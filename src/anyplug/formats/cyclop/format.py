@@ -12,20 +12,45 @@ from typing import Any
 
 import msgspec
 
-from anyplug.formats.shared import manifest, one_shot
+from anyplug.formats.shared import defaults, manifest, one_shot
 from anyplug.formats.shared.contract import Folder, Surroundings
-from anyplug.home.settings import Arguments, Home, cyclop_plugins
-from anyplug.model import json_values, permissions, schema
+from anyplug.formats.shared.new_plugins import LOWER_CASE, NewPlugin
+from anyplug.home.settings import Arguments, Home
+from anyplug.model import json_values, permissions
 from anyplug.model.errors import BadOutput
 from anyplug.model.types import Call, Failure, Plugin, Result, Text, Tool
 from anyplug.model.untrusted_text import is_clean
 from anyplug.runtime.processes.program import Finished, Program
 
 NAME = "cyclop"
+TITLE = "Cyclop One"
 MANIFEST = "plugin.json"
+PROJECT_ROOTS: tuple[str, ...] = ()
 ARGUMENTS: Arguments = "warn"
 EVERY_FILE_COUNTS = True
 WRITES_BESIDE_ITSELF = False
+WRITES_ASIDE = False
+RUNS_IN_PROJECT = False
+INHERITS_ENVIRONMENT = True
+DESCRIBES_ITSELF = True
+CONTENT_IS_BLOCKS = False
+TOOL_PREFIX = ""
+_HOST_TOOLS = (
+    "click right_click type_text press_key move_mouse drag scroll take_screenshot run_applescript "
+    "open_application run_shell_command open_url vault_read vault_write vault_append vault_search vault_list "
+    "task_create task_update task_list remember recall openclaw_send openclaw_check task_complete read_screen"
+)
+HOST_TOOLS = frozenset(_HOST_TOOLS.split())
+HOST_COMMANDS: frozenset[str] = frozenset()
+PEER = ""
+LINT = ""
+
+violations = defaults.violations
+switched_off = defaults.switched_off
+readable = defaults.readable
+named_files = defaults.named_files
+programs = defaults.programs
+prepare = defaults.prepare
 DATA_VARIABLE = "CYCLOPONE_DATA_DIR"
 
 TIMEOUT_S = 30.0
@@ -43,6 +68,13 @@ WORDS = one_shot.Words(
 
 PLUGIN_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SEMVER = re.compile(r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
+NEW: NewPlugin | None = NewPlugin(
+    format="cyclop-one",
+    folder=os.path.dirname(__file__),
+    languages=("python", "node", "bash"),
+    takes_name=PLUGIN_NAME.fullmatch,
+    signs=LOWER_CASE,
+)
 
 
 def load(folder: Folder) -> Plugin:
@@ -72,16 +104,6 @@ def load(folder: Folder) -> Plugin:
     )
 
 
-def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
-    """Check against the tool's JSON Schema."""
-    return schema.violations(tool.input_schema, arguments)
-
-
-def switched_off(plugin: Plugin, tool: Tool | None) -> str:
-    """Nothing in a Cyclop One plugin's files switches it off."""
-    return ""
-
-
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
     """Give the user's environment and Cyclop One's two variables."""
     return {
@@ -94,14 +116,19 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
     }
 
 
-def readable(plugin: Plugin) -> tuple[str, ...]:
-    """Name nothing: it needs what all need."""
-    return ()
+def plugins_folder() -> str:
+    """Return the folder in which Cyclop One's users keep their plugins."""
+    return os.path.join(os.path.expanduser("~"), ".cyclopone", "plugins")
 
 
-async def prepare(plugin: Plugin, around: Surroundings) -> str:
-    """Nothing has to be set up."""
-    return ""
+def user_roots() -> tuple[str, ...]:
+    """Name the folder that Cyclop One reads."""
+    return (plugins_folder(),)
+
+
+def private_places(project: str) -> tuple[str, ...]:
+    """Name Cyclop One's own folder, which has its plugins' data, too."""
+    return (os.path.dirname(plugins_folder()),)
 
 
 async def invoke(call: Call, around: Surroundings) -> Result:
@@ -115,8 +142,8 @@ async def invoke(call: Call, around: Surroundings) -> Result:
 
 def data(plugin: Plugin, home: Home) -> str:
     """Give the plugin's data folder: beside its own root if Cyclop One keeps it there, else ours."""
-    if os.path.dirname(plugin.found_at) == cyclop_plugins():
-        return os.path.join(os.path.dirname(cyclop_plugins()), "plugin-data", plugin.name)
+    if os.path.dirname(plugin.found_at) == plugins_folder():
+        return os.path.join(os.path.dirname(plugins_folder()), "plugin-data", plugin.name)
     return home.data(plugin)
 
 

@@ -4,23 +4,43 @@ What servers offer is not in the configuration: they list their tools while they
 """
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from anyplug.formats.mcp import config_file
 from anyplug.formats.mcp.config_file import PROJECT
-from anyplug.formats.shared import manifest
+from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.formats.workbench.format import modules_above
-from anyplug.home.settings import Arguments, Home
-from anyplug.model import permissions, schema
+from anyplug.home.settings import Arguments
+from anyplug.model import permissions
 from anyplug.model.types import Call, Endpoint, Plugin, Result, Tool
 
 NAME = "mcp"
+TITLE = "MCP"
 MANIFEST = "mcp.json"
+PROJECT_ROOTS: tuple[str, ...] = ()
 ARGUMENTS: Arguments = "off"  # servers check for themselves
 WRITES_BESIDE_ITSELF = True
 EVERY_FILE_COUNTS = False  # servers may keep their state beside themselves, and what command lines name counts
+WRITES_ASIDE = False
+RUNS_IN_PROJECT = False
+INHERITS_ENVIRONMENT = False
+DESCRIBES_ITSELF = False
+CONTENT_IS_BLOCKS = True
+TOOL_PREFIX = "mcp."
+HOST_TOOLS: frozenset[str] = frozenset()
+HOST_COMMANDS: frozenset[str] = frozenset()
+PEER = "anyplug.formats.mcp.peer:Server"
+LINT = ""
+NEW: NewPlugin | None = None
+
+violations = defaults.violations
+data = defaults.data
+user_roots = defaults.user_roots
+private_places = defaults.private_places
+environment = defaults.environment
+prepare = defaults.prepare
 
 BY_COMMAND: tuple[str, ...] = ("network", "shell:exec")
 BY_URL: tuple[str, ...] = ("network",)
@@ -45,29 +65,10 @@ def load_client(name: str, path: str) -> Plugin:
     return _read(found, found.path)
 
 
-def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
-    """Check against the schema that the server listed, for those who want that."""
-    return schema.violations(tool.input_schema, arguments)
-
-
 def switched_off(plugin: Plugin, tool: Tool | None) -> str:
     """Honour clients' `disabled`, if no server is left."""
     where = plugin.path if plugin.is_file else os.path.join(plugin.path, MANIFEST)
     return "" if plugin.enabled else f'take "disabled" out of a server in {where}'
-
-
-def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
-    """Give the user's environment; what the configuration declares is added for each server."""
-    return {
-        **users,
-        "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
-        "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin), "pycache"),
-    }
-
-
-def data(plugin: Plugin, home: Home) -> str:
-    """Give the folder in which servers may keep data."""
-    return home.data(plugin)
 
 
 def readable(plugin: Plugin) -> tuple[str, ...]:
@@ -78,9 +79,18 @@ def readable(plugin: Plugin) -> tuple[str, ...]:
     return (*modules, *(os.path.join(os.path.dirname(one), "package.json") for one in modules))
 
 
-async def prepare(plugin: Plugin, around: Surroundings) -> str:
-    """Nothing is set up: a server that fetches itself does so when it starts."""
-    return ""
+def named_files(plugin: Plugin) -> tuple[str, ...]:
+    """Name the files that command lines name."""
+    return config_file.named_files(plugin)
+
+
+def programs(plugin: Plugin, variables: Mapping[str, str] | None, project: str) -> list[str]:
+    """Name the servers' programs."""
+    return [
+        config_file.program(plugin, endpoint if variables is None else _resolved(endpoint, variables, project))
+        for endpoint in plugin.endpoints
+        if endpoint.command and (variables is not None or "$" not in endpoint.command)
+    ]
 
 
 async def invoke(call: Call, around: Surroundings) -> Result:
@@ -88,6 +98,19 @@ async def invoke(call: Call, around: Surroundings) -> Result:
     server = await around.reach(call.plugin, call.tool.process)
     result: Result = await server.call_tool(call, around.settings.timeout_s or call.tool.timeout_s)
     return result
+
+
+def _resolved(endpoint: Endpoint, variables: Mapping[str, str], project: str) -> Endpoint:
+    """Return a server whose command is what its references lead to; one that leads nowhere fails when it starts."""
+    if "${" not in endpoint.command:
+        return endpoint
+    from anyplug.formats.mcp import config_variables  # its patterns take milliseconds to compile
+
+    only = Endpoint(name=endpoint.name, command=endpoint.command)
+    try:
+        return config_variables.resolve(only, dict(variables), project)
+    except config_variables.Unresolved:
+        return only
 
 
 def _named(plugin: Plugin, endpoints: Sequence[Endpoint]) -> list[str]:

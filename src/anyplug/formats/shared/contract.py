@@ -1,6 +1,7 @@
 """What every format is: the whole contract on one screen. A format is a module that has these names.
 
-A format whose plugins stay up has a class for one run of such a plugin, a `Peer`, in `formats/standing.py`.
+Where nothing special is needed, `defaults` has a function to take over. A format whose plugins stay up has a class for
+one run of such a plugin, a `Peer`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.home.settings import Arguments, Home, PluginSettings
 from anyplug.model.types import Call, Offer, Plugin, Result, Tool
 from anyplug.runtime.processes.program import PrivateTmp, Purpose, Run, Spawn
@@ -50,10 +52,24 @@ class Format(Protocol):
     """A plugin system."""
 
     NAME: str
+    TITLE: str  # what people call it
     MANIFEST: str  # the file that makes a folder one of its plugins
+    PROJECT_ROOTS: tuple[str, ...]  # the folders of a project in which its plugins lie, relative to the project
     ARGUMENTS: Arguments  # what a violation of the schema does, unless the person set something else
     EVERY_FILE_COUNTS: bool  # whether the digest covers all files, or only what can run
     WRITES_BESIDE_ITSELF: bool  # whether its plugins may write into their own folder, except for their code
+    WRITES_ASIDE: bool  # else: whether such writes go elsewhere even if nobody granted the plugin to write files
+    RUNS_IN_PROJECT: bool  # whether its programs run in the caller's project, or in the plugin's folder
+    INHERITS_ENVIRONMENT: bool  # whether it promises the user's environment, which a person may then grant
+    DESCRIBES_ITSELF: bool  # whether a plugin's description is its author's, and worth showing with each tool
+    TOOL_PREFIX: str  # only its plugins' tools may have names that begin like this; empty if it has no such prefix
+    HOST_TOOLS: frozenset[str]  # names of its own host's tools, which no plugin's tool may have
+    HOST_COMMANDS: frozenset[str]  # likewise, of slash commands
+    # Names of what is imported only when it is needed, as MODULE:NAME; empty if there is no such thing.
+    PEER: str  # makes one run of a plugin that stays up: (Plugin, Terms, PeerListener) -> Peer
+    LINT: str  # looks closer for `anyplug check`, at what is most likely a mistake: (Plugin) -> list[Problem]
+    NEW: NewPlugin | None  # what `anyplug new` writes
+    CONTENT_IS_BLOCKS: bool  # whether chains see content as a list of blocks even if it is a single text
 
     def load(self, folder: Folder) -> Plugin | None:
         """Read a folder; None if it is not one of its plugins after all.
@@ -80,6 +96,25 @@ class Format(Protocol):
 
     def readable(self, plugin: Plugin) -> tuple[str, ...]:
         """Give what its programs read outside the plugin's folder, besides what all programs do."""
+        ...
+
+    def named_files(self, plugin: Plugin) -> tuple[str, ...]:
+        """Name the files of its folder that count for the digest whatever they look like, relative to it and sorted."""
+        ...
+
+    def programs(self, plugin: Plugin, variables: Mapping[str, str] | None, project: str) -> list[str]:
+        """Name the programs that stay up: paths, and names for the PATH.
+
+        References are resolved by `variables` and `project`; without variables, what has references is left out.
+        """
+        ...
+
+    def user_roots(self) -> tuple[str, ...]:
+        """Name the folders outside projects in which its users keep plugins."""
+        ...
+
+    def private_places(self, project: str) -> tuple[str, ...]:
+        """Name the folders that hold nothing but its plugins and their data, which other plugins do not see."""
         ...
 
     async def invoke(self, call: Call, around: Surroundings) -> Result:

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from anyplug.formats.shared import attachments, one_shot, scripts
+from anyplug.formats.shared import attachments, defaults, one_shot, scripts
 from anyplug.formats.shared.contract import Surroundings
+from anyplug.formats.shared.new_plugins import ACTION, LOWER_CASE, NewPlugin
 from anyplug.formats.stavrobot import manifests
 from anyplug.home import plugin_config
 from anyplug.home.settings import Arguments, Home
@@ -21,12 +22,31 @@ from anyplug.runtime.processes.program import Finished, PrivateTmp, Program, Tmp
 from anyplug.secrets.env_vars import certificates
 
 NAME = manifests.NAME
+TITLE = "Stavrobot"
 MANIFEST = manifests.MANIFEST
+PROJECT_ROOTS: tuple[str, ...] = ("data/tools",)
 load = manifests.load
 violations = manifests.violations
 ARGUMENTS: Arguments = "strict"
 EVERY_FILE_COUNTS = False
 WRITES_BESIDE_ITSELF = True
+WRITES_ASIDE = False
+RUNS_IN_PROJECT = False
+INHERITS_ENVIRONMENT = False
+DESCRIBES_ITSELF = True
+CONTENT_IS_BLOCKS = False
+TOOL_PREFIX = ""
+HOST_TOOLS: frozenset[str] = frozenset()
+HOST_COMMANDS: frozenset[str] = frozenset()
+PEER = ""
+LINT = ""
+
+data = defaults.data
+readable = defaults.readable
+named_files = defaults.named_files
+programs = defaults.programs
+user_roots = defaults.user_roots
+private_places = defaults.private_places
 
 MAX_STDOUT = 16 << 20  # bytes; its own host has no bound
 MAX_STDERR = 1 << 20
@@ -37,6 +57,14 @@ WORDS = one_shot.Words(
     crashed="Tool process failed",
     not_executable="Failed to spawn script",
     not_started="Failed to spawn script",
+)
+NEW: NewPlugin | None = NewPlugin(
+    format=NAME,
+    folder=os.path.dirname(__file__),
+    languages=("python", "bash"),
+    takes_name=manifests.PLUGIN_NAME.fullmatch,
+    signs=LOWER_CASE,
+    tool=lambda name: f"{name}.{ACTION}",  # the host puts the plugin's name before it
 )
 
 
@@ -65,16 +93,6 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
         "PYTHONPYCACHEPREFIX": os.path.join(cache, "pycache"),
         **certificates(users),
     }
-
-
-def data(plugin: Plugin, home: Home) -> str:
-    """Give the folder in which it keeps its data."""
-    return home.data(plugin)
-
-
-def readable(plugin: Plugin) -> tuple[str, ...]:
-    """Name nothing: it needs what all need."""
-    return ()
 
 
 async def invoke(call: Call, around: Surroundings) -> Result:

@@ -9,19 +9,41 @@ from typing import Any
 
 import msgspec
 
-from anyplug.formats.shared import manifest
+from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.formats.shared.new_plugins import ACTION, WORD, NewPlugin
 from anyplug.home.settings import Arguments, Home
-from anyplug.model import permissions, schema
+from anyplug.model import permissions
 from anyplug.model.errors import BadOutput, TooLarge
-from anyplug.model.types import Audio, Block, Call, Failure, Image, Plugin, Resource, Result, Text, Tool
+from anyplug.model.types import Audio, Block, Call, Failure, Image, Plugin, Resource, Result, Text
 
 NAME = "workbench"
+TITLE = "Workbench"
 MANIFEST = "index.js"
+PROJECT_ROOTS: tuple[str, ...] = ("plugins",)
 PACKAGE = "package.json"
 ARGUMENTS: Arguments = "warn"
 EVERY_FILE_COUNTS = True
 WRITES_BESIDE_ITSELF = False
+WRITES_ASIDE = True
+RUNS_IN_PROJECT = True
+INHERITS_ENVIRONMENT = True
+DESCRIBES_ITSELF = True
+CONTENT_IS_BLOCKS = False
+TOOL_PREFIX = ""
+HOST_TOOLS: frozenset[str] = frozenset()
+HOST_COMMANDS: frozenset[str] = frozenset()
+PEER = "anyplug.formats.workbench.peer:NodePlugin"
+LINT = ""
+
+violations = defaults.violations
+switched_off = defaults.switched_off
+data = defaults.data
+named_files = defaults.named_files
+programs = defaults.programs
+user_roots = defaults.user_roots
+private_places = defaults.private_places
+prepare = defaults.prepare
 
 TIMEOUT_S = 30.0
 MAX_CHARS = 500_000  # of text in an answer, in UTF-16 units as JavaScript counts; more is cut
@@ -30,6 +52,15 @@ LARGEST_INDEX = 32 << 20  # bytes; bundles are large
 ASKED = ("network", "filesystem:read")
 
 _ODD = re.compile(r"^[^A-Za-z0-9_]+|[^A-Za-z0-9._-]+")  # in a folder's name, which names logs, too
+
+
+def _new_tool(name: str) -> str:
+    """Name the tool of a new plugin as authors for Workbench do, `myPlugin.count`."""
+    first, *more = WORD.findall(name.lower())
+    return f"{first}{''.join(word.capitalize() for word in more)}.{ACTION}"
+
+
+NEW: NewPlugin | None = NewPlugin(format=NAME, folder=os.path.dirname(__file__), languages=("node",), tool=_new_tool)
 
 
 class Answer(msgspec.Struct, kw_only=True):
@@ -70,24 +101,9 @@ def load(folder: Folder) -> Plugin | None:
     )
 
 
-def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
-    """Check against the schema that the plugin registered."""
-    return schema.violations(tool.input_schema, arguments)
-
-
-def switched_off(plugin: Plugin, tool: Tool | None) -> str:
-    """Nothing in its files switches it off."""
-    return ""
-
-
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
     """Give the user's environment."""
     return {**users, "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}"}
-
-
-def data(plugin: Plugin, home: Home) -> str:
-    """Give the folder in which it may keep data."""
-    return home.data(plugin)
 
 
 def readable(plugin: Plugin) -> tuple[str, ...]:
@@ -104,11 +120,6 @@ def modules_above(folder: str) -> list[str]:
         if (parent := os.path.dirname(folder)) == folder:
             return found
         folder = parent
-
-
-async def prepare(plugin: Plugin, around: Surroundings) -> str:
-    """Nothing has to be set up."""
-    return ""
 
 
 async def invoke(call: Call, around: Surroundings) -> Result:

@@ -5,12 +5,15 @@ What it offers is not in the manifest: it registers tools and commands while it 
 
 import os
 import re
+import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from anyplug.formats.shared import manifest
+from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import Folder, Surroundings
-from anyplug.home.settings import Arguments, Home
-from anyplug.model import permissions, schema
+from anyplug.formats.shared.new_plugins import NewPlugin
+from anyplug.home.settings import Arguments
+from anyplug.model import permissions
 from anyplug.model.errors import BadOutput
 from anyplug.model.types import Block, Call, Failure, Image, Launch, Plugin, Result, Text, Tool
 
@@ -20,10 +23,33 @@ if TYPE_CHECKING:  # what only a running extension needs
     from anyplug.formats.zot import frames
 
 NAME = "zot"
+TITLE = "zot"
 MANIFEST = "extension.json"
+PROJECT_ROOTS: tuple[str, ...] = (".zot/extensions",)
 ARGUMENTS: Arguments = "warn"
 EVERY_FILE_COUNTS = False
 WRITES_BESIDE_ITSELF = True
+WRITES_ASIDE = False
+RUNS_IN_PROJECT = False
+INHERITS_ENVIRONMENT = True
+DESCRIBES_ITSELF = True
+CONTENT_IS_BLOCKS = False
+TOOL_PREFIX = ""
+HOST_TOOLS = frozenset(["read", "write", "edit", "bash", "skill"])
+_HOST_COMMANDS = (
+    "help login logout model sessions session jump compact study btw jail unjail skills reload-ext yolo telegram "
+    "clear exit"
+)
+HOST_COMMANDS = frozenset(_HOST_COMMANDS.split())
+PEER = "anyplug.formats.zot.peer:Extension"
+LINT = "anyplug.formats.zot.lint:slips"
+
+violations = defaults.violations
+data = defaults.data
+readable = defaults.readable
+named_files = defaults.named_files
+environment = defaults.environment
+prepare = defaults.prepare
 
 # What a manifest may have. Authors have keys of their own, too.
 KEYS = ("name", "version", "description", "exec", "args", "enabled", "language", "skills", "theme", "themes")
@@ -48,6 +74,12 @@ LONGEST_NAME = 64  # characters of a name that we make
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 _UNBROKEN = re.compile(r"[\r\n]+")  # `base64` breaks lines, and zot reads over that
+NEW: NewPlugin | None = NewPlugin(
+    format=NAME,
+    folder=os.path.dirname(__file__),
+    languages=("python", "node", "bash"),
+    modules={"python": {"anyplug_ext.py": "anyplug.ext"}},
+)
 
 
 def load(folder: Folder) -> Plugin:
@@ -82,11 +114,6 @@ def load(folder: Folder) -> Plugin:
     )
 
 
-def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
-    """Check against the schema that the extension registered."""
-    return schema.violations(tool.input_schema, arguments)
-
-
 def switched_off(plugin: Plugin, tool: Tool | None) -> str:
     """Honour `enabled` in the manifest; what has no program cannot be switched on at all."""
     if plugin.launch is None and not plugin.is_broken:
@@ -94,28 +121,28 @@ def switched_off(plugin: Plugin, tool: Tool | None) -> str:
     return "" if plugin.enabled else f'set "enabled" to true in {os.path.join(plugin.path, MANIFEST)}'
 
 
-def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
-    """Give the user's environment."""
-    return {
-        **users,
-        "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
-        "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin), "pycache"),
-    }
+def zot_home() -> str:
+    """Return the folder in which zot's users keep their extensions and logs."""
+    if given := os.environ.get("ZOT_HOME"):
+        return os.path.expanduser(given)
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support/zot")
+    return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "zot")
 
 
-def data(plugin: Plugin, home: Home) -> str:
-    """Its data folder is its own folder; this one is only for what we keep of it."""
-    return home.data(plugin)
+def user_roots() -> tuple[str, ...]:
+    """Name the folder that zot reads in every project."""
+    return (os.path.join(zot_home(), "extensions"),)
 
 
-def readable(plugin: Plugin) -> tuple[str, ...]:
-    """Name nothing: it needs what all need."""
-    return ()
+def private_places(project: str) -> tuple[str, ...]:
+    """Name the folders that zot reads."""
+    return (*(os.path.join(project, root) for root in PROJECT_ROOTS), *user_roots())
 
 
-async def prepare(plugin: Plugin, around: Surroundings) -> str:
-    """Nothing has to be set up."""
-    return ""
+def programs(plugin: Plugin, variables: Mapping[str, str] | None, project: str) -> list[str]:
+    """Name the extension's program."""
+    return [plugin.launch.program] if plugin.launch is not None else []
 
 
 async def invoke(call: Call, around: Surroundings) -> Result:

@@ -20,7 +20,6 @@ from anyplug.formats.zot import format as zot
 from anyplug.formats.zot.failures import BadAnswer, LongAnswer
 from anyplug.formats.zot.registrations import Registration, Registrations
 from anyplug.home import plugin_logs
-from anyplug.home.settings import zot_home
 from anyplug.model.errors import CallError
 from anyplug.model.types import Call, Launch, Offer, Plugin
 from anyplug.runtime.processes.diagnosis import shebang
@@ -351,8 +350,8 @@ class Extension:
 
     def _link_log(self) -> None:
         """Let the log be found where zot's users look for it."""
-        if os.path.dirname(self.plugin.found_at) == os.path.join(zot_home(), "extensions"):
-            other = os.path.join(zot_home(), "logs", f"ext-{self.plugin.name}.log")
+        if os.path.dirname(self.plugin.found_at) == os.path.join(zot.zot_home(), "extensions"):
+            other = os.path.join(zot.zot_home(), "logs", f"ext-{self.plugin.name}.log")
             plugin_logs.link(self._terms.home.log(self.plugin), other)
 
     async def _end(self, why: str) -> None:

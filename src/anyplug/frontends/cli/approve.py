@@ -10,17 +10,15 @@ from anyplug.catalog.approvals import Standing, definition
 from anyplug.catalog.pins import changed_texts
 from anyplug.catalog.snapshot import Entry
 from anyplug.formats import registry
-from anyplug.formats.shared.contract import Folder
 from anyplug.frontends.cli import model_texts, render, terminal
 from anyplug.frontends.cli.cli_run import Session, refuse
-from anyplug.frontends.cli.describe_plugin import FORMAT_NAMES, describe_permissions, describe_servers, problem_lines
+from anyplug.frontends.cli.describe_plugin import describe_permissions, describe_servers, problem_lines
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.home import plugin_config
 from anyplug.model import permissions
 from anyplug.model.errors import AnyplugError, ManifestError, NotApproved, UsageError
 from anyplug.model.types import Plugin
 from anyplug.model.untrusted_text import for_people, lines_for_people
-from anyplug.secrets.env_vars import INHERITING
 
 if TYPE_CHECKING:
     from anyplug.catalog.approvals import Approval
@@ -110,9 +108,9 @@ def settle(session: Session, entry: Entry) -> None:
     options, plugin = session.options, entry.plugin
     if entry.state in {"broken", "shadowed"}:
         raise _unusable(entry)
-    if options.inherit_env and plugin.format not in INHERITING:
+    if options.inherit_env and not registry.BY_NAME[plugin.format].INHERITS_ENVIRONMENT:
         raise UsageError(
-            f"'{plugin.name}' cannot inherit your environment: {FORMAT_NAMES[plugin.format]} does not promise it",
+            f"'{plugin.name}' cannot inherit your environment: {registry.title(plugin.format)} does not promise it",
             f"`anyplug grant {plugin.name} env:VARIABLE` gives it one variable",
         )
     before = session.catalog.approvals.of(plugin)
@@ -219,7 +217,7 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
     """Show a person what they are about to approve."""
     plugin = entry.plugin
     version = f" {render.line(plugin.version)}" if plugin.version else ""
-    terminal.say(f"{plugin.name}{version} ({FORMAT_NAMES[plugin.format]}) in {plugin.path}")
+    terminal.say(f"{plugin.name}{version} ({registry.title(plugin.format)}) in {plugin.path}")
     if plugin.description:
         terminal.say(f"  {for_people(render.line(plugin.description), SHOWN)}", fold=True)
     terminal.say("It asks for:")
@@ -258,14 +256,13 @@ def _present_changed_texts(session: Session, plugin: Plugin) -> None:
 
 def _approved(session: Session, before: "Approval") -> Plugin | None:
     """Give a plugin as it was approved, if there is a snapshot of it."""
-    from anyplug.catalog import discovery  # only a changed plugin needs these two
-    from anyplug.home.code_snapshots import FILES, Snapshots
+    from anyplug.home.code_snapshots import FILES, Snapshots  # only a changed plugin needs them
 
     snapshots = Snapshots(session.catalog.home.path)
     for path in (snapshots.path(before.digest), snapshots.path(before.digest, config=True)):
         files = os.path.join(path, FILES)
         named = os.path.join(path, before.name)  # some manifests have to say the name of their folder
-        approved = discovery.read(Folder(files, named)) if os.path.isdir(files) else None
+        approved = session.catalog.read(files, named) if os.path.isdir(files) else None
         if approved is not None and approved.name == before.name and approved.tools:
             return approved
     return None

@@ -5,9 +5,10 @@ import shlex
 import msgspec
 
 from anyplug.catalog.pins import TOOLS_CHANGED
+from anyplug.formats import registry
 from anyplug.frontends.cli import model_texts, render
 from anyplug.frontends.cli.cli_run import Session
-from anyplug.frontends.cli.describe_plugin import FORMAT_NAMES, problem_lines
+from anyplug.frontends.cli.describe_plugin import problem_lines
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import problem_shape
 from anyplug.manage import plugin_check
@@ -25,7 +26,7 @@ COMMANDS = {"check": _check}
 
 def check(session: Session) -> int:
     """Examine a folder and print what was found."""
-    plugin = plugin_check.examine(session.options.path)
+    plugin = plugin_check.examine(session.options.path, session.catalog.settings.formats)
     plugin = msgspec.structs.replace(plugin, problems=(*plugin.problems, *_changed_tools(session, plugin)))
     if session.options.json:
         session.print_json(
@@ -49,7 +50,7 @@ def check(session: Session) -> int:
             if plugin.stays_up
             else f"with {render.count(len(plugin.tools), 'tool')}"
         )
-        kind = f"{FORMAT_NAMES[plugin.format]} plugin {tools}"
+        kind = f"{registry.title(plugin.format)} plugin {tools}"
         render.out(f"{plugin.name}: {kind if plugin.format else 'not a plugin'}, {found}")
         if model_texts.in_several_lines(plugin.tools):
             command = f"anyplug --plugin {shlex.quote(plugin.path)} tools {shlex.quote(plugin.name)}"

@@ -46,6 +46,7 @@ class Session:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self._catalog: Catalog | None = None
+        self._has_warned = False
         self._snapshot: Snapshot | None = None
         self._has_asked = False  # whoever stays up has said what it offers
         self._roots: list[str] | None = [] if options.no_discover else None
@@ -71,6 +72,7 @@ class Session:
             from anyplug.catalog.catalog import Catalog  # 25 ms, and a call that another host runs needs none
 
             self._catalog = Catalog(find_home(self.options.home), self.options.plugin, self._roots)
+            self._warn_of_settings(self._catalog)
         return self._catalog
 
     @property
@@ -184,6 +186,7 @@ class Session:
                 tell=self.note,
                 learning=learning,
             ) as host:
+                self._warn_of_settings(host.catalog)
                 return await work(host)
 
         try:
@@ -231,6 +234,12 @@ class Session:
     def warn(self, text: str) -> None:
         """Warn the person."""
         self.note(f"warning: {text}")
+
+    def _warn_of_settings(self, catalog: "Catalog") -> None:
+        """Warn the person once of what they set and cannot have."""
+        if catalog.settings_fault and not self._has_warned:
+            self._has_warned = True
+            self.warn(catalog.settings_fault)
 
     def print_json(self, value: Any) -> None:
         """Print data for programs."""

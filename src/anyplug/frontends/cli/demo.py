@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from anyplug import __version__
 from anyplug.call.consent import Attachment
+from anyplug.formats import registry
 from anyplug.frontends.cli.cli_run import Session
-from anyplug.frontends.cli.describe_plugin import FORMAT_NAMES
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.host.host import Host
 from anyplug.model import permissions
@@ -112,7 +112,7 @@ def _plugins_table(host: Host) -> Any:
         if permissions.warning(plugin.permissions):
             asked = "files, network, programs (!)"
         tools = ", ".join(tool.own_name for tool in entry.tools) or "(says so when it runs)"
-        cells = (plugin.name, FORMAT_NAMES[plugin.format], entry.state, str(plugin.tier), asked, tools)
+        cells = (plugin.name, registry.title(plugin.format), entry.state, str(plugin.tier), asked, tools)
         table.add_row(*map(_plain, cells))
     return table
 

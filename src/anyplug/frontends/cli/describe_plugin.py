@@ -7,16 +7,6 @@ from anyplug.frontends.json_output import server_shape
 from anyplug.model import permissions
 from anyplug.model.types import Plugin, Problem
 
-FORMAT_NAMES = {
-    "cyclop": "Cyclop One",
-    "stavrobot": "Stavrobot",
-    "zot": "zot",
-    "mcp": "MCP",
-    "workbench": "Workbench",
-    "builtin": "built-in",
-    "": "?",
-}
-
 
 def named(name: str, description: str) -> str:
     """Give a name with what it stands for, if anybody said."""

@@ -5,9 +5,10 @@ from typing import get_args
 
 from anyplug.catalog.offers import NOT_RUNNING
 from anyplug.catalog.snapshot import Entry, Snapshot
+from anyplug.formats import registry
 from anyplug.frontends.cli import model_texts, render
 from anyplug.frontends.cli.cli_run import Session
-from anyplug.frontends.cli.describe_plugin import FORMAT_NAMES, first_sentence, print_problems
+from anyplug.frontends.cli.describe_plugin import first_sentence, print_problems
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import entry_shape, tool_shape
 from anyplug.home.location import RESIDENT
@@ -48,7 +49,7 @@ def list_plugins(session: Session) -> int:
     rows = [
         (
             entry.name,
-            FORMAT_NAMES[entry.format],
+            registry.title(entry.format),
             entry.state,
             str(entry.plugin.tier) if entry.state != "broken" else "-",
             _count_tools(session, entry),

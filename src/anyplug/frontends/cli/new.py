@@ -3,11 +3,12 @@
 import os
 import shlex
 
+from anyplug.formats import registry
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser, folder
-from anyplug.home.settings import find_home, standard_roots
-from anyplug.manage.scaffold import scaffold
+from anyplug.home.settings import find_home
+from anyplug.manage import scaffold
 from anyplug.runtime.processes.toolchain import find_node
 
 FORMATS = tuple(scaffold.KINDS)
@@ -70,7 +71,7 @@ def _next(session: Session, made: scaffold.Draft, path: str) -> list[str]:
     """Give what one types now; what lies where plugins are found needs no second copy."""
     arguments = " ".join(f"{name}={shlex.quote(value)}" for name, value in scaffold.EXAMPLE.items())
     here = shlex.quote(path)
-    roots = standard_roots(find_home(session.options.home), os.getcwd())
+    roots = registry.standard_roots(find_home(session.options.home), os.getcwd())
     is_found = os.path.dirname(os.path.abspath(path)) in roots
     return [
         f"anyplug check {here}",

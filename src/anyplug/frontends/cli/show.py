@@ -11,7 +11,6 @@ from anyplug.formats import registry
 from anyplug.frontends.cli import model_texts, render
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.describe_plugin import (
-    FORMAT_NAMES,
     describe_permissions,
     describe_servers,
     named,
@@ -67,7 +66,7 @@ def show(session: Session) -> int:
     render.fields(
         [
             ("name", f"{plugin.name} {plugin.version}".strip()),
-            ("format", FORMAT_NAMES[plugin.format]),
+            ("format", registry.title(plugin.format)),
             ("about", plugin.description),
             ("file" if plugin.is_file else "folder", _folder(entry)),
             ("data", _data(session, entry)),

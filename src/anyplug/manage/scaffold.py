@@ -1,52 +1,30 @@
 """What `anyplug new` writes: a small plugin that works at once, for each format in some languages.
 
-A folder beside this file holds each, FORMAT-LANGUAGE, as files that are valid in their own language: the words
-PLUGIN_NAME and TOOL_NAME in them become names, and a file that begins with a shebang line becomes a program. zot's
-extensions in Python get a copy of the SDK. Prints nothing, and runs nothing.
+A folder beside each format holds them, `new-LANGUAGE`, as files that are valid in their own language: the words
+PLUGIN_NAME and TOOL_NAME in them become names, and a file that begins with a shebang line becomes a program. Prints
+nothing, and runs nothing.
 """
 
+import importlib.util
 import os
 import re
 import unicodedata
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final
 
 import msgspec
 
-from anyplug.formats.cyclop import format as cyclop
-from anyplug.formats.shared import manifest
-from anyplug.formats.stavrobot import manifests
+from anyplug.formats import registry
+from anyplug.formats.shared.new_plugins import WORD
 from anyplug.home import digest
 from anyplug.model import tool_names
 from anyplug.model.errors import ScaffoldError, UsageError
 
-ACTION: Final = "count"  # what the tool does: the part of its name that does not follow from the plugin's
 EXAMPLE: Final = {"text": "to be or not to be"}  # arguments that it takes
-SDK: Final = "anyplug_ext.py"
 PLAIN, PROGRAM = 0o644, 0o755
 
-_HERE: Final = os.path.dirname(os.path.abspath(__file__))
-_WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _PLACEHOLDER: Final = re.compile(b"PLUGIN_NAME|TOOL_NAME")
-_ANY_CASE: Final = "Latin letters, digits, dots, hyphens and underscores"
-_SMALL: Final = "small Latin letters, digits and hyphens"
-
-
-class Kind(msgspec.Struct, frozen=True):
-    """What there is for a format. Who names no language gets the first."""
-
-    languages: tuple[str, ...]
-    takes_name: Callable[[str], object]
-    signs: str  # that a name may have
-
-
-KINDS: Final = {
-    "zot": Kind(("python", "node", "bash"), manifest.is_plain_name, _ANY_CASE),
-    "cyclop-one": Kind(("python", "node", "bash"), cyclop.PLUGIN_NAME.fullmatch, _SMALL),
-    "stavrobot": Kind(("python", "bash"), manifests.PLUGIN_NAME.fullmatch, _SMALL),
-    "workbench": Kind(("node",), manifest.is_plain_name, _ANY_CASE),
-}
+KINDS: Final = {new.format: new for format in registry.PRECEDENCE if (new := format.NEW) is not None}
 
 
 class File(msgspec.Struct, frozen=True):
@@ -74,15 +52,15 @@ def draft(name: str, format: str, language: str = "") -> Draft:
         known = "; ".join(f"{one} in {', '.join(KINDS[one].languages)}" for one in KINDS)
         raise UsageError(f"there is no new plugin for {format} in {language}", f"there are {known}")
     _check_name(name, format)
-    tool = _tool(name, format)
+    tool = kind.tool(name)
     _check_tool(tool, name, format)
     given = {b"PLUGIN_NAME": name.encode(), b"TOOL_NAME": tool.encode()}
     texts = {
         path: _PLACEHOLDER.sub(lambda found: given[found[0]], data)
-        for path, data in _read_all(os.path.join(_HERE, f"{format}-{language}")).items()
+        for path, data in _read_all(os.path.join(kind.folder, f"new-{language}")).items()
     }
-    if (format, language) == ("zot", "python"):
-        texts[SDK] = _read(os.path.join(os.path.dirname(_HERE), "ext.py"))
+    for path, module in kind.modules.get(language, {}).items():
+        texts[path] = _read(_source(module))
     files = {path: File(data, PROGRAM if data.startswith(b"#!") else PLAIN) for path, data in texts.items()}
     return Draft(name=name, format=format, language=language, tool=tool, files=files)
 
@@ -111,28 +89,18 @@ def _check_name(name: str, format: str) -> None:
         hint = f"say `{last or 'my-plugin'}`" + (f", and where it goes with `--into {parent}`" if parent else "")
         raise UsageError(f"'{name}' is a path and not a name", hint)
     kind = KINDS[format]
-    if not _WORD.search(name) or name.startswith("-") or not kind.takes_name(name):
+    if not WORD.search(name) or name.startswith("-") or not kind.takes_name(name):
         bare = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()  # without accents
-        better = "-".join(_WORD.findall(bare)).lower() or "my-plugin"
+        better = "-".join(WORD.findall(bare)).lower() or "my-plugin"
         raise UsageError(
             f"a plugin for {format} cannot be named '{name}'",
             f"use {kind.signs}, and begin with a letter or digit; `{better}` would do",
         )
 
 
-def _tool(name: str, format: str) -> str:
-    """Name the tool as authors of the format do, so that nobody else has the same."""
-    words = _WORD.findall(name.lower())
-    if format == "stavrobot":
-        return f"{name}.{ACTION}"  # the host puts the plugin's name before it
-    if format == "workbench":
-        return f"{words[0]}{''.join(word.capitalize() for word in words[1:])}.{ACTION}"
-    return f"{'_'.join(words)}_{ACTION}"
-
-
 def _check_tool(tool: str, name: str, format: str) -> None:
     """Refuse what is reserved, and what agents would see cut."""
-    if whose := tool_names.reserved_by(tool, format):
+    if whose := registry.reserved_by(tool, format):
         raise UsageError(f"the tool of '{name}' would be '{tool}': that is {whose}", "choose another name")
     if (over := len(tool) - tool_names.MODEL_NAME_LENGTH) > 0:
         raise UsageError(
@@ -150,6 +118,14 @@ def _read_all(folder: str) -> dict[str, bytes]:
         for name in sorted(found)
         if os.path.basename(inside) not in digest.NEVER
     }
+
+
+def _source(module: str) -> str:
+    """Return the file of a module, which is not imported."""
+    found = importlib.util.find_spec(module)
+    assert found is not None
+    assert found.origin is not None
+    return found.origin
 
 
 def _read(path: str) -> bytes:

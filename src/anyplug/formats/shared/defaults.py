@@ -1,0 +1,94 @@
+"""What a format says and does where nothing special is needed.
+
+Our own formats take over single functions, `prepare = defaults.prepare`. A format of another distribution begins with
+`from anyplug.formats.shared.defaults import *`, so that it has whatever the contract asks for in a later version.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from anyplug.model import schema
+
+if TYPE_CHECKING:
+    from anyplug.formats.shared.contract import Surroundings
+    from anyplug.formats.shared.new_plugins import NewPlugin
+    from anyplug.home.settings import Arguments, Home
+    from anyplug.model.types import Plugin, Tool
+
+__all__ = [
+    "ARGUMENTS", "CONTENT_IS_BLOCKS", "DESCRIBES_ITSELF", "EVERY_FILE_COUNTS", "HOST_COMMANDS", "HOST_TOOLS",
+    "INHERITS_ENVIRONMENT", "LINT", "NEW", "PEER", "PROJECT_ROOTS", "RUNS_IN_PROJECT", "TOOL_PREFIX", "WRITES_ASIDE",
+    "WRITES_BESIDE_ITSELF", "data", "environment", "named_files", "prepare", "private_places", "programs", "readable",
+    "switched_off", "user_roots", "violations",
+]  # fmt: skip
+
+PROJECT_ROOTS: tuple[str, ...] = ()
+ARGUMENTS: "Arguments" = "strict"
+EVERY_FILE_COUNTS = True
+WRITES_BESIDE_ITSELF = False
+WRITES_ASIDE = False
+RUNS_IN_PROJECT = False
+INHERITS_ENVIRONMENT = False
+DESCRIBES_ITSELF = True
+CONTENT_IS_BLOCKS = False
+TOOL_PREFIX = ""
+HOST_TOOLS: frozenset[str] = frozenset()
+HOST_COMMANDS: frozenset[str] = frozenset()
+PEER = ""
+LINT = ""
+NEW: "NewPlugin | None" = None
+
+
+def violations(tool: "Tool", arguments: dict[str, Any]) -> list[str]:
+    """Check against the tool's JSON Schema."""
+    return schema.violations(tool.input_schema, arguments)
+
+
+def switched_off(plugin: "Plugin", tool: "Tool | None") -> str:
+    """Say that nothing in its files switches it off."""
+    return ""
+
+
+def environment(plugin: "Plugin", home: "Home", users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
+    """Return the user's environment, with our Node and uv first on the PATH."""
+    return {
+        **users,
+        "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
+        "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin), "pycache"),
+    }
+
+
+def data(plugin: "Plugin", home: "Home") -> str:
+    """Return the folder for its data in the home folder."""
+    return home.data(plugin)
+
+
+def readable(plugin: "Plugin") -> tuple[str, ...]:
+    """Name nothing: its programs need what all programs need."""
+    return ()
+
+
+def named_files(plugin: "Plugin") -> tuple[str, ...]:
+    """Name nothing: what counts for the digest can be told by its look."""
+    return ()
+
+
+def programs(plugin: "Plugin", variables: Mapping[str, str] | None, project: str) -> list[str]:
+    """Name nothing: no program of it stays up."""
+    return []
+
+
+def user_roots() -> tuple[str, ...]:
+    """Name nothing: its users keep plugins in no folder of their own."""
+    return ()
+
+
+def private_places(project: str) -> tuple[str, ...]:
+    """Name nothing: where its plugins lie, there may be other things."""
+    return ()
+
+
+async def prepare(plugin: "Plugin", around: "Surroundings") -> str:
+    """Set nothing up."""
+    return ""

@@ -1,1 +1,0 @@
-"""New plugins from templates, one for each format and language."""
