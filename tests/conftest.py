@@ -22,6 +22,8 @@ from anyplug.runtime.processes import toolchain
 from anyplug.runtime.processes.guard import TOKEN_VARIABLE
 
 HABITS = os.path.join(os.path.dirname(__file__), "plugins")
+# To rewrite the asserts of all tests takes each worker ten seconds: keep the result, also where Python is told not to.
+sys.dont_write_bytecode = False
 TOKEN = f"tests-{os.getpid()}-{secrets.token_hex(6)}"
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyplug.secrets.mask import Mask, Stream
+from rows import each_row
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCY&EXA+LEKEY=="
 ODD = "C:\\new\\users\\%41&amp;é😀 \"q'"
@@ -84,8 +85,8 @@ def test_a_secret_that_has_escapes_itself_is_hidden():
 
 
 @pytest.mark.claim("masked-however-escaped")
-@pytest.mark.parametrize("width", [4, 8, 20, 60, 64, 76])
-@pytest.mark.parametrize("before", ["", "u:", "user:", "Aladdin:"])
+@each_row("width", [4, 8, 20, 60, 64, 76])
+@each_row("before", ["", "u:", "user:", "Aladdin:"])
 def test_base64_is_hidden_in_lines_of_any_length_and_at_any_offset(width, before):
     whole = base64.b64encode(f"{before}{SECRET}".encode()).decode()
     lines = "\n".join(whole[at : at + width] for at in range(0, len(whole), width))

@@ -33,6 +33,7 @@ from anyplug.secrets import mask, vault
 from anyplug.secrets.mask import Mask, Stream
 from anyplug.secrets.redaction import MOST, Secrecies
 from anyplug.secrets.vault import Secrets, SecretsUnusable
+from rows import each_row
 
 SECRET = "s3cr3t/Pass+word é"
 TOKEN = "tok-4f9c1e77b2"
@@ -62,7 +63,7 @@ MARKED = "a&b<c>d\"e'f"
 LONG = "".join(f"{number:02d}-token-" for number in range(20))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "leak",
     [
         SECRET,

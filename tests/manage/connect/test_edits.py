@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import random_configurations
 from anyplug.manage.connect import jsonc, toml
 from anyplug.manage.connect.edits import Malformed, Unfit
+from rows import each_row
 
 WAY = ("mcpServers", "anyplug")
 ENTRY = {"command": "anyplug", "args": ["mcp", "--resident"]}
@@ -64,7 +65,7 @@ def test_what_follows_a_removed_entry_does_not_end_up_in_a_comment():
     assert jsonc.read(jsonc.drop(text, ("a",))) == {"b": 2}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "where"),
     [
         ('{"a": 1', "line 1, column 8"),

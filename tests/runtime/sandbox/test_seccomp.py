@@ -9,6 +9,7 @@ import struct
 import pytest
 
 from anyplug.runtime.sandbox.linux import seccomp, socket_table, syscall_table
+from rows import each_row
 
 MACHINES = seccomp.ARCHITECTURES
 ALLOWED = 0
@@ -186,9 +187,9 @@ OPEN = {"none": set(), "ports": IS_TCP | ADDRESSES, "hosts": IS_TCP | ADDRESSES,
 
 
 @pytest.mark.claim("sockets-exact")
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("unix", [False, True])
+@each_row("machine", MACHINES)
+@each_row("network", NETWORKS)
+@each_row("unix", [False, True])
 def test_a_network_opens_its_sockets_and_no_others(machine, network, unix):
     found = {
         (family, kind, protocol)
@@ -206,8 +207,8 @@ def test_every_family_is_decided():
     assert opened == {family for family, (_, when) in socket_table.FAMILIES.items() if when == socket_table.GRANTED}
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize(
+@each_row("machine", MACHINES)
+@each_row(
     ("level", "option", "answer"),
     [
         (1, 2, ALLOWED),  # SO_REUSEADDR
@@ -276,8 +277,8 @@ HIGH = 1 << 32
 CREATE, TMPFILE = 0o100, 0o20200000
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize(
+@each_row("machine", MACHINES)
+@each_row(
     ("name", "arguments", "answer"),
     [
         ("clone", (0x01200011,), ALLOWED),  # fork
