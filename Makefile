@@ -3,7 +3,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench clients conformance rego-fuzz picture docs lock setup clean vendor
+.PHONY: help demo test random check format bench clients conformance rego-fuzz picture docs lock setup clean vendor
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ demo: setup ## run the example plugins
 test: check ## run everything that CI runs: the checks, then every test
 	$(BIN)/python -m compileall -q src
 	$(BIN)/pytest -n auto --dist loadgroup
+
+random: setup ## run the property-based tests with four times as many random examples
+	ANYPLUG_LONG_TESTS=1 $(BIN)/pytest -n auto --dist loadgroup -m hypothesis
 
 check: setup ## run every check except the tests: format, lint, types, generated files
 	$(BIN)/ruff format --check .

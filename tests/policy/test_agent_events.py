@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import policy_projects
 from anyplug.policy import patch_targets
 from anyplug.policy.agent_events import TOOL_NAMES, BadEvent, parse, read
+from random_examples import at_most
 from rows import each_row
 
 
@@ -237,7 +238,7 @@ ARGUMENTS = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=at_most(150), deadline=None)
 @given(st.sampled_from([*TOOL_NAMES, "apply_patch", "multiedit", "x"]), JSON | ARGUMENTS, JSON)
 def test_no_event_of_any_shape_breaks_the_reader(tool, args, extra):
     try:

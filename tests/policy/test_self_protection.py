@@ -17,6 +17,7 @@ from anyplug.policy import self_protection
 from anyplug.policy.agent_events import read
 from anyplug.policy.engine import Engine
 from policy_projects import answer, ask, bash, decision, event, policy, project, verdict
+from random_examples import at_most
 from rows import each_row
 
 pytestmark = pytest.mark.anyio
@@ -585,7 +586,7 @@ async def test_a_command_that_is_too_long_to_read_may_not_mention_what_is_protec
 QUOTED = st.lists(st.sampled_from(["'", '"', "\\", ""]), min_size=8, max_size=8)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=at_most(100), deadline=None)
 @given(QUOTED, st.sampled_from(["rm -r ", "echo x >", "tee ", "true; rm ", "a && mv x "]))
 def test_no_quoting_hides_the_folder(quotes, before):
     name = ".cupcake"

@@ -10,9 +10,10 @@ from anyplug.rego import yaml
 from anyplug.rego.builtins import TABLE
 from anyplug.rego.values.json import from_json, to_json
 from anyplug.rego.values.values import compare, ordered
+from random_examples import at_most
 from rows import each_row
 
-RELAXED = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+RELAXED = settings(deadline=None, max_examples=at_most(150), suppress_health_check=list(HealthCheck))
 WORDS = [
     "package",
     "p",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import environments
 from anyplug.model import permissions
 from anyplug.secrets import env_vars
+from random_examples import at_most
 from rows import each_row
 
 SECRET_NAMES = [
@@ -184,7 +185,7 @@ def test_masking_judges_name_and_value_together(name, value, secret):
     assert env_vars.looks_secret(name, value) == secret
 
 
-@bounds(max_examples=200)
+@bounds(max_examples=at_most(200))
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_every_variable_is_either_given_or_withheld(variables):
     divided = env_vars.divide(variables, frozenset())

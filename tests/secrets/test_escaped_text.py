@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyplug.secrets.mask import Mask, Stream
+from random_examples import at_most
 from rows import each_row
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCY&EXA+LEKEY=="
@@ -53,7 +54,7 @@ def test_what_usual_writers_escape_is_hidden(written):
 
 
 @pytest.mark.claim("masked-however-escaped")
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=at_most(200))
 @given(
     st.sampled_from([SECRET, "pässwörd-ключ", "😀 with blanks 😀"]), st.lists(st.sampled_from(SPELLINGS), min_size=50)
 )
@@ -62,7 +63,7 @@ def test_each_character_may_be_written_in_any_of_its_spellings(secret, spellings
     assert Mask([secret]).text(f"<{written}>") == "<•••>"
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=at_most(200))
 @given(
     st.lists(st.sampled_from(SPELLINGS), min_size=50),
     st.lists(st.integers(min_value=1, max_value=9), min_size=1),

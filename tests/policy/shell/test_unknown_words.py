@@ -18,6 +18,7 @@ from anyplug.policy.engine import Engine
 from anyplug.policy.eval_requests import Desk
 from anyplug.policy.shell import syntax
 from policy_projects import ask, bash, decision, event, policy, project, verdict
+from random_examples import at_most
 from rows import each_row
 
 pytestmark = pytest.mark.anyio
@@ -122,7 +123,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=at_most(400), deadline=None)
 @given(st.lists(PIECES, max_size=40))
 def test_no_command_makes_the_reader_fail(pieces):
     made = read("opencode", bash("".join(pieces), cwd="/w"))

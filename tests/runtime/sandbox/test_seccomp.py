@@ -2,6 +2,8 @@
 
 import collections
 import errno
+import functools
+import operator
 import os
 import re
 import struct
@@ -61,12 +63,20 @@ def of_verdict(verdict):
     }
 
 
+COMPARISONS = {seccomp.EQUAL: operator.eq, seccomp.AT_LEAST: operator.ge, seccomp.ANY_BIT: operator.and_}
+
+
+@functools.cache
+def filter_steps(machine, network, *, unix, watches):
+    return list(struct.iter_unpack("=HBBI", seccomp.build(network, unix=unix, watches=watches, machine=machine)))
+
+
 def judge(machine, name, *arguments, network="none", unix=False, watches=False, arch=None, number=None):
     """Run the filter on one call; give the errno, 0 for allowed."""
     number = syscall_table.NUMBERS[name][MACHINES.index(machine)] if number is None else number
     words = [*arguments, *[0] * 6][:6]
     seen = struct.pack("=iIQ6Q", number, arch or seccomp.AUDIT_ARCH[machine], 0, *words)
-    steps = list(struct.iter_unpack("=HBBI", seccomp.build(network, unix=unix, watches=watches, machine=machine)))
+    steps = filter_steps(machine, network, unix=unix, watches=watches)
     at, loaded = 0, 0
     while True:
         code, yes, no, value = steps[at]
@@ -80,12 +90,7 @@ def judge(machine, name, *arguments, network="none", unix=False, watches=False, 
         elif code == seccomp.RETURN:
             return value & 0xFFFF if value != seccomp.ALLOW[3] else ALLOWED
         else:
-            is_so = {
-                seccomp.EQUAL: loaded == value,
-                seccomp.AT_LEAST: loaded >= value,
-                seccomp.ANY_BIT: bool(loaded & value),
-            }[code]
-            at += yes if is_so else no
+            at += yes if COMPARISONS[code](loaded, value) else no
 
 
 @pytest.mark.parametrize("machine", MACHINES)
