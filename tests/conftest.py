@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 import acme_distribution
@@ -21,8 +22,13 @@ import zot_folders
 from anyplug.host.host import Host
 from anyplug.runtime.processes import toolchain
 from anyplug.runtime.processes.guard import TOKEN_VARIABLE
+from random_examples import at_most
 
 HABITS = os.path.join(os.path.dirname(__file__), "plugins")
+# To rewrite the asserts of all tests takes each worker ten seconds: keep the result, also where Python is told not to.
+sys.dont_write_bytecode = False
+hypothesis.settings.register_profile("anyplug", max_examples=at_most(hypothesis.settings().max_examples))
+hypothesis.settings.load_profile("anyplug")
 TOKEN = f"tests-{os.getpid()}-{secrets.token_hex(6)}"
 
 

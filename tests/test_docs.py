@@ -35,6 +35,7 @@ from anyplug.frontends.cli.parsing import command_parser, program_parser
 from anyplug.home.settings import PluginSettings, PolicySettings, Settings
 from anyplug.model.errors import CODES
 from anyplug.model.permissions import KINDS
+from rows import each_row
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
@@ -91,7 +92,7 @@ def test_every_example_gives_what_it_shows(page: Path, tmp_path: Path, monkeypat
         pytest.fail("\n\n".join(_difference(page, step, said) for step, said in wrong), pytrace=False)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+@each_row("page", PAGES)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", _prose(page.read_text())):
         if re.match(r"[a-z]+:", target):

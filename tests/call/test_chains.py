@@ -24,6 +24,7 @@ from anyplug.call.chains import (
 )
 from anyplug.call.consent import Attachment
 from anyplug.model.types import Failure, File, Image, Result, Text
+from rows import each_row
 
 ECHO = plugin_folders.python("print(json.dumps({'result': given['input'].get('text', '')}))")  # of Cyclop One
 FAILS = plugin_folders.python("print(json.dumps({'result': 'it broke', 'is_error': True}))")
@@ -65,7 +66,7 @@ def caller(*results):
     return call, asked
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "filled"),
     [
         ("no placeholder", "no placeholder"),
@@ -132,7 +133,7 @@ def test_a_lone_placeholder_gives_a_text_whatever_it_stands_for():
     assert fill({"n": "{{x}}"}, {"x": 12}) == {"n": "12"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "text"),
     [
         (1.0, "1"),
@@ -220,7 +221,7 @@ def test_what_a_step_does_not_have_is_ignored_with_a_warning():
     assert read.steps[1] == Step("b")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("chain", "faults"),
     [
         ([], ["it has no steps"]),

@@ -16,6 +16,7 @@ from anyplug.home.settings import find_home
 from anyplug.model.errors import ConfigError, ToolNotFound
 from command_line import fails, home, ok
 from mcp_clients import client, last
+from rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +47,7 @@ def text(result):
     return "\n".join(block.text for block in result.content)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("profile", "tools", "prompts"),
     [
         ("", ["alpha", "beta", "builtin_reload_plugins"], ["alpha-go", "beta-go"]),
@@ -215,7 +216,7 @@ CATALOGUE = tools(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "expected"),
     [
         ("forecast", "get_forecast"),
@@ -251,7 +252,7 @@ def test_names_are_divided_into_words():
     assert words("Größe der Datei") == ["größ", "der", "datei"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "expected"),
     [
         ({}, {"type": "object"}),

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from rows import each_row
+
 ROOT = Path(__file__).parents[2]
 SDK = ROOT / "src" / "anyplug" / "ext" / "__init__.py"
 EXAMPLES = ROOT / "examples"
@@ -559,8 +561,8 @@ def derive(parameters: str, head: str = "", doc: str = "") -> Frame:
     return frame
 
 
-@pytest.mark.parametrize("head", ["", "from __future__ import annotations"], ids=["", "future"])
-@pytest.mark.parametrize(("parameters", "schema", "required"), HINTS, ids=[row[0] for row in HINTS])
+@each_row("head", ["", "from __future__ import annotations"], ids=["", "future"])
+@each_row(("parameters", "schema", "required"), HINTS, ids=[row[0] for row in HINTS])
 def test_the_schema_is_read_off_the_hints(parameters: str, schema: Frame, required: bool, head: str) -> None:
     whole = {"type": "object", "properties": {"x": schema}, "additionalProperties": False}
     assert derive(parameters, head)["schema"] == (whole | {"required": ["x"]} if required else whole)
@@ -571,7 +573,7 @@ def test_the_schema_knows_unions_with_a_bar(head: str) -> None:
     assert derive("x: str | None = None", head)["schema"]["properties"]["x"] == {"type": ["string", "null"]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "parameters",
     [
         "x: bytes",

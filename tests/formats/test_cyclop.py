@@ -12,6 +12,7 @@ import plugin_folders
 from anyplug.formats.cyclop import format  # noqa: A004 - the product's own word
 from anyplug.formats.shared.contract import Folder
 from anyplug.model.permissions import tier, warning
+from random_examples import at_most
 
 TOOL = {"name": "hello", "description": "Does it.", "input_schema": plugin_folders.NO_PARAMETERS}
 
@@ -312,7 +313,7 @@ MANIFESTS = st.fixed_dictionaries(
 )
 
 
-@bounds(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@bounds(max_examples=at_most(300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(manifest=MANIFESTS | JSON)
 def test_no_manifest_makes_loading_raise(manifest, tmp_path_factory):
     root = tmp_path_factory.getbasetemp() / "hostile-manifests"
@@ -323,7 +324,7 @@ def test_no_manifest_makes_loading_raise(manifest, tmp_path_factory):
     assert all(problem.message and problem.hint for problem in plugin.problems)
 
 
-@bounds(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@bounds(max_examples=at_most(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=st.binary(max_size=60))
 def test_no_bytes_make_loading_raise(text, tmp_path_factory):
     folder = plugin_folders.cyclop(tmp_path_factory.getbasetemp() / "hostile-bytes")

@@ -28,6 +28,7 @@ from anyplug.model.types import Audio, Endpoint, Image, Resource, Text
 from anyplug.peers import lifecycle
 from conditions import until
 from conftest import HABITS
+from rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -290,7 +291,7 @@ def test_check_says_what_can_be_seen_from_outside(mcp):
 # Code that is fetched
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "package"),
     [
         ("npx -y @modelcontextprotocol/server-everything", "@modelcontextprotocol/server-everything"),
@@ -337,7 +338,7 @@ def test_commands_inside_a_shells_script_are_looked_at():
     assert unpinned_commands.unpinned(["sh", "script.sh"]) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "npx -y @modelcontextprotocol/server-everything@2026.8.31",

@@ -18,6 +18,7 @@ from anyplug.formats.stavrobot import format  # noqa: A004 - the product's own w
 from anyplug.home import plugin_config
 from anyplug.model.errors import CallError, ConfigError
 from anyplug.model.types import File
+from random_examples import at_most
 
 SAY_NOTHING = "#!/bin/sh\n"
 KEY = {"api": {"description": "The key.", "required": True}}
@@ -295,7 +296,7 @@ PARAMETER = st.fixed_dictionaries(
 )
 
 
-@bounds(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@bounds(max_examples=at_most(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     bundle=st.fixed_dictionaries(
         {"name": st.just("bundle") | JSON},

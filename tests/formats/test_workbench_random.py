@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from anyplug.host.host import Host
 from anyplug.model.types import Text
 from conftest import HABITS
+from random_examples import at_most
 
 EXACT = 2**53 - 1  # larger integers are not JavaScript's
 # What Workbench or JavaScript itself treats in a special way is no plain data.
@@ -29,7 +30,7 @@ blocks = st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": text.f
 frames = st.sampled_from([b"", b'{"type":"tool","name":', b'{"type":"result","id":"', b'{"type":"problem","message":'])
 lines = st.lists(st.builds(lambda begin, rest: begin + rest, frames, st.binary(max_size=40)), max_size=10)
 
-often = tries(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+often = tries(max_examples=at_most(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import processes
 import zot_folders
 from anyplug.formats.zot import frames
 from anyplug.host.host import Host
+from random_examples import at_most
 
 # Says whatever it is told to, with the call's own id in place of ID, then answers if it is told to.
 PARROT = """
@@ -99,7 +100,7 @@ def test_no_sequence_of_frames_hangs_the_host_or_reaches_another_extension(live)
             assert (await host.call("calm")).text == "calm"
             assert (await host.guards.turn_start(1)).blocked_by in {"", "parrot"}
 
-    @tries(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+    @tries(max_examples=at_most(80), deadline=None, suppress_health_check=list(HealthCheck))
     @given(said=lines, answer=st.sampled_from([True, True, True, False]))
     def try_it(said, answer):
         portal.call(exchange, said, answer)

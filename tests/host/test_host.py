@@ -21,6 +21,7 @@ from anyplug.call.consent import Attachment
 from anyplug.call.job_store import JobNotFound
 from anyplug.model.errors import CODES, ConfigError, StoreError
 from anyplug.runtime.processes.guard import TOKEN_VARIABLE
+from random_examples import at_most
 
 pytestmark = pytest.mark.anyio
 
@@ -659,7 +660,7 @@ PARAMETERS = {
 FILES = st.fixed_dictionaries({"filename": st.text(max_size=300), "data": st.text(max_size=20)})
 
 
-@bounds(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@bounds(max_examples=at_most(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(arguments=st.dictionaries(st.sampled_from([*PARAMETERS, "other"]), JSON | FILES, max_size=4))
 def test_no_arguments_make_a_call_raise(arguments, tmp_path_factory):
     root = tmp_path_factory.getbasetemp() / "hostile-arguments"
@@ -686,7 +687,7 @@ def test_no_arguments_make_a_call_raise(arguments, tmp_path_factory):
     anyio.run(main)
 
 
-@bounds(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@bounds(max_examples=at_most(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(name=st.text())
 def test_no_name_makes_a_call_raise(name):
     async def main():

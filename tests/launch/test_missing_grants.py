@@ -13,6 +13,7 @@ from anyplug.launch.missing_grants import Lack, Scene
 from anyplug.model import protected_paths
 from anyplug.model.types import Plugin
 from anyplug.runtime.sandbox.profile import Profile
+from rows import each_row
 
 YES = Attachment(yes=True)
 
@@ -104,7 +105,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(("said", "wanted"), SAID.items())
+@each_row(("said", "wanted"), SAID.items())
 def test_what_programs_say_names_the_grant_that_they_lacked(said, wanted, scene):
     found = missing_grants.read(said.format(scene.user), scene)
     assert [lack.permission for lack in found] == [wanted]

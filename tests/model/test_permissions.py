@@ -3,9 +3,10 @@
 import pytest
 
 from anyplug.model import permissions
+from rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     "written",
     ["network", "network:unix", "network:*:443", "network:443", "network:example.org", "network:example.org:443",
      "network:[::1]:80", "filesystem:read", "filesystem:read:~", "filesystem:read:~/notes", "filesystem:write:.",
@@ -15,7 +16,7 @@ def test_what_means_something_is_accepted(written):
     assert permissions.fault(written) == ("", "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "said", "cure"),
     [
         ("telepathy", "there is no permission 'telepathy'", "the known ones are"),
@@ -64,7 +65,7 @@ def test_a_machine_has_one_spelling(written, host):
     assert permissions.host_name(written) == host
 
 
-@pytest.mark.parametrize(
+@each_row(
     "written",
     ["", ".", "a..b", "-a.b", "a b", "a/b", "a@b", "*.example.org", "127.1", "0x7f.0.0.1", "0x7f000001", "2130706433",
      "127.0.0.01", "0.0.0.0", "::", "fe80::1%eth0", "1.2.3.4.5", "a" * 64, "a." * 127 + "ab", "straße.example",

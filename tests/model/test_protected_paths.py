@@ -4,6 +4,7 @@ import pytest
 
 from anyplug.model import protected_paths
 from anyplug.runtime.sandbox.linux.protected_names import CLOSED, FREE, INNER, Protected
+from rows import each_row
 
 USER, PROJECT = "/home/ada", "/home/ada/work"
 PLACES = protected_paths.places(USER, PROJECT, ("/home/ada/tools/bin",))
@@ -14,7 +15,7 @@ def state(path, *named):
     return Protected((*PLACES.read_only, *PLACES.hidden), named).state(folder or "/", name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "/home/ada/work/.git/hooks", "/home/ada/work/.git/hooks/post-commit", "/srv/x/.git/config", "/srv/.GIT/Config",
@@ -32,7 +33,7 @@ def test_a_protected_path_is_protected_in_every_spelling(path):
     assert state(path) == CLOSED
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "/home/ada/work/main.py", "/home/ada/work/.git/index", "/home/ada/work/.git/objects/aa", "/srv/plugins/x",

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 import policy_projects
 from anyplug.policy import patch_targets
 from anyplug.policy.agent_events import TOOL_NAMES, BadEvent, parse, read
+from random_examples import at_most
+from rows import each_row
 
 
 def document(given_event, harness="opencode"):
@@ -35,7 +37,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("broken", BROKEN)
+@each_row("broken", BROKEN)
 def test_what_is_no_event_is_refused(broken):
     with pytest.raises(BadEvent):
         read("opencode", broken)
@@ -70,7 +72,7 @@ def test_arguments_may_be_any_object(args):
     assert made["tool_name"] == "Bash"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tool", "args"),
     [
         *(("bash", args) for args in (None, [], 7, True, "text", ["npm publish"])),
@@ -131,7 +133,7 @@ def test_calls_in_calls_have_a_bound():
         read("opencode", policy_projects.event("batch", tool_calls=[call("bash", command="ls")] * 501))
 
 
-@pytest.mark.parametrize(("theirs", "ours"), [*TOOL_NAMES.items(), ("apply_patch", "apply_patch"), ("x_y", "x_y")])
+@each_row(("theirs", "ours"), [*TOOL_NAMES.items(), ("apply_patch", "apply_patch"), ("x_y", "x_y")])
 def test_tool_names_are_those_of_policies(theirs, ours):
     assert document(policy_projects.event(theirs))["tool_name"] == ours
 
@@ -236,7 +238,7 @@ ARGUMENTS = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=at_most(150), deadline=None)
 @given(st.sampled_from([*TOOL_NAMES, "apply_patch", "multiedit", "x"]), JSON | ARGUMENTS, JSON)
 def test_no_event_of_any_shape_breaks_the_reader(tool, args, extra):
     try:

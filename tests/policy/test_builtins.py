@@ -9,6 +9,7 @@ import plugin_folders
 from anyplug.policy import builtins
 from anyplug.policy.rulebook import BadRulebook
 from policy_projects import answer, ask, bash, event, project
+from rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +24,7 @@ async def decided(given, **more):
     return (await answer(given, **more))["decision"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "word"),
     [
         ("git commit --no-verify -m x", "deny"),
@@ -57,7 +58,7 @@ async def test_the_message_and_the_exceptions_of_git_hooks_count():
     assert await decided(bash("git commit --no-verify -m wip")) == "allow"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "word"),
     [
         (("edit", {"filePath": "src/legacy/a.py"}), "block"),
@@ -177,7 +178,7 @@ async def test_the_systems_own_folders_are_left_alone(given, word):
     assert word == "allow" or made["reason"].startswith("no: ")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "word"),
     [
         (("read", {"filePath": ".env"}), "deny"),
@@ -407,7 +408,7 @@ def _folders():
 
 @pytest.mark.claim("no-weaker-than-cupcake")
 @pytest.mark.usefixtures("_folders")
-@pytest.mark.parametrize(("name", "command"), [(name, each) for name, found in REACHING.items() for each in found])
+@each_row(("name", "command"), [(name, each) for name, found in REACHING.items() for each in found])
 async def test_a_builtin_reads_commands_as_self_protection_does(name, command):
     enabled(**{name: KEYS.get(name, {})})
     found = await ask(bash(command))
@@ -416,7 +417,7 @@ async def test_a_builtin_reads_commands_as_self_protection_does(name, command):
 
 
 @pytest.mark.usefixtures("_folders")
-@pytest.mark.parametrize("command", EVERYDAY)
+@each_row("command", EVERYDAY)
 async def test_everyday_commands_pass_all_builtins(command):
     names = [name for name in REACHING if name != "sensitive_data_protection" or "--get" not in command]
     names = [name for name in names if name != "sensitive_data_protection" or "secret" not in command]

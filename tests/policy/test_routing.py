@@ -11,6 +11,7 @@ import policy_projects
 from anyplug.policy.policy_set import PolicySet
 from anyplug.rego import RegoErrors
 from policy_projects import answer, ask, bash, decision, event, policy, project, verdict
+from random_examples import at_most
 
 pytestmark = pytest.mark.anyio
 
@@ -158,7 +159,7 @@ RULES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_most(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(RULES, st.lists(st.sampled_from(TOOLS), min_size=1, max_size=2)), min_size=1, max_size=3))
 def test_leaving_out_what_cannot_hold_changes_no_decision(sets):
     texts = {}

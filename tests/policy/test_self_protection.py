@@ -17,6 +17,8 @@ from anyplug.policy import self_protection
 from anyplug.policy.agent_events import read
 from anyplug.policy.engine import Engine
 from policy_projects import answer, ask, bash, decision, event, policy, project, verdict
+from random_examples import at_most
+from rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -289,7 +291,7 @@ READS = [
 
 
 @pytest.mark.claim("agents-cannot-say-it")
-@pytest.mark.parametrize("command", CHANGES)
+@each_row("command", CHANGES)
 async def test_a_command_that_changes_policies_is_refused(command):
     made = await answer(bash(command))
     assert made["decision"] == "deny"
@@ -384,7 +386,7 @@ def _files_of_others():
 
 @pytest.mark.claim("agents-cannot-say-it")
 @pytest.mark.usefixtures("_files_of_others")
-@pytest.mark.parametrize("command", UNPACKING)
+@each_row("command", UNPACKING)
 async def test_what_puts_other_files_in_the_place_of_policies_is_refused(command):
     made = await answer(bash(command))
     assert made["decision"] == "deny"
@@ -392,7 +394,7 @@ async def test_what_puts_other_files_in_the_place_of_policies_is_refused(command
 
 
 @pytest.mark.usefixtures("_files_of_others")
-@pytest.mark.parametrize("command", NOT_UNPACKING)
+@each_row("command", NOT_UNPACKING)
 async def test_what_leaves_them_alone_or_cannot_be_known_is_not(command):
     assert await verdict(bash(command)) == "allow"
 
@@ -404,12 +406,12 @@ async def test_a_command_that_runs_among_the_policies_may_only_read(key):
     assert await verdict(event("bash", command="cat rulebook.yml", **where)) == "allow"
 
 
-@pytest.mark.parametrize("command", READS)
+@each_row("command", READS)
 async def test_a_command_that_only_reads_them_is_not(command):
     assert await verdict(bash(command)) == "allow"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tool", "arguments"),
     [
         ("write", {"filePath": ".cupcake/rulebook.yml", "content": ""}),
@@ -584,7 +586,7 @@ async def test_a_command_that_is_too_long_to_read_may_not_mention_what_is_protec
 QUOTED = st.lists(st.sampled_from(["'", '"', "\\", ""]), min_size=8, max_size=8)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=at_most(100), deadline=None)
 @given(QUOTED, st.sampled_from(["rm -r ", "echo x >", "tee ", "true; rm ", "a && mv x "]))
 def test_no_quoting_hides_the_folder(quotes, before):
     name = ".cupcake"

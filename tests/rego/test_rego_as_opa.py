@@ -7,6 +7,7 @@ import pytest
 
 from anyplug import rego
 from anyplug.rego.builtins import TABLE
+from rows import each_row
 
 CAPABILITIES = os.path.join(os.path.dirname(__file__), "differential", "capabilities.json")
 
@@ -56,7 +57,7 @@ def test_a_refused_builtin_is_named_when_the_policy_is_loaded(call):
 
 
 @pytest.mark.claim("policy-bounds-refuse")
-@pytest.mark.parametrize(
+@each_row(
     "term",
     [
         "to_number(`1_000`)",
@@ -118,7 +119,7 @@ NEGATED = {  # what OPA 1.22 answers, with the input below
 }
 
 
-@pytest.mark.parametrize(("body", "wanted"), NEGATED.items())
+@each_row(("body", "wanted"), NEGATED.items())
 def test_what_a_negation_is_about_must_be_defined_as_in_opa(body, wanted):
     text = f"package t\ndefault p := false\np if {{ {body} }}\nf(x) := x if x != `z`"
     given = {"s": "abc", "list": ["a", "b"], "objects": [{"q": "z"}, {"q": "y"}, {}]}

@@ -6,13 +6,14 @@ import hmac
 import pytest
 
 from anyplug import rego
+from rows import each_row
 
 
 def value(term: str, **options):
     return rego.Policies({"t.rego": f"package t\np := {term}"}).eval("data.t.p", {}, **options)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("term", "wanted"),
     [
         # numbers

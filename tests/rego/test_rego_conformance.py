@@ -3,6 +3,8 @@
 import conformance
 import pytest
 
+from rows import each_row
+
 CASES = conformance.cases()
 MAY_BE_REFUSED = (
     "cryptox509", "graphql", "invalidkeyerror", "jwt", "netlookupipaddr", "providers-aws", "regoparsemodule",
@@ -11,7 +13,7 @@ TEST_ONLY = "test.sleep"  # a builtin that OPA has in its own tests only
 
 
 @pytest.mark.skipif(not CASES, reason=f"no OPA cases at {conformance.PLACE}: set REGO_CONFORMANCE to their folder")
-@pytest.mark.parametrize("category", sorted({case.category for case in CASES}))
+@each_row("category", sorted({case.category for case in CASES}))
 def test_a_case_is_answered_as_opa_answers_it(category):
     wrong, refused = [], []
     for case in CASES:

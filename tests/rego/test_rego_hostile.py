@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -11,8 +10,10 @@ from anyplug.rego import yaml
 from anyplug.rego.builtins import TABLE
 from anyplug.rego.values.json import from_json, to_json
 from anyplug.rego.values.values import compare, ordered
+from random_examples import at_most
+from rows import each_row
 
-RELAXED = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+RELAXED = settings(deadline=None, max_examples=at_most(150), suppress_health_check=list(HealthCheck))
 WORDS = [
     "package",
     "p",
@@ -197,7 +198,7 @@ def test_unification_finds_what_was_put_in(left, right):
     assert policies.eval("data.t.p", [left, right]) == policies.eval("[input[0], input[1]]", [left, right])
 
 
-@pytest.mark.parametrize("name", sorted(TABLE))
+@each_row("name", sorted(TABLE))
 def test_a_builtin_takes_anything_without_breaking(name):
     builtin = TABLE[name]
     arity = max(builtin.arity, 0)

@@ -14,6 +14,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "differential"))
 from arguments import ARGUMENTS
 from fuzz import CHANGING, UNASKED, Ours, is_huge, tagged
 
+from rows import each_row
+
 TIMES = 3
 CALLS = 60  # of each builtin
 DENY = """package gate
@@ -32,9 +34,7 @@ def test_a_deny_on_a_graph_fires_every_time(graph):
 
 
 @pytest.mark.claim("policy-values-immutable")
-@pytest.mark.parametrize(
-    "name", sorted(name for name, each in TABLE.items() if not each.refused and name not in UNASKED)
-)
+@each_row("name", sorted(name for name, each in TABLE.items() if not each.refused and name not in UNASKED))
 def test_a_builtin_leaves_its_arguments_alone_and_answers_the_same_again(name):
     rng = random.Random(name)
     ours = Ours()

@@ -3,6 +3,7 @@
 import pytest
 
 from anyplug import rego
+from rows import each_row
 
 INPUT = {"tool": "bash", "args": {"command": "git commit --no-verify"}, "list": [1, 2, 3], "none": None, "yes": True}
 
@@ -11,7 +12,7 @@ def ask(body: str, query: str = "data.t.p", input=INPUT, **options):
     return rego.compile({"t.rego": f"package t\n{body}"}).eval(query, input, **options)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "wanted"),
     [
         ("p if input.tool == `bash`", True),

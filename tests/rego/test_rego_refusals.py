@@ -5,6 +5,7 @@ import time
 import pytest
 
 from anyplug import rego
+from rows import each_row
 
 
 def faults(*texts: str) -> list[tuple[str, int, int, str]]:
@@ -13,7 +14,7 @@ def faults(*texts: str) -> list[tuple[str, int, int, str]]:
     return [(fault.where.file, fault.where.row, fault.where.col, fault.code) for fault in caught.value.faults]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "row", "col", "code"),
     [
         ("", 1, 1, "rego_parse_error"),

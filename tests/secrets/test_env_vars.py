@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 import environments
 from anyplug.model import permissions
 from anyplug.secrets import env_vars
+from random_examples import at_most
+from rows import each_row
 
 SECRET_NAMES = [
     "OPENAI_API_KEY",
@@ -59,12 +61,12 @@ SECRET_VALUES = [
 PLAIN_VALUES = ["", "blue", "/usr/bin:/bin", "https://example.com/a:b@c", "en_US.UTF-8", "skiing", "postgres://host/db"]
 
 
-@pytest.mark.parametrize("name", SECRET_NAMES)
+@each_row("name", SECRET_NAMES)
 def test_a_variable_named_like_a_secret_is_withheld(name):
     assert env_vars.divide({name: "x"}, frozenset()).withheld == {name: env_vars.NAMED_SECRET}
 
 
-@pytest.mark.parametrize("name", PLAIN_NAMES)
+@each_row("name", PLAIN_NAMES)
 def test_other_names_are_given(name):
     assert env_vars.divide({name: "x"}, frozenset()).given == {name: "x"}
 
@@ -104,8 +106,8 @@ def test_at_most_a_twentieth_of_what_is_harmless_is_withheld():
 
 
 @pytest.mark.claim("environment-secrets")
-@pytest.mark.parametrize("name", environments.MORE_SECRETS)
-@pytest.mark.parametrize("inherits", [False, True])
+@each_row("name", environments.MORE_SECRETS)
+@each_row("inherits", [False, True])
 def test_secrets_are_withheld_however_they_are_named_and_shaped(name, inherits):
     variables = {name: environments.MORE_SECRETS[name]}
     assert env_vars.divide(variables, frozenset(), inherits=inherits).given == {}
@@ -126,7 +128,7 @@ def test_generated_keys_are_told_from_words(kind):
     assert sum(withheld) >= 495
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("GREETING", "good morning"),
@@ -162,7 +164,7 @@ def test_inheriting_gives_what_is_not_plain_and_no_secret():
     assert divided.given.keys() == {"PROMPT_STYLE"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value", "secret"),
     [
         ("keywords", "alpha, beta", False),
@@ -183,7 +185,7 @@ def test_masking_judges_name_and_value_together(name, value, secret):
     assert env_vars.looks_secret(name, value) == secret
 
 
-@bounds(max_examples=200)
+@bounds(max_examples=at_most(200))
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_every_variable_is_either_given_or_withheld(variables):
     divided = env_vars.divide(variables, frozenset())

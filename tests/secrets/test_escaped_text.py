@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyplug.secrets.mask import Mask, Stream
+from random_examples import at_most
+from rows import each_row
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCY&EXA+LEKEY=="
 ODD = "C:\\new\\users\\%41&amp;é😀 \"q'"
@@ -52,7 +54,7 @@ def test_what_usual_writers_escape_is_hidden(written):
 
 
 @pytest.mark.claim("masked-however-escaped")
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=at_most(200))
 @given(
     st.sampled_from([SECRET, "pässwörd-ключ", "😀 with blanks 😀"]), st.lists(st.sampled_from(SPELLINGS), min_size=50)
 )
@@ -61,7 +63,7 @@ def test_each_character_may_be_written_in_any_of_its_spellings(secret, spellings
     assert Mask([secret]).text(f"<{written}>") == "<•••>"
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=at_most(200))
 @given(
     st.lists(st.sampled_from(SPELLINGS), min_size=50),
     st.lists(st.integers(min_value=1, max_value=9), min_size=1),
@@ -84,8 +86,8 @@ def test_a_secret_that_has_escapes_itself_is_hidden():
 
 
 @pytest.mark.claim("masked-however-escaped")
-@pytest.mark.parametrize("width", [4, 8, 20, 60, 64, 76])
-@pytest.mark.parametrize("before", ["", "u:", "user:", "Aladdin:"])
+@each_row("width", [4, 8, 20, 60, 64, 76])
+@each_row("before", ["", "u:", "user:", "Aladdin:"])
 def test_base64_is_hidden_in_lines_of_any_length_and_at_any_offset(width, before):
     whole = base64.b64encode(f"{before}{SECRET}".encode()).decode()
     lines = "\n".join(whole[at : at + width] for at in range(0, len(whole), width))

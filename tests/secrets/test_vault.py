@@ -33,6 +33,8 @@ from anyplug.secrets import mask, vault
 from anyplug.secrets.mask import Mask, Stream
 from anyplug.secrets.redaction import MOST, Secrecies
 from anyplug.secrets.vault import Secrets, SecretsUnusable
+from random_examples import at_most
+from rows import each_row
 
 SECRET = "s3cr3t/Pass+word é"
 TOKEN = "tok-4f9c1e77b2"
@@ -62,7 +64,7 @@ MARKED = "a&b<c>d\"e'f"
 LONG = "".join(f"{number:02d}-token-" for number in range(20))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "leak",
     [
         SECRET,
@@ -213,7 +215,7 @@ def test_a_schema_keeps_the_names_of_its_arguments():
 FEW_LETTERS = st.text("ab•", min_size=6, max_size=9)
 
 
-@bounds(max_examples=400)
+@bounds(max_examples=at_most(400))
 @given(
     secrets=st.lists(FEW_LETTERS, min_size=1, max_size=3),
     pieces=st.lists(st.one_of(st.integers(0, 2), st.text("ab•c", max_size=6)), max_size=12),

@@ -1,14 +1,18 @@
 """Servers at an address: the host connects to them for a plugin, and only to what that plugin was granted."""
 
+import itertools
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 import command_line
 import plugin_folders
+
+AT_ONCE = 4
 
 
 class Recorder(BaseHTTPRequestHandler):
@@ -48,22 +52,30 @@ def other(recorder: ThreadingHTTPServer) -> Iterator[ThreadingHTTPServer]:
     server.server_close()
 
 
-def remote(port: int, transport: str = "http") -> None:
-    server = {"url": f"http://127.0.0.1:{port}/mcp", "type": transport}
-    plugin_folders.write("plugins/remote/mcp.json", json.dumps({"mcpServers": {"far": server}}))
+def remote(port: int, transport: str = "http", name: str = "remote") -> None:
+    server = {"url": f"http://127.0.0.1:{port}/{name}", "type": transport}
+    plugin_folders.write(f"plugins/{name}/mcp.json", json.dumps({"mcpServers": {name: server}}))
+
+
+def at_once(commands: Iterable[tuple[str, ...]]) -> list[command_line.Done]:
+    """Run some commands at the same time: each spends nearly all of its time on pauses before it tries again."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda words: command_line.run(*words), commands))
 
 
 @pytest.mark.claim("addresses-granted")
-@pytest.mark.parametrize("transport", ["http", "sse"])
-@pytest.mark.parametrize("granted", ["", "network:unix", "network:localhost", "network:127.0.0.1:1", "network:*:1"])
-def test_a_server_at_an_address_is_not_reached_without_the_grant(recorder, transport, granted):
-    remote(recorder.server_port, transport)
-    command_line.ok("approve", "remote", "--yes", *(["--grant", granted] if granted else ["--grant", "env:NOTHING"]))
-    said = command_line.run("show", "remote")
-    command_line.run("call", "mcp.far.act", "--yes")
+def test_a_server_at_an_address_is_not_reached_without_the_grant(recorder):
+    grants = ("env:NOTHING", "network:unix", "network:localhost", "network:127.0.0.1:1", "network:*:1")
+    rows = dict(enumerate(itertools.product(("http", "sse"), grants)))
+    for number, (transport, granted) in rows.items():
+        remote(recorder.server_port, transport, f"remote{number}")
+        command_line.ok("approve", f"remote{number}", "--yes", "--grant", granted)
+    shown = at_once(("show", f"remote{number}") for number in rows)
+    at_once(("call", f"mcp.remote{number}.act", "--yes") for number in rows)
     assert recorder.seen == []
-    assert f"is not granted network:127.0.0.1:{recorder.server_port}" in said.out
-    assert f"`anyplug grant remote network:127.0.0.1:{recorder.server_port}`" in said.out
+    for (number, row), said in zip(rows.items(), shown, strict=True):
+        assert f"is not granted network:127.0.0.1:{recorder.server_port}" in said.out, row
+        assert f"`anyplug grant remote{number} network:127.0.0.1:{recorder.server_port}`" in said.out, row
 
 
 @pytest.mark.claim("addresses-granted")
@@ -78,12 +90,14 @@ def test_an_ungranted_network_ends_the_connections_to_an_address(recorder):
     assert recorder.seen == []
 
 
-@pytest.mark.parametrize("scope", ["127.0.0.1:{}", "127.0.0.1", "*:{}", "{}"])
-def test_a_grant_that_names_the_address_is_enough(recorder, scope):
-    remote(recorder.server_port)
-    command_line.ok("approve", "remote", "--yes", "--grant", f"network:{scope.format(recorder.server_port)}")
-    command_line.run("show", "remote")
-    assert recorder.seen
+def test_a_grant_that_names_the_address_is_enough(recorder):
+    port = recorder.server_port
+    rows = dict(enumerate((f"127.0.0.1:{port}", "127.0.0.1", f"*:{port}", f"{port}")))
+    for number, scope in rows.items():
+        remote(port, name=f"remote{number}")
+        command_line.ok("approve", f"remote{number}", "--yes", "--grant", f"network:{scope}")
+    at_once(("show", f"remote{number}") for number in rows)
+    assert {f"/remote{number}" for number in rows} <= {*recorder.seen}
 
 
 @pytest.mark.claim("addresses-granted")

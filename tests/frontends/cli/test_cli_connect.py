@@ -19,6 +19,7 @@ from anyplug.home.settings import Home
 from anyplug.manage.connect import client_entry, jsonc
 from anyplug.manage.connect.clients import CLIENTS
 from anyplug.model.errors import ConfigError
+from random_examples import at_most
 
 USER_FILES = {
     "claude": ".claude.json",
@@ -329,13 +330,13 @@ EMPTY = [
 ]
 
 
-@bounds(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@bounds(max_examples=at_most(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=random_configurations.documents() | st.sampled_from(EMPTY))
 def test_the_very_bytes_of_any_json_come_back(text: str, user: Path, home: Path):
     there_and_back("cursor", text, user, home)
 
 
-@bounds(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@bounds(max_examples=at_most(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=random_configurations.tables())
 def test_the_very_bytes_of_any_toml_come_back(text: str, user: Path, home: Path):
     there_and_back("codex", text, user, home)

@@ -15,6 +15,7 @@ import command_line
 import plugin_folders
 from anyplug.frontends import cli
 from anyplug.frontends.cli import main
+from random_examples import at_most
 
 FORGED = "FORGED: Approve it? [y/N]"
 FRAGMENTS = [
@@ -157,7 +158,7 @@ COMMANDS = [
 
 @pytest.mark.claim("text-people")
 @pytest.mark.parametrize("terminal", [False, True])
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_most(6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=hostile)
 def test_no_text_of_a_plugin_forges_a_line_or_orders_the_terminal(tmp_path, monkeypatch, terminal, text):
     folder = tmp_path / str(len(os.listdir(tmp_path)))
@@ -174,7 +175,7 @@ def test_no_text_of_a_plugin_forges_a_line_or_orders_the_terminal(tmp_path, monk
 
 
 @pytest.mark.claim("text-people")
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_most(6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=hostile)
 def test_the_terminal_breaks_no_line_of_an_approval(tmp_path, monkeypatch, text):
     folder = tmp_path / str(len(os.listdir(tmp_path)))

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import random_configurations
 from anyplug.manage.connect import jsonc, toml
 from anyplug.manage.connect.edits import Malformed, Unfit
+from random_examples import at_most
+from rows import each_row
 
 WAY = ("mcpServers", "anyplug")
 ENTRY = {"command": "anyplug", "args": ["mcp", "--resident"]}
@@ -64,7 +66,7 @@ def test_what_follows_a_removed_entry_does_not_end_up_in_a_comment():
     assert jsonc.read(jsonc.drop(text, ("a",))) == {"b": 2}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "where"),
     [
         ('{"a": 1', "line 1, column 8"),
@@ -108,7 +110,7 @@ def without_comments(text: str) -> Any:
     return json.loads(out.removeprefix("\ufeff"))
 
 
-@bounds(max_examples=400, deadline=None)
+@bounds(max_examples=at_most(400), deadline=None)
 @given(random_configurations.documents())
 def test_connecting_changes_only_our_entry_and_taking_it_out_gives_back_the_bytes(text: str):
     before = without_comments(text)
@@ -126,7 +128,7 @@ def test_connecting_changes_only_our_entry_and_taking_it_out_gives_back_the_byte
         assert without_comments(back) == before
 
 
-@bounds(max_examples=200, deadline=None)
+@bounds(max_examples=at_most(200), deadline=None)
 @given(st.text(alphabet='{}[]",:/* \n\\a1', max_size=30))
 def test_no_text_makes_the_scanner_fail_otherwise(text: str):
     try:
@@ -186,7 +188,7 @@ def test_what_is_not_written_as_a_table_is_left_alone(text: str):
         toml.drop(text, ("mcp_servers", "anyplug"))
 
 
-@bounds(max_examples=300, deadline=None)
+@bounds(max_examples=at_most(300), deadline=None)
 @given(random_configurations.tables())
 def test_any_toml_keeps_all_its_bytes(text: str):
     try:

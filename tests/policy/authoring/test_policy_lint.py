@@ -7,6 +7,7 @@ import pytest
 import command_line
 import plugin_folders
 from policy_projects import NO_VERIFY, bash, decision, policy, project
+from rows import each_row
 
 FINE = '{"rule_id": "R", "severity": "HIGH", "reason": "r"}'
 
@@ -78,7 +79,7 @@ def test_metadata_that_is_no_yaml_is_reported_with_its_own_line():
         assert "p.rego:6: error: yaml: " in command_line.run("policy", "validate").out
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rulebook", "line", "says"),
     [
         ("signals:\n\tbranch: x\n", 2, "error: found character"),

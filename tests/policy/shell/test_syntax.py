@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anyplug.policy.shell import syntax
+from rows import each_row
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_reading_never_fails_and_normalising_twice_changes_nothing_more(command)
     syntax.path_words(command)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "words"),
     [
         ("a b; c && d | e", [("a", "b"), ("c",), ("d",), ("e",)]),

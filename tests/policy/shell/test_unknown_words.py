@@ -18,6 +18,8 @@ from anyplug.policy.engine import Engine
 from anyplug.policy.eval_requests import Desk
 from anyplug.policy.shell import syntax
 from policy_projects import ask, bash, decision, event, policy, project, verdict
+from random_examples import at_most
+from rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -57,13 +59,13 @@ def own(home, monkeypatch):
 
 
 @pytest.mark.claim("agents-cannot-say-it")
-@pytest.mark.parametrize("command", _commands("hidden_commands.txt"))
+@each_row("command", _commands("hidden_commands.txt"))
 async def test_a_word_that_may_be_something_protected_is_refused(own, command):
     command = command.replace("PROJECT", os.getcwd())
     assert await verdict(bash(command), engine=Engine(own)) == "deny"
 
 
-@pytest.mark.parametrize("command", _commands("honest_commands.txt"))
+@each_row("command", _commands("honest_commands.txt"))
 async def test_what_agents_do_every_day_is_allowed(own, command):
     command = command.replace("PROJECT", os.getcwd())
     assert await verdict(bash(command), engine=Engine(own)) == "allow"
@@ -121,14 +123,14 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=at_most(400), deadline=None)
 @given(st.lists(PIECES, max_size=40))
 def test_no_command_makes_the_reader_fail(pieces):
     made = read("opencode", bash("".join(pieces), cwd="/w"))
     self_protection.finding(made, ["/w/.cupcake", "/h/.local/share/anyplug"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "part",
     [
         *(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import processes
 from anyplug.runtime.proxy import requests
 from anyplug.runtime.proxy.proxy_server import Bounds, Proxy, is_own, resolve
+from random_examples import at_most
 
 PATIENCE_S = 20.0
 END = b"\r\n\r\n"
@@ -353,7 +354,7 @@ PIECES = st.sampled_from(
 def test_whatever_programs_send_the_proxy_serves_the_next(site):
     with contextlib.closing(Proxy(socket.create_server(("127.0.0.1", 0)), ("network:127.0.0.1",), owner="x")) as one:
 
-        @settings(max_examples=100, deadline=None)
+        @settings(max_examples=at_most(100), deadline=None)
         @given(st.lists(PIECES | st.binary(max_size=20).map(lambda data: data.replace(b"%", b"")), max_size=10))
         def send(pieces):
             with connected(one) as client, contextlib.suppress(BrokenPipeError, ConnectionResetError):

@@ -10,6 +10,7 @@ from anyplug.model import permissions
 from anyplug.model.permissions import Destination
 from anyplug.runtime.proxy import allowed_addresses, requests
 from anyplug.runtime.proxy.requests import Refusal, Request
+from rows import each_row
 
 
 def asked(*lines):
@@ -74,7 +75,7 @@ def test_a_body_is_announced_as_it_is_carried():
     assert chunked.head == asked("POST / HTTP/1.1", "Host: a.org", "Transfer-Encoding: chunked", "Connection: close")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "lines",
     [
         ("",),
@@ -179,7 +180,7 @@ def test_public(address):
     assert allowed_addresses.is_public(address)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     ["127.0.0.1", "127.1.2.3", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
      "192.0.2.2", "224.0.0.1", "240.0.0.1", "255.255.255.255", "::", "::1", "fe80::1", "fd00::1", "ff02::1", "fec0::1",

@@ -10,6 +10,7 @@ from anyplug.model import protected_paths
 from anyplug.runtime.sandbox import macos, system_paths
 from anyplug.runtime.sandbox.enforcement import LAYERS, Enforcement
 from anyplug.runtime.sandbox.profile import Limits, Place, System, draw
+from rows import each_row
 
 PLACE = Place(
     plugin="/u/.anyplug/plugins/p",
@@ -81,7 +82,7 @@ def test_what_is_ours_cannot_be_granted(scope):
     assert shortfall.cure
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("granted", "expected"),
     [
         (("network",), ("all", (), (), False, ())),

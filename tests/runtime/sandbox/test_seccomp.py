@@ -2,6 +2,8 @@
 
 import collections
 import errno
+import functools
+import operator
 import os
 import re
 import struct
@@ -9,6 +11,7 @@ import struct
 import pytest
 
 from anyplug.runtime.sandbox.linux import seccomp, socket_table, syscall_table
+from rows import each_row
 
 MACHINES = seccomp.ARCHITECTURES
 ALLOWED = 0
@@ -60,12 +63,20 @@ def of_verdict(verdict):
     }
 
 
+COMPARISONS = {seccomp.EQUAL: operator.eq, seccomp.AT_LEAST: operator.ge, seccomp.ANY_BIT: operator.and_}
+
+
+@functools.cache
+def filter_steps(machine, network, *, unix, watches):
+    return list(struct.iter_unpack("=HBBI", seccomp.build(network, unix=unix, watches=watches, machine=machine)))
+
+
 def judge(machine, name, *arguments, network="none", unix=False, watches=False, arch=None, number=None):
     """Run the filter on one call; give the errno, 0 for allowed."""
     number = syscall_table.NUMBERS[name][MACHINES.index(machine)] if number is None else number
     words = [*arguments, *[0] * 6][:6]
     seen = struct.pack("=iIQ6Q", number, arch or seccomp.AUDIT_ARCH[machine], 0, *words)
-    steps = list(struct.iter_unpack("=HBBI", seccomp.build(network, unix=unix, watches=watches, machine=machine)))
+    steps = filter_steps(machine, network, unix=unix, watches=watches)
     at, loaded = 0, 0
     while True:
         code, yes, no, value = steps[at]
@@ -79,12 +90,7 @@ def judge(machine, name, *arguments, network="none", unix=False, watches=False, 
         elif code == seccomp.RETURN:
             return value & 0xFFFF if value != seccomp.ALLOW[3] else ALLOWED
         else:
-            is_so = {
-                seccomp.EQUAL: loaded == value,
-                seccomp.AT_LEAST: loaded >= value,
-                seccomp.ANY_BIT: bool(loaded & value),
-            }[code]
-            at += yes if is_so else no
+            at += yes if COMPARISONS[code](loaded, value) else no
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -186,9 +192,9 @@ OPEN = {"none": set(), "ports": IS_TCP | ADDRESSES, "hosts": IS_TCP | ADDRESSES,
 
 
 @pytest.mark.claim("sockets-exact")
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("unix", [False, True])
+@each_row("machine", MACHINES)
+@each_row("network", NETWORKS)
+@each_row("unix", [False, True])
 def test_a_network_opens_its_sockets_and_no_others(machine, network, unix):
     found = {
         (family, kind, protocol)
@@ -206,8 +212,8 @@ def test_every_family_is_decided():
     assert opened == {family for family, (_, when) in socket_table.FAMILIES.items() if when == socket_table.GRANTED}
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize(
+@each_row("machine", MACHINES)
+@each_row(
     ("level", "option", "answer"),
     [
         (1, 2, ALLOWED),  # SO_REUSEADDR
@@ -276,8 +282,8 @@ HIGH = 1 << 32
 CREATE, TMPFILE = 0o100, 0o20200000
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize(
+@each_row("machine", MACHINES)
+@each_row(
     ("name", "arguments", "answer"),
     [
         ("clone", (0x01200011,), ALLOWED),  # fork

@@ -21,6 +21,7 @@ from anyplug.runtime.runner import Runner
 from anyplug.runtime.session import reader, stderr, writer
 from anyplug.runtime.session import session as sessions
 from anyplug.runtime.session.session import Crowded, PeerGone, Session
+from random_examples import at_most
 
 pytestmark = pytest.mark.anyio
 
@@ -588,7 +589,7 @@ def _lines():
     return st.one_of(answers, mutated, st.binary(max_size=60), st.just(b""), st.just(b"x" * 2_000))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_most(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(lines=st.lists(_lines(), max_size=12), cut=st.integers(0, 40), code=st.sampled_from([0, 1, -9]))
 def test_no_sequence_of_bytes_hangs_a_session_or_leaves_a_waiter(lines, cut, code):
     data = b"\n".join(lines)
