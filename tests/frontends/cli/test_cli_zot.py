@@ -171,7 +171,7 @@ def test_show_says_what_it_is_told_of_and_what_it_decides_about(tmp_path):
     process = ok(*options, "show", "watching", "--json").json["process"]
     assert (process["events"], process["intercepts"]) == (["turn_end"], ["tool_call"])
     text = ok(*options, "show", "watching").out
-    assert "is told of: turn_end" in text
+    assert "receives: turn_end" in text
     assert "decides about: tool_call" in text
 
 
@@ -267,7 +267,7 @@ def test_run_without_a_command_lists_those_that_can_be_run(extension):
 def test_of_what_nobody_approved_no_command_is_listed(extension):
     ok("install", extension)
     done = ok("run")
-    assert done.out == "No commands can be run.\n"
+    assert done.out == "No slash commands are available.\n"
     assert "1 plugin not approved: full" in done.err
 
 
@@ -330,7 +330,7 @@ def test_a_command_of_what_nobody_approved_is_not_found_and_never_started(extens
 
 def test_reload_says_that_no_host_is_up(installed):
     for words in (("reload",), ("reload", "full")):
-        assert "no host is up" in fails(1, *words).err
+        assert "the daemon is not running" in fails(1, *words).err
     assert run("reload", "nobody").code == 4
     assert run("reload", "--json").json["error"]["code"] == "unavailable"
 
@@ -363,11 +363,11 @@ def test_the_switch_in_the_manifest_is_honoured_and_enable_says_where_it_is(inst
     assert listed("full")["state"] == "disabled"
     ok("disable", "full")
     done = fails(1, "enable", "full")
-    assert "'full' cannot be enabled here: its manifest switches it off" in done.err
+    assert "'full' cannot be enabled here: its manifest turns it off" in done.err
     assert f'hint: set "enabled" to true in {path}' in done.err
     assert run("enable", "full", "--json").json["error"]["code"] == "bad_manifest"
     done = ok("approve", "full", "--yes")
-    assert done.out == "full is approved, but its manifest switches it off\n"
+    assert done.out == "full is approved, but its manifest turns it off\n"
     assert f'hint: set "enabled" to true in {path}' in done.err
     plugin_folders.write(path, json.dumps(manifest | {"enabled": True}))
     assert listed("full")["state"] == "approved"  # the switch is no part of the digest
@@ -472,7 +472,7 @@ def test_list_and_show_say_that_a_shadowed_guard_goes_on(tmp_path, monkeypatch):
     zot_folders.extension(tmp_path / "zot" / "extensions", "same", guard)
     ok("approve", "same", "--yes")
     project = zot_folders.extension(os.path.join(os.getcwd(), ".zot", "extensions"), "same")
-    assert f"is shadowed by {project}; it still guards calls, until you approve the other one" in ok("list").out
+    assert f"is shadowed by {project}; it still guards calls until you approve the other one" in ok("list").out
     ok("approve", "same", "--yes")
     assert f"is shadowed by {project}\n" in ok("list").out
 

@@ -43,7 +43,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 KINDS: Final = {
     "zot": Kind(("python", "node", "bash"), manifest.is_plain_name, _ANY_CASE),
-    "cyclop-one": Kind(("python", "node", "bash"), cyclop.PLUGIN_NAME.fullmatch, _SMALL),
+    "cyclop": Kind(("python", "node", "bash"), cyclop.PLUGIN_NAME.fullmatch, _SMALL),
     "stavrobot": Kind(("python", "bash"), manifests.PLUGIN_NAME.fullmatch, _SMALL),
     "workbench": Kind(("node",), manifest.is_plain_name, _ANY_CASE),
 }
