@@ -279,10 +279,45 @@ def test_run_says_that_there_is_nothing_to_send(tmp_path):
     assert ok("--plugin", folder, "--no-discover", "run", "/go").out == "prompt: (empty)\n"
 
 
-@pytest.mark.parametrize("name", ["/prompt", "prompt", "Prompt"])
-def test_whoever_calls_a_command_is_told_how_it_is_run(name, extension):
-    done = fails(4, "--plugin", extension, "--no-discover", "call", name)
-    assert f"no tool is named '{name}': that is a command\nhint: `anyplug run /prompt` runs it\n" in done.err
+@pytest.fixture(params=["alone", "daemon"])
+def way(request):
+    """Let commands work alone, or through the daemon."""
+    if request.param == "daemon":
+        ok("serve", "--detach")
+    yield
+    ok("stop")
+
+
+def test_call_runs_a_slash_command_and_run_calls_a_tool(extension, way):
+    options = ("--plugin", extension, "--no-discover")
+    for name in ("/prompt", "prompt", "Prompt"):
+        assert ok(*options, "call", name).out == "prompt: Greet me.\n"
+    assert "[full] info: after x y" in ok(*options, "call", "/notes", "x", "y").err
+    assert ok(*options, "call", "/prompt", "--json").json["command"] == "/prompt"
+    assert ok(*options, "run", "weather", "city=Oslo").out == "Oslo: sunny\n"
+    assert ok(*options, "run", "weather", "--args", '{"city": "Rome"}').out == "Rome: sunny\n"
+    assert "takes no --args" in fails(2, *options, "call", "/prompt", "--args", "{}").err
+    assert "no command is named" in fails(4, *options, "run", "/weather").err
+    assert "no tool is named 'xyzzy'" in fails(4, *options, "call", "xyzzy").err
+    assert len(ok("audit", "--json").json) == 9  # one for each that was tried
+
+
+def test_a_name_of_a_tool_and_a_command_keeps_both_meanings(tmp_path, way):
+    script = """
+hello("commands", "tools")
+tool("go")
+command("go")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "tool_call":
+        say(frame, "the tool")
+    elif frame["type"] == "command_invoked":
+        emit("command_response", id=frame["id"], action="display", display="the command")
+"""
+    options = ("--plugin", zot_folders.extension(tmp_path / "somewhere", "both", script), "--no-discover")
+    assert ok(*options, "call", "go").out == "the tool\n"
+    assert ok(*options, "run", "go").out == "display: the command\n"
+    assert ok(*options, "call", "/go").out == ok(*options, "run", "/go").out == "display: the command\n"
 
 
 def test_notes_go_to_stderr_also_those_right_behind_the_answer(extension):
