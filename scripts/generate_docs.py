@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 
 from anyplug.formats import registry
-from anyplug.frontends.cli.commands import COMMANDS
-from anyplug.frontends.cli.parsing import DESCRIPTION, command_parser, program_parser
+from anyplug.frontends.cli.commands import COMMANDS, GROUPS, aliases_of
+from anyplug.frontends.cli.parsing import DESCRIPTION, command_parser, program_parser, usage
 from anyplug.home import settings
 from anyplug.model import protected_paths
 from anyplug.model.errors import CODES, DONE
@@ -42,7 +42,7 @@ EXITS = {
 }
 
 ABOUT_CLI = (
-    "Options of the program stand before the command, options of a command after it. `-h` and `--help` explain "
+    "Options of the program come before the command, options of a command after it. `-h` and `--help` show the help of "
     "the program or a command. Data goes to stdout; notes, warnings, errors and questions go to stderr. Every "
     "command takes `--json`; [the shapes](json.md) and [the exit codes](errors.md) are stable."
 )
@@ -343,20 +343,27 @@ def cli() -> str:
         "## Options of the program",
         options_table(program_parser()),
         "## Commands",
-        table(
-            ("command", "what it does"),
-            [(f"[`{name}`](#anyplug-{name})", summary) for name, (_, summary) in COMMANDS.items()],
-        ),
     ]
-    for name, (_, summary) in COMMANDS.items():
+    for title, group in GROUPS.items():
+        rows = [
+            (", ".join(filter(None, [f"[`{name}`](#anyplug-{name})", _also(name)])), about[1])
+            for name, about in group.items()
+        ]
+        parts += [f"### {title}", table(("command", "what it does"), rows)]
+    for name, (_, purpose, _) in COMMANDS.items():
         parser, _run = command_parser(name)
         parts += [
             f"## anyplug {name}",
-            f"{summary[0].upper()}{summary[1:]}.",
+            f"{purpose}." + (f" Also: {_also(name)}." if _also(name) else ""),
             f"```text\n{usage(parser)}\n```",
             options_table(parser),
+            f"```text\n{parser.epilog}\n```",
         ]
     return page(parts)
+
+
+def _also(name: str) -> str:
+    return ", ".join(f"`{alias}`" for alias in aliases_of(name))
 
 
 def errors() -> str:
@@ -492,20 +499,6 @@ def roots() -> list[str]:
     return [path.removeprefix("/") for path in found]
 
 
-def usage(parser: argparse.ArgumentParser) -> str:
-    """Say in one line how a command is written."""
-    words = [parser.prog]
-    for action in actions(parser):
-        metavar = str(action.metavar or action.dest)
-        if action.option_strings:
-            shown = action.option_strings[0]
-            words.append(f"[{shown}]" if action.nargs == 0 else f"[{shown} {metavar}]")
-        else:
-            forms = {"?": f"[{metavar}]", "*": f"[{metavar} ...]", "+": f"{metavar} [{metavar} ...]"}
-            words.append(forms.get(str(action.nargs), metavar))
-    return " ".join(words)
-
-
 def options_table(parser: argparse.ArgumentParser) -> str:
     """Describe each argument and option of a parser."""
     rows = []
@@ -518,7 +511,7 @@ def options_table(parser: argparse.ArgumentParser) -> str:
 
 def actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """List a parser's arguments, without --help."""
-    return [action for action in parser._actions if action.dest != "help"]  # noqa: SLF001 - there is no other way
+    return [action for action in parser._actions if action.dest != "help" and action.help != argparse.SUPPRESS]  # noqa: SLF001 - there is no other way
 
 
 def kind(annotation: object) -> str:

@@ -188,7 +188,7 @@ def test_replay_lists_what_a_candidate_would_decide_otherwise(tmp_path):
         ("git commit --no-verify", "deny", "allow"),
         ("git push --force", "allow", "deny"),
     ]
-    assert "2 of 3 recorded calls would be decided otherwise." in command_line.ok("policy", "replay", path).out
+    assert "2 of 3 recorded calls would be decided differently." in command_line.ok("policy", "replay", path).out
     beside = plugin_folders.write(
         os.path.abspath("candidate/q.rego"), policy("opencode.q", decision("ask"), tools=["Bash"])
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import anyplug
 import plugin_folders
-from anyplug.frontends.cli.commands import COMMANDS
+from anyplug.frontends.cli.commands import ALIASES, COMMANDS
 from anyplug.frontends.cli.policy import ACTIONS
 from anyplug.policy import self_protection
 from anyplug.policy.agent_events import read
@@ -532,7 +532,7 @@ async def test_another_tool_that_runs_commands_is_read_as_a_shell(key):
 
 
 def test_every_command_of_ours_is_known_as_one_that_reads_or_changes():
-    assert set(COMMANDS) == self_protection.READING_OURS | self_protection.CHANGING_OURS
+    assert {*COMMANDS, *ALIASES} == self_protection.READING_OURS | self_protection.CHANGING_OURS
     assert set(ACTIONS) - self_protection.READING_POLICY == {"init", "trust"}
 
 

@@ -51,13 +51,17 @@ READERS: Final = frozenset(
 READING_GIT: Final = frozenset(  # and those that leave the files in the folder as they are
     {"status", "diff", "log", "show", "blame", "grep", "ls-files", "branch", "add", "commit", "push", "fetch", "tag"}
 )
-READING_OURS: Final = frozenset({"list", "tools", "show", "audit", "logs", "jobs", "check", "doctor", "eval", "status"})
+READING_OURS: Final = frozenset(
+    {
+        "list", "ls", "tools", "show", "audit", "logs", "jobs", "check", "doctor", "eval", "status", "ps", "completion",
+    }
+)  # fmt: skip
 READING_POLICY: Final = frozenset({"validate", "inspect", "test", "explain", "replay"})
 CHANGING_OURS: Final = frozenset(  # the others, by which our program is known behind words that say nothing
     {
         "call", "chain", "run", "mcp", "serve", "stop", "approve", "deny", "revoke", "grant", "ungrant", "learn",
-        "enable", "disable", "install", "update", "remove", "leftovers", "reload", "config", "secret", "connect",
-        "export", "new", "policy", "demo",
+        "enable", "disable", "install", "update", "remove", "rm", "uninstall", "leftovers", "reload", "config",
+        "secret", "connect", "export", "new", "policy", "demo",
     }
 )  # fmt: skip
 OURS: Final = frozenset({"anyplug", "cupcake"})

@@ -51,7 +51,7 @@ def test_any_other_answer_is_a_no_and_nothing_of_it_runs(answer):
     plugin_folders.write(f"{folder}/init.sh", f"#!/bin/sh\ntouch {os.path.abspath('ran')}\n", 0o755)
     seen = command_line.at_terminal("approve", "kit", answers=[("Approve it?", answer)])
     assert seen.code == 3
-    assert "error: 'kit' was not approved\nhint: nothing of it has run" in seen.seen
+    assert "error: 'kit' was not approved\nhint: none of its code has run" in seen.seen
     assert command_line.listed("kit")["state"] == "new"
     assert not os.path.exists("ran")
 
@@ -82,7 +82,7 @@ def test_what_is_asked_is_seen_even_if_stdout_goes_elsewhere():
 def test_with_nobody_to_ask_nothing_is_approved():
     plugin_folders.cyclop("plugins", "hello")
     done = command_line.fails(3, "approve", "hello", stdin="y\n")
-    assert "there is nobody to ask" in done.err
+    assert "this is not a terminal" in done.err
     assert "anyplug approve hello --yes" in done.err
     assert command_line.listed("hello")["state"] == "new"
 
@@ -106,7 +106,7 @@ def test_the_state_that_is_reported_is_the_one_that_counts():
     plugin_folders.cyclop("plugins", "hello")
     command_line.ok("disable", "hello")
     done = command_line.ok("approve", "hello", "--yes")
-    assert done.out == "hello is approved, but it is switched off\n"
+    assert done.out == "hello is approved, but it is turned off\n"
     assert "hint: `anyplug enable hello` switches it on" in done.err
     assert command_line.ok("approve", "hello", "--yes", "--json").json["state"] == "disabled"
     assert "approved" in command_line.ok("enable", "hello").out
@@ -122,7 +122,7 @@ def test_a_denied_plugin_does_not_run_until_a_person_approves_it_after_all():
 
 def test_revoking_what_nobody_decided_says_so():
     plugin_folders.cyclop("plugins", "hello")
-    assert command_line.ok("revoke", "hello").out == "hello is new; nobody had decided about it\n"
+    assert command_line.ok("revoke", "hello").out == "hello is new; there was no decision to withdraw\n"
 
 
 def test_a_change_is_shown_before_it_is_approved_again():
@@ -152,7 +152,7 @@ def test_show_and_approve_say_how_a_plugin_is_approved():
     assert command_line.ok("show", "kit", "--json").json["approval"] is None
     command_line.ok("approve", "kit", "--yes")
     shown = command_line.ok("show", "kit").out
-    assert "tier      2 (asks once in each run or session)" in shown
+    assert "tier      2 (asks once per run or session)" in shown
     assert "approval" not in shown
     done = command_line.ok("approve", "kit", "--yes", "--always", "--follow", "--allow-unconfined")
     assert done.out == (
@@ -168,7 +168,7 @@ def test_show_and_approve_say_how_a_plugin_is_approved():
     assert "2 (does not ask: you said always)" in command_line.ok("show", "kit").out
     assert command_line.ok("show", "kit", "--json").json["approval"] == every
     named = command_line.ok("-e", "plugins/kit", "--no-discover", "show", "kit").out
-    assert "2 (does not ask: you named its folder)" in named
+    assert "2 (does not ask: you gave its folder)" in named
     assert "--follow" not in named
 
 
@@ -177,8 +177,8 @@ def test_approve_says_what_an_approval_before_it_allowed_and_it_does_not():
     command_line.ok("approve", "kit", "--yes", "--always", "--allow-unconfined")
     done = command_line.ok("approve", "kit", "--yes", "--follow")
     assert done.out == "kit is approved: it stays approved while only its code changes\n"
-    assert "it asks once in each run or session again, since --always was not given\n" in done.err
-    assert "it does not run any more where its permissions cannot be enforced, since --allow-unconfined" in done.err
+    assert "it asks again once per run or session, because --always was not given\n" in done.err
+    assert "it no longer runs where its permissions cannot be enforced, because --allow-unconfined" in done.err
     done = command_line.ok("approve", "kit", "--yes")
     assert (done.out, "a change of its code needs a new approval again, since --follow was" in done.err) == (
         "kit is approved\n",
@@ -191,7 +191,7 @@ def test_whoever_takes_a_required_guard_away_is_told_that_every_call_is_refused(
     settings('[plugins.watch]\nguard = "required"\n')
     plugin_folders.stavrobot("plugins", "watch")
     kit()
-    warning = "warning: every call is refused now: watch is a required guard"
+    warning = "warning: every call is now refused, because watch is a required guard"
     for words in (["disable"], ["enable"], ["deny"], ["revoke"], ["approve", "--yes"]):
         done = command_line.ok(words[0], "watch", *words[1:])
         assert (warning in done.err) == (words[0] != "approve"), done
@@ -313,7 +313,7 @@ def test_a_set_up_that_fails_approves_nothing():
     assert "Init script failed: out of luck" in done.err
     assert command_line.listed("kit")["state"] == "new"
     plugin_folders.write(f"{folder}/init.sh", "#!/bin/sh\necho all set\n", 0o755)
-    assert "its set-up said:\n  | all set" in command_line.ok("approve", "kit", "--yes").err
+    assert "its setup printed:\n  | all set" in command_line.ok("approve", "kit", "--yes").err
 
 
 def test_what_is_missing_is_said_after_the_approval():

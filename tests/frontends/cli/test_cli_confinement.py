@@ -56,8 +56,8 @@ def test_show_says_that_it_does_not_run_here_and_what_would_help():
 
 def test_show_and_approve_say_that_it_is_switched_off_and_by_whom(off_by):
     plugin_folders.cyclop("plugins", "hello")
-    assert f"confinement is switched off by {off_by}" in command_line.ok("approve", "hello", "--yes").err
-    assert f"no: confinement is switched off by {off_by}" in command_line.ok("show", "hello").out
+    assert f"{off_by} turns the sandbox off" in command_line.ok("approve", "hello", "--yes").err
+    assert f"no: {off_by} turns the sandbox off" in command_line.ok("show", "hello").out
     assert command_line.ok("show", "hello", "--json").json["confinement"]["state"] == "off"
 
 
@@ -81,7 +81,7 @@ def test_a_person_is_warned_of_what_cannot_be_held_before_they_approve_it():
     before = seen[: seen.index("Approve it?")]
     assert "network:example.org:443: talk to example.org, port 443" in before
     assert "note: notifications opens nothing by itself" in before
-    assert "warning: nothing holds network:example.org:443: the kernel knows ports and no hosts" in before
+    assert "warning: nothing enforces network:example.org:443: the kernel knows ports and no hosts" in before
     assert "grant `network:*:443` (that port of any machine) or `network`" in before
     assert "warning: so it will not run; --allow-unconfined lets it" in before
 
@@ -115,13 +115,13 @@ def test_a_grant_says_what_it_means_where_its_words_do_not():
     plugin_folders.cyclop("plugins", "hello")
     command_line.ok("approve", "hello", "--yes")
     said = command_line.ok("grant", "hello", "filesystem:read:notes", "shell:exec:no-such-program", "network:unix").err
-    assert "filesystem:read:notes is a path in the folder in which anyplug runs: now " in said
-    assert "there is no program 'no-such-program' on your PATH" in said
+    assert "filesystem:read:notes is relative to the folder in which anyplug runs, now " in said
+    assert "'no-such-program' is not on your PATH" in said
     assert "note: network:unix reaches every program" in said
     assert (
         "network:example.org:80 is held by a proxy" in command_line.ok("grant", "hello", "network:example.org:80").err
     )
-    assert "opens nothing until there is" in command_line.ok("grant", "hello", "filesystem:read:~/notes").err
+    assert "allows nothing until it does" in command_line.ok("grant", "hello", "filesystem:read:~/notes").err
     os.mkdir(os.path.expanduser("~/notes"))
     assert command_line.ok("grant", "hello", "filesystem:read:~/notes", "network").err == ""
     for whole in ("filesystem:write", "filesystem:write:~"):

@@ -26,12 +26,12 @@ def test_it_has_exactly_the_promised_shape_and_nothing_is_open_here():
 
 def test_a_person_gets_the_summary_first():
     done = command_line.ok("doctor")
-    assert done.out.startswith("Plugins are held to their permissions here: ")
+    assert done.out.startswith("Permissions are enforced here: ")
     for text in (
         "confinement  on",
         "LAYER",
         "landlock      held",
-        "WAY OUT",
+        "ESCAPE",
         "read a key",
         "blocked",
         "plugins      none",
@@ -42,7 +42,7 @@ def test_a_person_gets_the_summary_first():
 def test_that_it_is_switched_off_is_a_problem_with_its_cure(off_by):
     done = command_line.run("doctor")
     assert done.code == 1
-    assert done.out.startswith("Plugins are NOT held to their permissions: confinement is switched off.")
+    assert done.out.startswith("Permissions are NOT enforced: the sandbox is turned off.")
     assert f"problem: confinement is switched off by {off_by}" in done.out
     assert command_line.run("doctor", "--json").json["off_by"] == off_by
 

@@ -1,6 +1,8 @@
 """How the program is spoken to: options, commands, homes, streams."""
 
 import os
+import re
+import shlex
 import subprocess
 
 import pytest
@@ -8,8 +10,9 @@ import pytest
 import command_line
 import plugin_folders
 from anyplug import __version__
-from anyplug.frontends.cli.commands import COMMANDS
+from anyplug.frontends.cli.commands import ALIASES, COMMANDS, GROUPS, aliases_of
 from anyplug.frontends.cli.parsing import command_parser, parse
+from anyplug.frontends.cli.suggestions import MEANT, suggestion
 
 
 @pytest.mark.parametrize("words", [["--version"], ["--home", "x", "--version"]])
@@ -19,7 +22,7 @@ def test_the_version_is_printed(words):
 
 def test_help_names_every_command():
     shown = command_line.ok("--help").out
-    assert all(f"  {name} " in shown for name in COMMANDS)
+    assert all(f"  {', '.join([name, *aliases_of(name)])} " in shown for name in COMMANDS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -31,13 +34,13 @@ def test_every_command_has_help_and_json(name):
 
 def test_without_a_command_the_help_is_shown_and_it_is_a_usage_error():
     done = command_line.run()
-    assert (done.code, "commands:" in done.out) == (2, True)
+    assert (done.code, "Use:" in done.out) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (["lst"], "there is no command 'lst'; did you mean 'list'?", "anyplug --help"),
+        (["lst"], "there is no command 'lst'; did you mean 'list'?", "anyplug list --help: List plugins"),
         (["xyzzy"], "there is no command 'xyzzy'\n", "anyplug --help"),
         (["--bogus", "list"], "unrecognized arguments: --bogus", "anyplug --help"),
         (["list", "--bogus"], "unrecognized arguments: --bogus", "anyplug list --help"),
@@ -50,7 +53,7 @@ def test_without_a_command_the_help_is_shown_and_it_is_a_usage_error():
         (["--plugin", "", "list"], "it is empty", "anyplug --help"),
         (["--home", "", "list"], "it is empty", "anyplug --help"),
         (["call"], "the following arguments are required: TOOL\n", "anyplug call --help"),
-        (["approve"], "the following arguments are required: NAME\n", "anyplug approve --help"),
+        (["approve"], "the following arguments are required: PLUGIN\n", "anyplug approve --help"),
         (["grant", "x"], "the following arguments are required: P\n", "anyplug grant --help"),
         (["logs", "x", "-n", "many"], "invalid int value: 'many'", "anyplug logs --help"),
         (
@@ -64,10 +67,10 @@ def test_without_a_command_the_help_is_shown_and_it_is_a_usage_error():
             "a tool's arguments are written KEY=VALUE: kind=mint; ",
         ),
         (["call", "steep", "--sweet"], "arguments: --sweet\n", "a tool's arguments are written KEY=VALUE: sweet=...; "),
-        (["ext", "list"], "there is no command 'ext'\n", "zot's ext is left out here: anyplug list"),
-        (["ext", "info", "x"], "there is no command 'ext'\n", "zot's ext is left out here: anyplug COMMAND"),
-        (["ext"], "there is no command 'ext'\n", "zot's ext is left out here: anyplug COMMAND"),
-        (["help", "lst"], "there is no command 'lst'; did you mean 'list'?", "anyplug --help"),
+        (["ext", "list"], "there is no command 'ext'\n", "leave out zot's ext: anyplug list"),
+        (["ext", "info", "x"], "there is no command 'ext'\n", "leave out zot's ext: anyplug COMMAND"),
+        (["ext"], "there is no command 'ext'\n", "leave out zot's ext: anyplug COMMAND"),
+        (["help", "lst"], "there is no command 'lst'; did you mean 'list'?", "anyplug list --help: List plugins"),
         (["list", "--js"], "unrecognized arguments: --js", "anyplug list --help"),
     ],
 )
@@ -92,7 +95,7 @@ def test_arguments_in_json_without_their_option_are_told_where_they_go():
     for given in ('{"kind":"mint"}', '{"kind":"a=b"}'):
         done = command_line.fails(2, "-e", plugin, "call", "echo.act", given)
         assert (
-            f"'{given}' is not of the form KEY=VALUE\nhint: a JSON object goes behind --args: --args '{given}'"
+            f"'{given}' is not of the form KEY=VALUE\nhint: pass a JSON object with --args: --args '{given}'"
             in done.err
         )
 
@@ -256,3 +259,85 @@ def test_errors_with_json_are_one_object_on_stdout():
     assert (done.code, done.err) == (4, "")
     assert done.json["error"]["code"] == "not_found"
     assert set(done.json["error"]) == {"code", "message", "hint"}
+
+
+def test_every_command_stands_in_exactly_one_group():
+    named = [name for group in GROUPS.values() for name in group]
+    assert list(GROUPS) == ["Use", "Install", "Trust", "Agents", "Policies", "Authors", "Operate"]
+    assert sorted(named) == sorted(COMMANDS)
+    shown = command_line.ok("--help").out
+    assert [shown.index(f"\n{title}:\n") for title in GROUPS] == sorted(
+        shown.index(f"\n{title}:\n") for title in GROUPS
+    )
+
+
+def test_every_command_has_a_short_purpose_and_an_example_that_is_understood():
+    for name, (_, purpose, example) in COMMANDS.items():
+        assert len(purpose) <= 60
+        assert purpose[0].isupper()
+        assert not purpose.endswith(".")
+        parser, _ = command_parser(name)
+        shown = parser.format_help()
+        assert f"{purpose}." in shown
+        assert f"example:\n  {example}\n" in shown
+        words = shlex.split(re.sub(r"\$\((.*)\)", r"\1", example.replace('"', "").removeprefix("eval ")))
+        options, _ = parse([word for word in words[1:] if word not in {"<", "event.json"}])
+        assert options.named == name
+
+
+def test_help_shows_the_options_that_people_reach_for_first():
+    shown = command_line.ok("approve", "--help").out
+    assert shown.startswith("usage: anyplug approve PLUGIN [OPTIONS]\n\nReview what a plugin asks for")
+    at = [
+        shown.index(part) for part in ("\narguments:", "\noptions:", "--yes", "--json", "\nmore options:", "--follow")
+    ]
+    assert at == sorted(at)
+
+
+@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
+def test_commands_have_the_names_that_people_know(alias, name):
+    assert command_line.ok(alias, "--help").out == command_line.ok(name, "--help").out
+    assert f"anyplug {alias}" in command_line.ok("help", name).out
+    assert parse([alias, *(["x"] if name == "remove" else [])])[0].named == name
+
+
+def test_meaning_comes_before_spelling():
+    words = "run-tool add delete info search allow permit trust reject start kill upgrade init create validate test"
+    meant = "call install remove show tools approve grant approve deny serve stop update new new check check"
+    assert [suggestion(word) for word in words.split()] == meant.split()
+    assert [suggestion(word) for word in ("history", "env", "settings")] == ["audit", "secret", "config"]
+    assert [suggestion(word) for word in ("Run_Tool", "aprove", "lsit", "unistall")] == [
+        "call", "approve", "list", "remove",
+    ]  # fmt: skip
+    assert suggestion("xyzzy") == ""
+
+
+def test_words_with_a_meaning_are_no_commands_and_lead_to_one():
+    words = [word for said in MEANT.values() for word in said.split()]
+    assert set(MEANT) <= set(COMMANDS)
+    assert not {*COMMANDS, *ALIASES} & set(words)
+    assert len(words) == len(set(words))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["lst", "--json"], "there is no command 'lst'; did you mean 'list'?"),
+        (["list", "--json", "--bogus"], "unrecognized arguments: --bogus"),
+        (["call", "--json"], "the following arguments are required: TOOL"),
+        (["list", "--state", "odd", "--json"], "invalid choice: 'odd'"),
+        (["--json", "list"], "unrecognized arguments: --json"),
+    ],
+)
+def test_parser_errors_are_json_where_that_was_asked_for(words, message):
+    done = command_line.run(*words)
+    assert (done.code, done.err) == (2, "")
+    assert set(done.json) == {"error"}
+    assert set(done.json["error"]) == {"code", "message", "hint"}
+    assert done.json["error"]["code"] == "usage"
+    assert message in done.json["error"]["message"]
+    assert "anyplug" in done.json["error"]["hint"]
+
+
+def test_a_word_behind_two_dashes_asks_for_no_json():
+    assert "unrecognized arguments" in command_line.fails(2, "list", "--bogus", "--", "--json").err

@@ -138,7 +138,7 @@ def test_one_who_refuses_an_update_keeps_the_version_before(source):
     change(source)
     seen = command_line.at_terminal("update", "kit", answers=[("Approve it?", "n")])
     assert seen.code == 3
-    assert "kit is not updated: the version before is back in its place" in seen.seen
+    assert "kit is not updated; the previous version is restored" in seen.seen
     assert command_line.listed("kit")["state"] == "approved"
     assert command_line.ok("call", "kit.act").out == "one\n"
     assert in_plugins() == ["kit"]
@@ -202,7 +202,7 @@ def test_what_an_extension_added_to_a_file_of_its_own_outlives_updates(tmp_path)
     assert command_line.read_json(f"{folder}/todos.json") == ["example", "tea", "milk", "bread"]
     plugin_folders.write(f"{source}/todos.json", '["another example"]')
     done = command_line.ok("update", "todo", "--yes")
-    assert "todos.json stays as it was; what the new version brings is beside it, as todos.json.new" in done.err
+    assert "todos.json is unchanged; the new version of it is beside it, as todos.json.new" in done.err
     assert command_line.read_json(f"{folder}/todos.json") == ["example", "tea", "milk", "bread"]
     assert command_line.read_json(f"{folder}/todos.json.new") == ["another example"]
 
@@ -211,7 +211,7 @@ def test_an_extension_that_switches_itself_off_is_installed_with_a_word_about_it
     source = zot_folders.extension(tmp_path / "source", "todo", enabled=False)
     done = command_line.ok("install", source, "--yes")
     path = os.path.join(command_line.home(), "plugins", "todo", "extension.json")
-    cure = f'hint: it is switched off: set "enabled" to true in {path}'
+    cure = f'hint: it is turned off: set "enabled" to true in {path}'
     assert f"{cure}; then `anyplug approve todo`\n" in done.err
     command_line.ok("approve", "todo", "--yes")
     assert command_line.ok("update", "todo").err.endswith(f"{cure}\n")
@@ -235,7 +235,7 @@ def test_where_an_update_keeps_what_has_no_place_in_the_new_version_is_said(sour
     change(source)
     kept = f"{command_line.home()}/kept/kit/1/act/run"
     done = command_line.ok("update", "kit", "--yes")
-    assert f"act/run was changed here and has no place in the new version; it is kept as {kept}" in done.err
+    assert f"act/run was changed here and is not in the new version; it is kept as {kept}" in done.err
     assert command_line.read(kept).endswith("echo mine")
     plugin_folders.write(f"{command_line.home()}/plugins/kit/act/run", "#!/bin/sh\necho mine", 0o755)
     change(source, ONE)
@@ -312,7 +312,7 @@ def test_removing_asks_and_says_what_goes_and_what_stays(source):
 
 def test_removing_needs_somebody_or_a_yes(source):
     command_line.ok("install", source, "--yes")
-    assert "there is nobody to ask" in command_line.fails(3, "remove", "kit").err
+    assert "this is not a terminal" in command_line.fails(3, "remove", "kit").err
     done = command_line.ok("remove", "kit", "--yes", "--json")
     assert done.json == {"name": "kit", "removed": done.json["removed"]}
     assert done.json["removed"][0] == os.path.join(command_line.home(), "plugins", "kit")
@@ -331,7 +331,7 @@ def test_purging_removes_data_files_and_log(source):
 def test_a_folder_that_anyplug_did_not_make_is_removed_only_by_its_path():
     folder = plugin_folders.cyclop("plugins", "hello")
     done = command_line.fails(1, "remove", "hello", "--yes")
-    assert "where anyplug did not put it" in done.err
+    assert "was not installed by anyplug" in done.err
     assert f"anyplug remove {os.path.abspath(folder)}" in done.err
     assert os.path.isdir(folder)
     command_line.ok("remove", "./plugins/hello/", "--yes")
@@ -353,13 +353,13 @@ def test_a_broken_plugin_can_be_removed_and_updated(source):
 def test_one_that_is_shadowed_is_installed_with_a_warning(source):
     plugin_folders.stavrobot("plugins", "kit", ONE)
     done = command_line.ok("install", source, "--yes")
-    assert f"another plugin of that name comes first: {os.path.abspath('plugins/kit')}" in done.err
+    assert f"another plugin of the same name takes precedence: {os.path.abspath('plugins/kit')}" in done.err
 
 
 def test_a_repositorys_own_configuration_is_left_behind_with_a_warning(source):
     plugin_folders.write(f"{source}/config.json", '{"permissions": []}')
     done = command_line.ok("install", source)
-    assert "its config.json was left behind" in done.err
+    assert "its config.json was not copied" in done.err
     assert command_line.listed("kit")["state"] == "new"
 
 
@@ -391,7 +391,7 @@ def test_after_an_update_that_was_killed_the_version_before_comes_back(source, o
     if moment == "between":
         os.rename(os.path.join(command_line.home(), "plugins", "kit"), os.path.join(left, "kit"))
     done = command_line.ok(*(other if word == "OTHER" else word for word in words))
-    assert "an update of kit was cut short: the version before is back in its place" in done.err
+    assert "an update of kit was interrupted; the previous version is restored" in done.err
     there = {"update": ["kit"], "remove": [], "install": ["kit", "other"]}[words[0]]
     assert sorted(in_plugins()) == there
     if there:
@@ -429,4 +429,7 @@ def test_who_removes_a_required_guard_is_told_what_that_means(settings):
     plugin_folders.cyclop("source", "hello")
     command_line.ok("install", "source/hello", "--yes")
     settings('[plugins.hello]\nguard = "required"\n')
-    assert "every call is refused now: hello is a required guard" in command_line.ok("remove", "hello", "--yes").err
+    assert (
+        "every call is now refused, because hello is a required guard"
+        in command_line.ok("remove", "hello", "--yes").err
+    )

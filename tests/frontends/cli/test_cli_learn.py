@@ -54,20 +54,20 @@ def test_a_person_is_told_that_it_really_happens_before_it_does():
     command_line.ok("approve", "hello", "--yes")
     with command_line.Terminal("learn", "hello") as terminal:
         seen = terminal.sees("Run it? [y/N]")
-        assert "This really runs hello of hello: whatever it changes, sends or deletes stays so." in seen
+        assert "This really runs hello of hello: what it changes, sends or deletes is not undone." in seen
         assert "It succeeded" not in seen
         terminal.types("y")
     assert terminal.code == 0
     assert "It succeeded in" in terminal.seen
     said = command_line.at_terminal("learn", "hello", answers=[("Run it?", "n")])
     assert said.code == 3
-    assert "nothing has happened" in said.seen
+    assert "nothing has changed" in said.seen
 
 
 def test_with_nobody_to_ask_nothing_runs():
     reader()
     done = command_line.fails(3, "learn", "reader")
-    assert "there is nobody to ask" in done.err
+    assert "this is not a terminal" in done.err
     assert [record["tool"] for record in command_line.ok("audit", "--json").json] == []
 
 
@@ -87,7 +87,7 @@ def test_what_was_missing_is_proposed_as_commands_that_make_the_call_succeed():
     assert command_line.ok("call", "reader", "--yes").out == "mine\n"
     again = learned("reader")
     assert (again["add"], again["remove"], again["commands"]) == ([], [], [])
-    assert "Its grants fit this call." in command_line.ok("learn", "reader", "--yes").out
+    assert "Its grants are exactly what this call needs." in command_line.ok("learn", "reader", "--yes").out
 
 
 def test_what_was_granted_and_not_needed_is_taken_away_and_what_is_wide_gets_narrow():
@@ -157,7 +157,7 @@ print(json.dumps({"result": "well enough"}))
     command_line.ok("approve", "modest", "--yes")
     lesson = learned("modest")
     assert (lesson["add"], lesson["optional"], lesson["commands"]) == ([], ["filesystem:read:~/notes.txt"], [])
-    assert "Refused, and it went on without:" in command_line.ok("learn", "modest", "--yes").out
+    assert "Refused, and it continued without:" in command_line.ok("learn", "modest", "--yes").out
 
 
 def test_what_no_grant_opens_is_said():
@@ -235,7 +235,7 @@ def test_what_nobody_approved_is_not_run_and_an_unknown_tool_is_not_found():
 def test_while_confinement_is_off_nothing_can_be_learned(monkeypatch):
     reader()
     monkeypatch.setenv("ANYPLUG_CONFINEMENT", "off")
-    assert "switched off by ANYPLUG_CONFINEMENT" in command_line.fails(2, "learn", "reader", "--yes").err
+    assert "while ANYPLUG_CONFINEMENT" in command_line.fails(2, "learn", "reader", "--yes").err
 
 
 def test_a_call_that_is_refused_says_so_and_teaches_nothing():

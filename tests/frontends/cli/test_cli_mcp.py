@@ -118,7 +118,7 @@ def test_one_server_that_is_down_is_told_apart_from_one_that_is_up(folder):
 
 
 def test_check_works_for_a_folder(folder, tmp_path):
-    assert ok("check", folder).out.strip() == "pair: MCP plugin (its tools are known once it runs), no problems"
+    assert ok("check", folder).out.strip() == "pair: MCP plugin (it reports its tools when it runs), no problems"
     plugin_folders.write(
         str(tmp_path / "loose" / "mcp.json"), '{"mcpServers": {"a": {"command": "npx", "args": ["some"]}}}'
     )

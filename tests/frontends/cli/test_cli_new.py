@@ -17,7 +17,7 @@ from anyplug.model import tool_names
 from anyplug.runtime.processes.toolchain import find_node
 
 COMBINATIONS = [(format, language) for format, kind in scaffold.KINDS.items() for language in kind.languages]
-TOOLS = {"zot": "my_kit_count", "cyclop-one": "my_kit_count", "stavrobot": "my-kit.count", "workbench": "myKit.count"}
+TOOLS = {"zot": "my_kit_count", "cyclop": "my_kit_count", "stavrobot": "my-kit.count", "workbench": "myKit.count"}
 NASTY = 'one \\n "two" \\\\" /three/ * $(four) \u00e9\u2603\U0001f600\nfive\tsix \\'
 
 
@@ -100,7 +100,7 @@ def test_only_programs_may_be_run_and_names_stand_where_they_belong(options):
         assert "TOOL_NAME" not in command_line.read(path)
 
 
-@pytest.mark.parametrize("format", ["zot", "cyclop-one"])
+@pytest.mark.parametrize("format", ["zot", "cyclop"])
 def test_a_tool_in_bash_gives_back_any_text(format):
     made = new("my-kit", "--format", format, "--lang", "bash")
     edit("my-kit/main.sh", ('echo "words: ${#words[@]}"', 'printf %s "$1"'))
@@ -123,14 +123,14 @@ def test_what_does_not_exist_is_a_usage_error_that_names_what_does():
     done = command_line.fails(2, "new", "my-kit", "--format", "stavrobot", "--lang", "node")
     assert "stavrobot in node" in done.err
     assert "workbench in node; stavrobot in python, bash" in done.err
-    assert "'zot', 'cyclop-one'" in command_line.fails(2, "new", "my-kit", "--format", "perl").err
+    assert "'zot', 'cyclop'" in command_line.fails(2, "new", "my-kit", "--format", "perl").err
     assert everything() == set()
 
 
 @pytest.mark.parametrize(
     ("words", "cure"),
     [
-        (["My Kit", "--format", "cyclop-one"], "`my-kit` would do"),
+        (["My Kit", "--format", "cyclop"], "`my-kit` would do"),
         (["My-Kit", "--format", "stavrobot"], "small Latin letters"),
         (["my_kit", "--format", "stavrobot"], "`my-kit` would do"),
         (["--format", "stavrobot", "--", "-kit"], "`kit` would do"),
@@ -159,8 +159,8 @@ def test_a_name_that_cannot_be_is_an_error_with_the_cure(words, cure):
         ("2fa", "zot", "2fa_count"),
         ("_Odd.Name-", "zot", "odd_name_count"),
         ("bash", "zot", "bash_count"),
-        ("2fa", "cyclop-one", "2fa_count"),
-        ("a--b-", "cyclop-one", "a_b_count"),
+        ("2fa", "cyclop", "2fa_count"),
+        ("a--b-", "cyclop", "a_b_count"),
         ("a--b", "stavrobot", "a--b.count"),
         ("Odd_.name", "workbench", "oddName.count"),
         ("x" * (tool_names.MODEL_NAME_LENGTH - len("_count")), "zot", "x" * 42 + "_count"),

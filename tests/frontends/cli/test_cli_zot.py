@@ -171,7 +171,7 @@ def test_show_says_what_it_is_told_of_and_what_it_decides_about(tmp_path):
     process = ok(*options, "show", "watching", "--json").json["process"]
     assert (process["events"], process["intercepts"]) == (["turn_end"], ["tool_call"])
     text = ok(*options, "show", "watching").out
-    assert "is told of: turn_end" in text
+    assert "receives: turn_end" in text
     assert "decides about: tool_call" in text
 
 
@@ -267,7 +267,7 @@ def test_run_without_a_command_lists_those_that_can_be_run(extension):
 def test_of_what_nobody_approved_no_command_is_listed(extension):
     ok("install", extension)
     done = ok("run")
-    assert done.out == "No commands can be run.\n"
+    assert done.out == "No slash commands are available.\n"
     assert "1 plugin not approved: full" in done.err
 
 
@@ -279,10 +279,45 @@ def test_run_says_that_there_is_nothing_to_send(tmp_path):
     assert ok("--plugin", folder, "--no-discover", "run", "/go").out == "prompt: (empty)\n"
 
 
-@pytest.mark.parametrize("name", ["/prompt", "prompt", "Prompt"])
-def test_whoever_calls_a_command_is_told_how_it_is_run(name, extension):
-    done = fails(4, "--plugin", extension, "--no-discover", "call", name)
-    assert f"no tool is named '{name}': that is a command\nhint: `anyplug run /prompt` runs it\n" in done.err
+@pytest.fixture(params=["alone", "daemon"])
+def way(request):
+    """Let commands work alone, or through the daemon."""
+    if request.param == "daemon":
+        ok("serve", "--detach")
+    yield
+    ok("stop")
+
+
+def test_call_runs_a_slash_command_and_run_calls_a_tool(extension, way):
+    options = ("--plugin", extension, "--no-discover")
+    for name in ("/prompt", "prompt", "Prompt"):
+        assert ok(*options, "call", name).out == "prompt: Greet me.\n"
+    assert "[full] info: after x y" in ok(*options, "call", "/notes", "x", "y").err
+    assert ok(*options, "call", "/prompt", "--json").json["command"] == "/prompt"
+    assert ok(*options, "run", "weather", "city=Oslo").out == "Oslo: sunny\n"
+    assert ok(*options, "run", "weather", "--args", '{"city": "Rome"}').out == "Rome: sunny\n"
+    assert "takes no --args" in fails(2, *options, "call", "/prompt", "--args", "{}").err
+    assert "no command is named" in fails(4, *options, "run", "/weather").err
+    assert "no tool is named 'xyzzy'" in fails(4, *options, "call", "xyzzy").err
+    assert len(ok("audit", "--json").json) == 9  # one for each that was tried
+
+
+def test_a_name_of_a_tool_and_a_command_keeps_both_meanings(tmp_path, way):
+    script = """
+hello("commands", "tools")
+tool("go")
+command("go")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "tool_call":
+        say(frame, "the tool")
+    elif frame["type"] == "command_invoked":
+        emit("command_response", id=frame["id"], action="display", display="the command")
+"""
+    options = ("--plugin", zot_folders.extension(tmp_path / "somewhere", "both", script), "--no-discover")
+    assert ok(*options, "call", "go").out == "the tool\n"
+    assert ok(*options, "run", "go").out == "display: the command\n"
+    assert ok(*options, "call", "/go").out == ok(*options, "run", "/go").out == "display: the command\n"
 
 
 def test_notes_go_to_stderr_also_those_right_behind_the_answer(extension):
@@ -330,7 +365,7 @@ def test_a_command_of_what_nobody_approved_is_not_found_and_never_started(extens
 
 def test_reload_says_that_no_host_is_up(installed):
     for words in (("reload",), ("reload", "full")):
-        assert "no host is up" in fails(1, *words).err
+        assert "the daemon is not running" in fails(1, *words).err
     assert run("reload", "nobody").code == 4
     assert run("reload", "--json").json["error"]["code"] == "unavailable"
 
@@ -363,11 +398,11 @@ def test_the_switch_in_the_manifest_is_honoured_and_enable_says_where_it_is(inst
     assert listed("full")["state"] == "disabled"
     ok("disable", "full")
     done = fails(1, "enable", "full")
-    assert "'full' cannot be enabled here: its manifest switches it off" in done.err
+    assert "'full' cannot be enabled here: its manifest turns it off" in done.err
     assert f'hint: set "enabled" to true in {path}' in done.err
     assert run("enable", "full", "--json").json["error"]["code"] == "bad_manifest"
     done = ok("approve", "full", "--yes")
-    assert done.out == "full is approved, but its manifest switches it off\n"
+    assert done.out == "full is approved, but its manifest turns it off\n"
     assert f'hint: set "enabled" to true in {path}' in done.err
     plugin_folders.write(path, json.dumps(manifest | {"enabled": True}))
     assert listed("full")["state"] == "approved"  # the switch is no part of the digest
@@ -472,7 +507,7 @@ def test_list_and_show_say_that_a_shadowed_guard_goes_on(tmp_path, monkeypatch):
     zot_folders.extension(tmp_path / "zot" / "extensions", "same", guard)
     ok("approve", "same", "--yes")
     project = zot_folders.extension(os.path.join(os.getcwd(), ".zot", "extensions"), "same")
-    assert f"is shadowed by {project}; it still guards calls, until you approve the other one" in ok("list").out
+    assert f"is shadowed by {project}; it still guards calls until you approve the other one" in ok("list").out
     ok("approve", "same", "--yes")
     assert f"is shadowed by {project}\n" in ok("list").out
 

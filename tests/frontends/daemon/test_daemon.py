@@ -336,7 +336,7 @@ def test_folders_that_are_named_are_served_over_http(project, zot):
 def test_what_only_http_could_use_is_not_ignored_without_it(words, before, behind):
     said = fails(2, *before, "serve", *words, *behind).err
     assert f"{(before or behind)[0]} says what is served over HTTP" in said
-    assert "give --http HOST:PORT, too" in said
+    assert "add --http HOST:PORT" in said
     assert daemons.status() == {"up": False}
 
 
@@ -737,7 +737,7 @@ def test_a_list_does_without_a_host_that_does_not_say_how_plugins_are(project):
     with ResidentHost(Path(home()), lambda request: {"id": request["id"], **refusal}):
         said = ok("list")
     assert "mine" in said.out
-    assert said.err == "the host that is up did not say how plugins are: nobody asks that\n"
+    assert said.err == "the daemon did not report the health of plugins: nobody asks that\n"
 
 
 def test_what_is_approved_while_it_is_up_can_be_called(project):

@@ -340,7 +340,7 @@ def test_whoever_has_another_home_of_their_own_is_served_alone_and_told(plugins,
         agent = Relay(era=era, HOME=str(tmp_path))
         assert agent.gets(1, "hello") == "done"
         assert daemons.status()["calls"] == 0
-        assert b"working without the host that is up: the host that is up has another HOME" in agent.leaves()
+        assert b"working without the daemon: the host that is up has another HOME" in agent.leaves()
 
 
 GARBAGE = [

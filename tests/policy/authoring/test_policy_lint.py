@@ -145,7 +145,7 @@ def test_explain_says_which_signals_had_no_answer_and_what_is_wrong_with_those_g
     project({"p": policy("opencode.p", body, signals=["branch"])}, rulebook="signals: {branch: exit 1}")
     event = json.dumps(bash("ls"))
     done = command_line.ok("policy", "explain", event)
-    assert "have no answer: branch; `--signals JSON` gives them one" in done.err
+    assert "have no answer: branch; --signals JSON provides them" in done.err
     assert command_line.ok("policy", "explain", event, "--signals", '{"branch": "main"}').err == ""
     for wrong in ("[]", "main", "{"):
         assert (
@@ -159,7 +159,7 @@ def test_explain_names_self_protection_and_the_policies_that_were_asked_beside_i
     event = json.dumps({"tool": "bash", "args": {"command": "rm -r .cupcake"}})
     done = command_line.ok("policy", "explain", event).out
     assert "ANYPLUG-SELF-PROTECTION" in done
-    assert "policies that were asked:\n  .cupcake/policies/opencode/p.rego" in done
+    assert "policies that decided:\n  .cupcake/policies/opencode/p.rego" in done
 
 
 @pytest.mark.parametrize("call", ['regex.match("(?<=a)b", "ab")', 'regex.replace("x", `[`, "") == ""'])
@@ -167,7 +167,7 @@ def test_a_pattern_that_is_none_is_an_error_and_explained(call):
     (found,) = [row for row in said(decision("deny", when=call)).splitlines() if "bad_pattern" in row]
     assert "p.rego:8: error: " in found
     done = command_line.ok("policy", "explain", '{"tool": "bash"}').out
-    assert "calls that failed, and so have no value:\n  .cupcake/policies/opencode/p.rego:8: " in done
+    assert "calls that failed and have no value:\n  .cupcake/policies/opencode/p.rego:8: " in done
 
 
 def test_a_verb_that_is_an_object_is_named_and_its_finding_has_a_place():

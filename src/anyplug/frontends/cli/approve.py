@@ -28,20 +28,20 @@ SHOWN = 300  # characters of a description, so that what is asked for stays on t
 
 
 def add_approval_options(parser: Parser) -> None:
-    """Add the options that say how a plugin is approved."""
+    """Add the options of an approval."""
     parser.add_argument("--yes", action="store_true", help="approve without asking")
-    parser.add_argument("--always", action="store_true", help="a plugin of tier 2 does not ask any more")
+    parser.add_argument("--always", action="store_true", help="never ask again before a plugin of tier 2 runs")
     parser.add_argument(
-        "--follow", action="store_true", help="stay approved while only the code changes (for those who write it)"
+        "--grant", action="append", metavar="P", help="grant this instead of what it asks for; may be repeated"
     )
-    parser.add_argument(
-        "--grant", action="append", metavar="P", help="grant this in place of what it asks for; may be repeated"
+    parser.rest.add_argument(
+        "--follow", action="store_true", help="keep it approved while only its code changes (for its author)"
     )
-    parser.add_argument(
+    parser.rest.add_argument(
         "--allow-unconfined", action="store_true", help="let it run where its permissions cannot be enforced"
     )
-    parser.add_argument(
-        "--inherit-env", action="store_true", help="give it your whole environment, except what looks like a secret"
+    parser.rest.add_argument(
+        "--inherit-env", action="store_true", help="pass on your environment, except what looks like a secret"
     )
 
 
@@ -59,7 +59,7 @@ def _grant(parser: Parser) -> Command:
 
 def _ungrant(parser: Parser) -> Command:
     _name(parser)
-    parser.add_argument("permissions", nargs="+", metavar="P", help="a permission that was granted")
+    parser.add_argument("permissions", nargs="+", metavar="P", help="a permission that it was granted")
     return lambda session: _regrant(session, add=False)
 
 
@@ -110,7 +110,7 @@ def settle(session: Session, entry: Entry) -> None:
         raise _unusable(entry)
     if options.inherit_env and not registry.BY_NAME[plugin.format].INHERITS_ENVIRONMENT:
         raise UsageError(
-            f"'{plugin.name}' cannot inherit your environment: {registry.title(plugin.format)} does not promise it",
+            f"'{plugin.name}' cannot inherit your environment: {registry.title(plugin.format)} plugins never do",
             f"`anyplug grant {plugin.name} env:VARIABLE` gives it one variable",
         )
     before = session.catalog.approvals.of(plugin)
@@ -127,10 +127,10 @@ def settle(session: Session, entry: Entry) -> None:
     if not options.yes:
         if not terminal.can_ask():
             refuse(
-                f"'{plugin.name}' was not approved: there is nobody to ask", f"`anyplug approve {plugin.name} --yes`"
+                f"'{plugin.name}' was not approved: this is not a terminal", f"`anyplug approve {plugin.name} --yes`"
             )
         if not session.confirm("Approve it?"):
-            refuse(f"'{plugin.name}' was not approved", "nothing of it has run")
+            refuse(f"'{plugin.name}' was not approved", "none of its code has run")
 
     async def work(host: "Host") -> int:
         said = await host.approve(
@@ -143,7 +143,7 @@ def settle(session: Session, entry: Entry) -> None:
             seen=seen,
         )
         if said:
-            session.note("its set-up said:", *lines_for_people(said, f"  {render.QUOTE}"))
+            session.note("its setup printed:", *lines_for_people(said, f"  {render.QUOTE}"))
         return 0
 
     session.with_host(work)
@@ -162,7 +162,7 @@ def revoke(session: Session) -> int:
     """Forget the decision about a plugin."""
     plugin = session.plugin(session.options.name).plugin
     had = session.catalog.approvals.revoke(plugin)
-    _report(session, plugin, "" if had else "; nobody had decided about it")
+    _report(session, plugin, "" if had else "; there was no decision to withdraw")
     return 0
 
 
@@ -194,13 +194,14 @@ def _switch(session: Session, *, on: bool) -> int:
     plugin = session.plugin(session.options.name).plugin
     if plugin.explicit:
         raise UsageError(
-            f"'{plugin.name}' was named for this run, and is neither on nor off otherwise", "leave it out, or name it"
+            f"'{plugin.name}' is in use for this run only, so it cannot be turned on or off",
+            "leave out --plugin to not use it",
         )
     session.catalog.approvals.enable(plugin, on=on)
     standing = session.catalog.standing(plugin)
     if on and standing.state == "disabled" and not plugin.is_broken:
         raise ManifestError(f"'{plugin.name}' cannot be enabled here: {_why_off(session, plugin)}", standing.reason)
-    _report(session, plugin, " (switched on)" if on else "")
+    _report(session, plugin, " (turned on)" if on else "")
     return 0
 
 
@@ -247,7 +248,7 @@ def _present_changed_texts(session: Session, plugin: Plugin) -> None:
         return
     approved = _approved(session, before)
     if approved is None:
-        terminal.say("What models read may have changed: nothing is kept of what was approved, so read it above.")
+        terminal.say("What models read may have changed; no copy of the approved version is left, so read it above.")
     elif lines := changed_texts(approved.tools, plugin.tools):
         terminal.say("Changed in what models read:")
         for line in lines:
@@ -291,7 +292,7 @@ def _present_namesakes(session: Session, entry: Entry) -> None:
         what = " and ".join([one.folder, *(f"the secret {name}" for name in one.secrets)])
         terminal.say(
             f"note: an earlier plugin called {plugin.name}, from {render.line(one.origin)}, left {what}."
-            f" This one does not get it: `anyplug leftovers {plugin.name} --give {one.number}` gives it to this one",
+            f" This one does not get it, unless you run `anyplug leftovers {plugin.name} --give {one.number}`",
             fold=True,
         )
 
@@ -305,26 +306,26 @@ def _present_confinement(session: Session, entry: Entry, granted: tuple[str, ...
     for note in held_by.notes:
         terminal.say(f"note: {render.line(note)}", fold=True)
     for fall in held_by.shortfalls:
-        terminal.say(render.line(f"warning: nothing holds {fall.what}: {fall.why}. Cure: {fall.cure}"))
+        terminal.say(render.line(f"warning: nothing enforces {fall.what}: {fall.why}. To change that: {fall.cure}"))
     if held_by.state == "refused":
-        terminal.say("warning: so it will not run; --allow-unconfined lets it, held by what is left")
+        terminal.say("warning: it will not run here; --allow-unconfined lets it run with what can be enforced")
     elif held_by.state == "partly":
-        terminal.say("warning: it will run all the same, held only by what is left, because of --allow-unconfined")
+        terminal.say("warning: --allow-unconfined lets it run with only what can be enforced")
     elif held_by.state == "off":
-        terminal.say(f"warning: confinement is switched off by {held_by.off_by}: nothing holds it to its permissions")
+        terminal.say(f"warning: {held_by.off_by} turns the sandbox off, so its permissions are not enforced")
 
 
 def _present_what_runs(session: Session, entry: Entry) -> None:
     plugin = entry.plugin
     if plugin.launch is not None:
-        terminal.say("It runs this as long as a host is up, and says by itself what it offers:")
+        terminal.say("It keeps this program running while anyplug runs, and reports its tools itself:")
         terminal.say(f"  {shlex.quote(plugin.launch.program)}")
         if plugin.launch.arguments:
             terminal.say(f"  with the arguments {shlex.join(plugin.launch.arguments)}", fold=True)
     elif plugin.endpoints:
-        terminal.say("It runs or reaches these as long as a host is up, and they say by themselves what they offer:")
+        terminal.say("It stays connected to these servers while anyplug runs, and they report their tools themselves:")
     elif plugin.stays_up:
-        terminal.say("It runs in Node as long as a host is up, and says by itself what it offers.")
+        terminal.say("It keeps running in Node while anyplug runs, and reports its tools itself.")
     for server in describe_servers(plugin):
         terminal.say(f"  {server}", fold=True)
     if entry.tools:
@@ -332,7 +333,7 @@ def _present_what_runs(session: Session, entry: Entry) -> None:
     for line in model_texts.shown(entry.tools, f"anyplug tools {plugin.name}"):
         terminal.say(f"  {line}", fold=True)
     if plugin.init:
-        terminal.say(f"It runs {plugin.init} once, to set itself up.")
+        terminal.say(f"It runs {plugin.init} once for its setup.")
 
 
 def what_holds(session: Session, plugin: Plugin) -> str:
@@ -355,14 +356,14 @@ def _say_what_ended(session: Session, plugin: Plugin, before: "Approval | None")
         return
     options = session.options
     if before.always and not options.always and plugin.tier > HARMLESS_TIER:
-        session.note("it asks once in each run or session again, since --always was not given")
+        session.note("it asks again once per run or session, because --always was not given")
     if before.follow and not options.follow:
-        session.note("a change of its code needs a new approval again, since --follow was not given")
+        session.note("changed code needs a new approval again, because --follow was not given")
     if before.unconfined and not options.allow_unconfined:
-        lacking = "since --allow-unconfined was not given"
-        session.note(f"it does not run any more where its permissions cannot be enforced, {lacking}")
+        lacking = "because --allow-unconfined was not given"
+        session.note(f"it no longer runs where its permissions cannot be enforced, {lacking}")
     if before.inherits_environment and not options.inherit_env:
-        session.note("it no longer gets your whole environment, since --inherit-env was not given")
+        session.note("it no longer gets your environment, because --inherit-env was not given")
 
 
 def say_what_is_missing(session: Session, plugin: Plugin) -> None:
@@ -410,23 +411,23 @@ def _say_what_it_means(session: Session, granted: tuple[str, ...]) -> None:
         if permissions.kind(permission).startswith("filesystem:") and scope:
             path = os.path.abspath(os.path.expanduser(scope))
             if scope[0] not in "/~":
-                session.note(f"note: {permission} is a path in the folder in which anyplug runs: now {path}")
+                session.note(f"note: {permission} is relative to the folder in which anyplug runs, now {path}")
             if not os.path.exists(path):
                 is_write = permissions.kind(permission) == "filesystem:write"
                 around = ", unless a folder around it is granted, too" if is_write else ""
-                session.warn(f"there is no {path}: {permission} opens nothing until there is{around}")
+                session.warn(f"{path} does not exist, so {permission} allows nothing until it does{around}")
         if permission.startswith("shell:exec:") and shutil.which(os.path.expanduser(scope)) is None:
-            session.warn(f"there is no program '{scope}' on your PATH: {permission} opens nothing until there is one")
+            session.warn(f"'{scope}' is not on your PATH, so {permission} allows nothing until it is")
 
 
 def _name(parser: Parser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the plugin's name, or its folder")
+    parser.add_argument("name", metavar="PLUGIN", help="the plugin's name, or its folder")
 
 
 def _why_off(session: Session, plugin: Plugin) -> str:
     """Say who switched a plugin off; how to switch it on is its standing's to say."""
     by_itself = not plugin.enabled and not session.catalog.approvals.is_disabled(plugin)
-    return "its manifest switches it off" if by_itself else "it is switched off"
+    return "its manifest turns it off" if by_itself else "it is turned off"
 
 
 def _report(session: Session, plugin: Plugin, more: str = "", decided: str = "") -> None:
@@ -451,4 +452,6 @@ def warn_of_missing_guard(session: Session, plugin: Plugin) -> None:
         if any(entry.state == "approved" or entry.on_guard for entry in namesakes):
             return
         where = session.catalog.home.settings
-        session.warn(f'every call is refused now: {plugin.name} is a required guard (guard = "required" in {where})')
+        session.warn(
+            f'every call is now refused, because {plugin.name} is a required guard (guard = "required" in {where})'
+        )

@@ -20,28 +20,31 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def _audit(parser: Parser) -> Command:
-    parser.add_argument("--verify", action="store_true", help="check that no record was changed or removed")
+    parser.add_argument("-n", type=_number, default=SHOWN, metavar="N", help=f"the last N records (default: {SHOWN})")
     parser.add_argument(
-        "--against", metavar="FILE", help="with --verify: check also that this kept head is in the chain (- is stdin)"
+        "--since", type=_moment, default=0.0, metavar="WHEN", help="only calls since then: 2h or 3d ago, or a date"
     )
-    parser.add_argument("--head", action="store_true", help="print the chain's sealed head, to keep it elsewhere")
-    parser.add_argument("--reseal", action="store_true", help="accept the chain as it is, after a look at it")
-    parser.add_argument("--plugin", dest="of_plugin", default="", metavar="NAME", help="only calls of this plugin")
-    parser.add_argument("--tool", default="", metavar="NAME", help="only calls of this tool")
+    parser.add_argument("--plugin", dest="of_plugin", default="", metavar="PLUGIN", help="only calls of this plugin")
+    parser.add_argument("--tool", default="", metavar="TOOL", help="only calls of this tool")
     parser.add_argument(
         "--outcome",
         default="",
         choices=OUTCOMES,
         metavar="CODE",
-        help="only calls that ended so: done, lost or an error code",
+        help="only calls with this outcome: done, lost or an error code",
     )
     parser.add_argument(
-        "--by", default="", metavar="NAME", help="only what this guard or policy decided or changed; or: person, host"
+        "--by",
+        default="",
+        metavar="NAME",
+        help="only calls that this guard or policy decided or changed; or: person, host",
     )
-    parser.add_argument(
-        "--since", type=_moment, default=0.0, metavar="WHEN", help="only calls since then: 2h or 3d ago, or a date"
+    parser.add_argument("--verify", action="store_true", help="check that no record was changed or removed")
+    parser.rest.add_argument(
+        "--against", metavar="FILE", help="with --verify: also check that this saved head is in the chain (- is stdin)"
     )
-    parser.add_argument("-n", type=_number, default=SHOWN, metavar="N", help=f"the last N records (default {SHOWN})")
+    parser.rest.add_argument("--head", action="store_true", help="print the chain's sealed head, to save it elsewhere")
+    parser.rest.add_argument("--reseal", action="store_true", help="accept the chain as it is, after you examined it")
     return audit
 
 
@@ -54,7 +57,7 @@ def audit(session: Session) -> int:
     trail = Audit(session.catalog.store, session.catalog.home.second_head(session.catalog.settings))
     trail.recover()  # what a killed host had under way is on record from the first look on
     if options.against is not None and not options.verify:
-        raise UsageError("--against needs --verify", "anyplug audit --verify --against FILE")
+        raise UsageError("--against needs --verify", "`anyplug audit --verify --against FILE`")
     if options.head:
         render.out(trail.head().decode().strip())
         return 0
@@ -71,7 +74,7 @@ def audit(session: Session) -> int:
         return 0
     if not records:
         is_choosing = options.since or any(wanted.values())
-        render.out("No recorded call fits." if is_choosing else "No calls are recorded.")
+        render.out("No recorded call matches." if is_choosing else "No calls are recorded.")
         return 0
     rows = [
         (

@@ -19,55 +19,111 @@ from anyplug.model.types import Block, File, Result, Text
 from anyplug.peers.notices import note_teller
 
 if TYPE_CHECKING:
+    from argparse import _ActionsContainer as ArgumentGroup
+
     from anyplug.call.consent import Attachment
+    from anyplug.call.slash_commands import CommandOutcome
     from anyplug.host.host import Host
 
 
 def add_call(parser: Parser) -> None:
-    """Add what names a tool and its arguments."""
+    """Add the arguments that name a tool and its arguments."""
     parser.add_argument("tool", metavar="TOOL", help="the tool's name")
     parser.add_argument(
         "words",
         nargs="*",
         default=[],  # else argparse names it among what is required
         metavar="KEY=VALUE",
-        help="an argument, typed by the tool's schema; a file is named by its path; a list may be repeated",
+        help="an argument, typed by the tool's schema; for a file, its path; for a list, repeat it",
     )
-    parser.add_argument("--args", metavar="JSON", help="all arguments as a JSON object, or - for standard input")
+    add_json_arguments(parser)
+
+
+def add_json_arguments(options: "ArgumentGroup") -> None:
+    """Add the option that takes a tool's arguments as JSON."""
+    options.add_argument("--args", metavar="JSON", help="all arguments as a JSON object, or - to read it from stdin")
+
+
+def add_yes(parser: Parser) -> None:
+    """Add the option that answers the question of tier 2."""
+    parser.add_argument("--yes", action="store_true", help="allow plugins of tier 2 to run without asking")
 
 
 def _call(parser: Parser) -> Command:
+    parser.epilog = (
+        "A slash command works here too: `anyplug call /NAME WORDS` does what `anyplug run /NAME WORDS` does."
+    )
     add_call(parser)
-    parser.add_argument("--yes", action="store_true", help="answer yes where a plugin of tier 2 asks")
-    return call
+    add_yes(parser)
+    return lambda session: invoke(session, [session.options.tool, *session.options.words], prefers_tool=True)
 
 
 COMMANDS = {"call": _call}
 
 
-def call(session: Session) -> int:
-    """Call a tool and print what it gave."""
+def invoke(session: Session, words: list[str], *, prefers_tool: bool) -> int:
+    """Call the tool or run the slash command that the first word names, and print what it returns.
+
+    A name with a slash is a command. Of a tool and a command with the same name, the preferred one is used.
+    """
     options = session.options
+    name = words[0] if prefers_tool else words[0].partition(" ")[0]
+    bare = name.removeprefix("/")
+    awaited = name if prefers_tool else f"/{bare}"  # extensions may be about to register it
+
+    def is_command(*, has_command: bool, has_tool: bool) -> bool:
+        if name != bare:
+            return True
+        return has_command and not has_tool if prefers_tool else has_command or not has_tool
+
     if (resident := session.attach(yes=options.yes)) is not None:
         with resident:
-            schema = resident.schema_of(options.tool) if options.words else None
-            return report(session, resident.call(options.tool, arguments(options.words, options.args, schema)))
+            found = resident.find(awaited)
+            if is_command(has_command=found.is_command, has_tool=found.is_tool):
+                return _report_command(session, resident.run(_line(session, words)))
+            return report(session, resident.call(name, arguments(words[1:], options.args, found.input_schema)))
 
     async def work(host: "Host") -> int:
-        await host.hear_out(options.tool)
-        try:
-            tool = host.snapshot.tool(options.tool)[0]
-        except ToolNotFound:
-            tool = None  # the call itself says so, and is recorded
-        given = arguments(options.words, options.args, tool.input_schema if tool else None)
-        stop = host.listen(note_teller(tool.plugin if tool else "", session.note))
-        try:
-            result = await host.call(options.tool, given, attachment=terminal_attachment(session))
-        finally:
-            stop()
-        return report(session, result)
+        await host.hear_out(awaited)
+        if is_command(has_command=host.snapshot.knows(f"/{bare}"), has_tool=host.snapshot.knows(bare)):
+            from anyplug.frontends.daemon.request_handlers import run_command  # only for commands
+
+            return _report_command(
+                session, await run_command(host, _line(session, words), terminal_attachment(session))
+            )
+        return await _call_here(session, host, name, words[1:])
 
     return session.with_host(work)
+
+
+async def _call_here(session: Session, host: "Host", name: str, words: list[str]) -> int:
+    try:
+        tool = host.snapshot.tool(name)[0]
+    except ToolNotFound:
+        tool = None  # the call itself says so, and is recorded
+    given = arguments(words, session.options.args, tool.input_schema if tool else None)
+    stop = host.listen(note_teller(tool.plugin if tool else "", session.note))
+    try:
+        result = await host.call(name, given, attachment=terminal_attachment(session))
+    finally:
+        stop()
+    return report(session, result)
+
+
+def _line(session: Session, words: list[str]) -> str:
+    """Return a slash command as a person types it; raises UsageError."""
+    if session.options.args is not None:
+        raise UsageError(
+            f"{words[0]} is a slash command, which takes no --args",
+            f"write its arguments after its name: `anyplug run {words[0]} ...`",
+        )
+    return " ".join(words)
+
+
+def _report_command(session: Session, outcome: "CommandOutcome") -> int:
+    from anyplug.frontends.cli.run import report_command  # it imports this module, and tools need none of it
+
+    return report_command(session, outcome)
 
 
 def terminal_attachment(session: Session) -> "Attachment":
@@ -89,10 +145,10 @@ def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] 
         name, equals, value = word.partition("=")
         if word.startswith("{"):
             raise UsageError(
-                f"'{word}' is not of the form KEY=VALUE", f"a JSON object goes behind --args: --args '{word}'"
+                f"'{word}' is not of the form KEY=VALUE", f"pass a JSON object with --args: --args '{word}'"
             )
         if not equals or not name:
-            raise UsageError(f"'{word}' is not of the form KEY=VALUE", "quote values that have spaces in them")
+            raise UsageError(f"'{word}' is not of the form KEY=VALUE", "quote values that contain spaces")
         wanted = properties.get(name)
         wanted = wanted if isinstance(wanted, dict) else {}
         if schema.is_file(wanted):
@@ -119,7 +175,7 @@ def report(session: Session, result: Result) -> int:
             render.data(block.text)
         elif isinstance(block, File):
             render.data(block.path)
-            session.note(f"the tool wrote {block.name} ({block.mime_type}); it is kept for a week")
+            session.note(f"the tool wrote {block.name} ({block.mime_type}), which is kept for a week")
         elif block.data and sys.stdout.isatty():
             size = len(block.data) * 3 // 4  # it is base64
             kind = type(block).__name__.lower()
@@ -147,7 +203,7 @@ def _is_list(wanted: dict[str, Any]) -> bool:
 def _list_so_far(name: str, values: dict[str, Any]) -> list[Any]:
     before = values.get(name, [])
     if not isinstance(before, list):
-        raise UsageError(f"'{name}' is a list, but --args gives it another value", "make it a list there, too")
+        raise UsageError(f"'{name}' is a list, but --args gives it another value", "make it a list in --args, too")
     return before
 
 

@@ -1,4 +1,4 @@
-"""`chain`: tools one after the other, each with what those before it gave."""
+"""`chain`: call tools in sequence, passing results along."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ import msgspec
 
 from anyplug.call.chains import Chain, ChainOutcome, read_chain
 from anyplug.frontends.cli import render
-from anyplug.frontends.cli.call import beyond_the_error, report, terminal_attachment
+from anyplug.frontends.cli.call import add_yes, beyond_the_error, report, terminal_attachment
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import chain_shape, warnings_of
@@ -24,8 +24,8 @@ STDIN = "-"
 
 
 def _chain(parser: Parser) -> Command:
-    parser.add_argument("file", metavar="FILE", help="the steps as JSON, or - for standard input")
-    parser.add_argument("--yes", action="store_true", help="answer yes where a plugin of tier 2 asks")
+    parser.add_argument("file", metavar="FILE", help="the steps as JSON, or - to read them from stdin")
+    add_yes(parser)
     return chain
 
 
@@ -33,7 +33,7 @@ COMMANDS = {"chain": _chain}
 
 
 def chain(session: Session) -> int:
-    """Run a chain; print its steps as they end, then what the last one gave."""
+    """Run a chain; print its steps as they end, then the last result."""
     read = _read(session.options.file)
     for warning in read.warnings:
         session.warn(warning)

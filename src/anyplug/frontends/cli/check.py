@@ -1,4 +1,4 @@
-"""`check`: everything that is wrong with a plugin's folder, each with the cure."""
+"""`check`: the problems of a plugin's folder, each with its fix."""
 
 import shlex
 
@@ -46,7 +46,7 @@ def check(session: Session) -> int:
                 render.out(f"  hint: {render.line(problem.hint)}")
         found = render.count(len(plugin.problems), "problem") if plugin.problems else "no problems"
         tools = (
-            "(its tools are known once it runs)"
+            "(it reports its tools when it runs)"
             if plugin.stays_up
             else f"with {render.count(len(plugin.tools), 'tool')}"
         )

@@ -6,12 +6,9 @@ import signal
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
-import msgspec
-
 from anyplug.frontends.cli import render, terminal
 from anyplug.home.settings import find_home
 from anyplug.model.errors import CODES, FAILED, AnyplugError, PluginNotFound
-from anyplug.model.untrusted_text import escaped_json
 
 if TYPE_CHECKING:
     import asyncio
@@ -126,7 +123,7 @@ class Session:
             return self.snapshot.plugin(name)
         except PluginNotFound as error:
             if os.path.isdir(name):
-                error.hint = f"it is in none of the folders that are searched: `anyplug --plugin {name} ...` uses it"
+                error.hint = f"it is not in a folder that is searched; `anyplug --plugin {name} ...` uses it"
             raise
 
     def attach(self, kind: str = "cli", *, yes: bool = False) -> "Attached | None":
@@ -243,8 +240,7 @@ class Session:
 
     def print_json(self, value: Any) -> None:
         """Print data for programs."""
-        text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-        render.trusted(escaped_json(text))
+        render.json(value)
 
     def confirm(self, question: str) -> bool:
         """Ask for a yes."""

@@ -1,40 +1,86 @@
-"""The commands: in which module each lives, and what it is for in a few words."""
+"""The commands in their groups: the module of each, its purpose and an example; and other names for some."""
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "list": ("list", "list the plugins that were found, and where they stand"),
-    "tools": ("list", "list the tools that can be called, or show one"),
-    "show": ("show", "show everything about a plugin"),
-    "call": ("call", "call a tool"),
-    "chain": ("chain", "call tools one after the other, each with what those before it gave"),
-    "run": ("run", "run a slash command of an extension, or list those that there are"),
-    "mcp": ("mcp", "serve your plugins' tools to an agent that speaks MCP"),
-    "serve": ("serve", "keep a host up that other commands and agents share"),
-    "status": ("serve", "say how the host that is up does"),
-    "stop": ("serve", "end the host that is up"),
-    "approve": ("approve", "approve a plugin after seeing what it asks for"),
-    "deny": ("approve", "deny a plugin"),
-    "revoke": ("approve", "take an approval or a denial back"),
-    "grant": ("approve", "give an approved plugin more permissions"),
-    "ungrant": ("approve", "take permissions away from a plugin"),
-    "learn": ("learn", "run a call, and say which permissions it needed"),
-    "enable": ("approve", "switch a plugin on"),
-    "disable": ("approve", "switch a plugin off"),
-    "install": ("install", "install a plugin from a folder or a git repository"),
-    "update": ("install", "update an installed plugin from where it came"),
-    "remove": ("install", "remove a plugin"),
-    "leftovers": ("leftovers", "list, give or delete what removed plugins left"),
-    "reload": ("run", "start plugins anew in the host that is up"),
-    "config": ("config", "show and change a plugin's configuration"),
-    "secret": ("secret", "store values for a plugin's variables, list and forget them"),
-    "logs": ("logs", "show what a plugin wrote to stderr, and how its runs ended"),
-    "jobs": ("jobs", "list the runs of asynchronous tools, or look at one"),
-    "connect": ("connect", "let another agent use the plugins: put the server into its configuration"),
-    "export": ("export", "write a plugin as a bundle that other programs install"),
-    "new": ("new", "write a small plugin that works at once, to go on from"),
-    "check": ("check", "say everything that is wrong with a plugin's folder"),
-    "doctor": ("doctor", "say what this machine holds plugins to, by trying to escape"),
-    "audit": ("audit", "show the record of all calls, or verify it"),
-    "eval": ("eval", "decide about an agent's event by policies, as `cupcake eval` does"),
-    "policy": ("policy", "write, check, try and explain policies"),
-    "demo": ("demo", "run the example plugins and show what happens"),
+GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
+    "Use": {
+        "list": ("list", "List plugins and their states", "anyplug list --state new"),
+        "tools": ("list", "List callable tools, or describe one", "anyplug tools word_count"),
+        "show": ("show", "Show everything about a plugin", "anyplug show word-count"),
+        "call": ("call", "Call a tool", "anyplug call word_count text='to be or not to be' top=2"),
+        "run": ("run", "Run a slash command, or list all of them", "anyplug run /greet Ada"),
+        "chain": ("chain", "Call tools in sequence, passing results along", "anyplug chain steps.json"),
+        "jobs": ("jobs", "List background jobs, or show or cancel one", "anyplug jobs"),
+        "demo": ("demo", "Run the example plugins in a temporary home", "anyplug demo"),
+    },
+    "Install": {
+        "install": (
+            "install",
+            "Install a plugin from a folder or git repository",
+            "anyplug install https://example.org/plugins.git --subdir word-count",
+        ),
+        "update": ("install", "Update an installed plugin from its source", "anyplug update word-count"),
+        "remove": ("install", "Remove a plugin", "anyplug remove word-count"),
+        "enable": ("approve", "Turn a plugin on", "anyplug enable word-count"),
+        "disable": ("approve", "Turn a plugin off without removing it", "anyplug disable word-count"),
+        "config": ("config", "Show or change a plugin's configuration", "anyplug config weather units=metric"),
+        "secret": ("secret", "Store, list or delete a plugin's secrets", "anyplug secret weather API_KEY"),
+        "leftovers": (
+            "leftovers",
+            "List, hand over or delete data of removed plugins",
+            "anyplug leftovers word-count --give 1",
+        ),
+    },
+    "Trust": {
+        "approve": ("approve", "Review what a plugin asks for, and approve it", "anyplug approve word-count"),
+        "deny": ("approve", "Deny a plugin", "anyplug deny word-count"),
+        "revoke": ("approve", "Withdraw an approval or a denial", "anyplug revoke word-count"),
+        "grant": (
+            "approve",
+            "Grant permissions to an approved plugin",
+            "anyplug grant weather network:api.example.org",
+        ),
+        "ungrant": ("approve", "Withdraw permissions from a plugin", "anyplug ungrant weather network:api.example.org"),
+        "learn": (
+            "learn",
+            "Call a tool and report which permissions it needs",
+            "anyplug learn log_count path=/etc/passwd word=root",
+        ),
+    },
+    "Agents": {
+        "connect": ("connect", "Add anyplug to another agent's configuration", "anyplug connect claude"),
+        "mcp": ("mcp", "Serve your plugins' tools over MCP on stdin and stdout", "anyplug mcp --profile work"),
+        "export": ("export", "Package a plugin for another program", "anyplug export word-count --to mcpb"),
+    },
+    "Policies": {
+        "policy": ("policy", "Write, check, test and explain policies", "anyplug policy init --harness opencode"),
+        "eval": (
+            "eval",
+            "Decide on an agent's event, like `cupcake eval`",
+            "anyplug eval --harness claude < event.json",
+        ),
+    },
+    "Authors": {
+        "new": ("new", "Create a plugin from a template", "anyplug new my-plugin --format zot --lang python"),
+        "check": ("check", "Check a plugin's folder for problems", "anyplug check ./my-plugin"),
+    },
+    "Operate": {
+        "serve": ("serve", "Run the daemon that commands and agents share", "anyplug serve --detach"),
+        "status": ("serve", "Show the daemon's status", "anyplug status"),
+        "stop": ("serve", "Stop the daemon", "anyplug stop"),
+        "reload": ("run", "Restart plugins in the daemon", "anyplug reload word-count"),
+        "logs": ("logs", "Show a plugin's log", "anyplug logs word-count --follow"),
+        "audit": ("audit", "Show or verify the record of all calls", "anyplug audit --since 2h --outcome denied"),
+        "doctor": ("doctor", "Test the sandbox on this machine by trying to escape it", "anyplug doctor"),
+        "completion": (
+            "completion",
+            "Print a completion script for your shell",
+            'eval "$(anyplug completion bash)"',
+        ),
+    },
 }
+COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
+ALIASES = {"ls": "list", "rm": "remove", "uninstall": "remove", "ps": "status"}
+
+
+def aliases_of(name: str) -> list[str]:
+    """Return the other names of a command."""
+    return [alias for alias, command in ALIASES.items() if command == name]

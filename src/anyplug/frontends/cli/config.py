@@ -12,15 +12,15 @@ from anyplug.model.types import Plugin
 
 
 def _config(parser: Parser) -> Command:
-    parser.add_argument("name", metavar="NAME", help="the plugin's name")
+    parser.add_argument("name", metavar="PLUGIN", help="the plugin's name")
     parser.add_argument(
         "words",
         nargs="*",
         default=[],  # else argparse names it among what is required
         metavar="KEY[=VALUE]",
-        help="set a value; without one it is asked for, secrets without echo",
+        help="set a value; without =VALUE you are asked for it, secrets without echo",
     )
-    parser.add_argument("--unset", action="append", default=[], metavar="KEY", help="forget a value; may be repeated")
+    parser.add_argument("--unset", action="append", default=[], metavar="KEY", help="delete a value; may be repeated")
     return configure
 
 
@@ -68,7 +68,7 @@ def _value(session: Session, plugin: Plugin, word: str) -> tuple[str, str]:
     value = _typed_in(name, secret=secret) if sys.stdin.isatty() else terminal.answer()
     if not value:
         raise UsageError(
-            f"no value was given for '{name}'", f"`anyplug config {plugin.name} --unset {name}` forgets it"
+            f"no value was given for '{name}'", f"`anyplug config {plugin.name} --unset {name}` deletes it"
         )
     return name, value
 

@@ -1,4 +1,4 @@
-"""`connect`: our server in the configuration of other agents. Shows the change, asks, and can take it back."""
+"""`connect`: add our server to the configuration of other agents, after showing the change, or remove it."""
 
 import os
 import re
@@ -26,19 +26,21 @@ def _connect(parser: Parser) -> Command:
         "client",
         nargs="?",
         metavar="CLIENT",
-        help=f"{', '.join(CLIENTS)}; without one, all are listed",
+        help=f"{', '.join(CLIENTS)}; without one, list all of them",
     )
     parser.add_argument(
-        "--project", action="store_true", help="use the file in this folder's project, not the one for all projects"
+        "--project", action="store_true", help="change this project's configuration, not the one for all projects"
     )
-    parser.add_argument("--remove", action="store_true", help="take the server out again")
+    parser.add_argument("--remove", action="store_true", help="remove anyplug from the configuration")
     parser.add_argument("--print", action="store_true", help="only print what would be added to the configuration")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--profile", default="", metavar="NAME", help="offer what this profile has")
-    parser.add_argument("--surface", choices=SURFACES, help="offer all tools, or three tools that find and call them")
-    parser.add_argument("--policy", action="store_true", help="OpenCode: put its own tools to your policies")
-    parser.add_argument(
-        "--global", dest="everywhere", action="store_true", help="with --policy: for all projects, not for this one"
+    parser.rest.add_argument("--profile", default="", metavar="NAME", help="offer only the tools of this profile")
+    parser.rest.add_argument(
+        "--surface", choices=SURFACES, help="offer all tools, or three tools that find and call them"
+    )
+    parser.rest.add_argument("--policy", action="store_true", help="OpenCode: apply your policies to its own tools")
+    parser.rest.add_argument(
+        "--global", dest="everywhere", action="store_true", help="with --policy: in all projects, not only in this one"
     )
     return connect
 
@@ -51,13 +53,15 @@ def connect(session: Session) -> int:
     options = session.options
     if options.plugin or options.no_discover:
         raise UsageError(
-            "connect takes neither --plugin nor --no-discover: they hold for one run, and a connection stays",
-            "install the plugin, and choose with a profile what an agent gets",
+            "connect takes neither --plugin nor --no-discover, which apply to one run only",
+            "install the plugin; to choose what an agent gets, use --profile",
         )
     if options.profile and not PROFILE.fullmatch(options.profile):
-        raise UsageError(f"'{options.profile}' is no name of a profile", "use letters, digits, hyphens, underscores")
+        raise UsageError(
+            f"'{options.profile}' is not a valid profile name", "use letters, digits, hyphens, underscores"
+        )
     if options.everywhere and not options.policy:
-        raise UsageError("--global goes with --policy", "without --project, a connection is for all projects")
+        raise UsageError("--global needs --policy", "without --project, a connection is for all projects")
     if options.policy:
         from anyplug.frontends.cli.connect_policy import gate  # only for OpenCode
 
@@ -88,7 +92,7 @@ def _join(session: Session, client: Client, server: str) -> int:
     scope, is_here = _scope(session), client.is_here  # what we write will look as if it were
     change = client_entry.joining(home, client, server, _command(session), scope, os.getcwd())
     if change.is_none:
-        return _report(session, change, "", f"{client.title} is connected already, in {change.path}", connected=True)
+        return _report(session, change, "", f"{client.title} is already connected, in {change.path}", connected=True)
     _show(session, change, client_entry.snippet(client, server, _command(session)))
     _agree(session, f"Change {change.path}?", f"{client.title} was not connected")
     backup = client_entry.make(home, change)
@@ -109,7 +113,7 @@ def _leave(session: Session, client: Client, server: str) -> int:
     _agree(session, f"Change {change.path}?", f"{client.title} stays connected")
     backup = client_entry.make(home, change)
     if server in client_entry.servers(client, change.path):
-        said = f"{client.title} has the entry again that was there before, in {change.path}"
+        said = f"{client.title} has its previous entry again, in {change.path}"
         return _report(session, change, backup, said, connected=True)
     return _report(session, change, backup, f"{client.title} is no longer connected, in {change.path}")
 
@@ -207,7 +211,7 @@ def _show(session: Session, change: Change, added: str) -> None:
     if session.options.json and session.options.yes:
         return  # nobody reads it
     if change.after is None:
-        terminal.say(f"This removes {change.path}, which was made for the connection.")
+        terminal.say(f"This removes {change.path}, which was created for the connection.")
         return
     from difflib import unified_diff  # only where there is a change
 
@@ -217,7 +221,7 @@ def _show(session: Session, change: Change, added: str) -> None:
         if added:
             terminal.say(f"This adds to {change.path}:", *added.splitlines())
         else:
-            terminal.say(f"This takes our entry out of {change.path}.")
+            terminal.say(f"This removes the entry of anyplug from {change.path}.")
         return
     terminal.say(f"--- {change.path}", f"+++ {change.path}", *lines)
 
@@ -226,7 +230,7 @@ def _agree(session: Session, question: str, otherwise: str) -> None:
     if session.options.yes:
         return
     if not terminal.can_ask():
-        refuse(f"{otherwise}: there is nobody to ask", "--yes does it without asking, --print only shows it")
+        refuse(f"{otherwise}: this is not a terminal", "--yes does it without asking, --print only shows it")
     if not session.confirm(question):
         refuse(otherwise, "nothing was changed")
 
@@ -246,5 +250,5 @@ def _report(session: Session, change: Change, backup: str, said: str, *, connect
         return 0
     render.out(said)
     if backup:
-        session.note(f"what was there before is in {backup}")
+        session.note(f"the previous file is saved as {backup}")
     return 0

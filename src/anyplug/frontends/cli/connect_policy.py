@@ -9,11 +9,11 @@ from anyplug.model.errors import UsageError
 from anyplug.policy.opencode import installation
 
 SAID = {
-    "added": "OpenCode's tools are put to your policies, by {path}; start OpenCode anew",
-    "updated": "{path} is up to date now; start OpenCode anew",
-    "unchanged": "{path} is there already",
-    "removed": "{path} is gone: OpenCode's tools are put to no policies; start OpenCode anew",
-    "absent": "there is no {path}",
+    "added": "your policies apply to OpenCode's own tools, by {path}; restart OpenCode",
+    "updated": "{path} is now up to date; restart OpenCode",
+    "unchanged": "{path} exists already",
+    "removed": "{path} is removed: policies no longer apply to OpenCode's own tools; restart OpenCode",
+    "absent": "{path} does not exist",
 }
 
 
@@ -22,7 +22,7 @@ def gate(session: Session) -> int:
     options = session.options
     if options.client != "opencode":
         hint = (
-            "`anyplug connect opencode --policy`; Claude Code asks by a hook that runs `anyplug eval --harness claude`"
+            "`anyplug connect opencode --policy`; for Claude Code, add a hook that runs `anyplug eval --harness claude`"
         )
         raise UsageError("--policy is for OpenCode", hint)
     home = find_home(options.home).path
@@ -40,7 +40,7 @@ def gate(session: Session) -> int:
     for one in changes:
         render.out(SAID[one.change].format(path=one.path))
         if one.kept:
-            session.note(f"what was there before is in {one.kept}")
+            session.note(f"the previous file is saved as {one.kept}")
     return 0
 
 
@@ -56,5 +56,5 @@ def _look(session: Session, home: str, project: str) -> None:
         engine.place("opencode", nearest, engine.global_root(Options(), "opencode"))
         trusting.offer(session, nearest.root)
     except NoPolicies as error:
-        session.warn(f"as it is, every tool is refused here: {error}")
+        session.warn(f"until that is fixed, every tool is refused here: {error}")
         session.note(f"hint: {error.hint}")

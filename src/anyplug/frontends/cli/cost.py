@@ -10,7 +10,7 @@ from anyplug.model.errors import UsageError
 def show(session: Session) -> int:
     """Show the plugins whose tools agents see, the dearest first; raises UsageError."""
     if session.options.name or session.options.all:
-        raise UsageError("--cost is about all tools that agents see", "leave NAME and --all out")
+        raise UsageError("--cost covers all tools that agents see", "leave out the name and --all")
     snapshot, view = session.running_snapshot(), View(session.catalog.home)
     is_confining = session.catalog.settings.is_confining
     tools: dict[str, int] = {}

@@ -47,7 +47,7 @@ EDITED = "word-count"
 
 
 def _demo(parser: Parser) -> Command:
-    parser.add_argument("--svg", metavar="FILE", help="also draw what is shown into this file")
+    parser.add_argument("--svg", metavar="FILE", help="also save the output as an SVG image")
     return demo
 
 
@@ -71,7 +71,7 @@ def demo(session: Session) -> int:
     if options.json:
         session.print_json([result_shape(result) for result in results])
     if find_node() is None:
-        session.note("hint: there is no Node here; `pip install 'anyplug[node]'` brings one")
+        session.note("hint: Node is not installed; `pip install 'anyplug[node]'` installs it")
     return DONE if as_expected else FAILED
 
 
@@ -111,7 +111,7 @@ def _plugins_table(host: Host) -> Any:
         asked = ", ".join(plugin.permissions) or "nothing"
         if permissions.warning(plugin.permissions):
             asked = "files, network, programs (!)"
-        tools = ", ".join(tool.own_name for tool in entry.tools) or "(says so when it runs)"
+        tools = ", ".join(tool.own_name for tool in entry.tools) or "(known when it runs)"
         cells = (plugin.name, registry.title(plugin.format), entry.state, str(plugin.tier), asked, tools)
         table.add_row(*map(_plain, cells))
     return table

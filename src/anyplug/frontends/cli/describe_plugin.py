@@ -48,7 +48,7 @@ def problem_lines(problem: Problem) -> list[str]:
 
 def shadowed_by(entry: Entry) -> str:
     """Say which other one of its name comes first, and what is left to it."""
-    return entry.shadowed_by + ("; it still guards calls, until you approve the other one" if entry.on_guard else "")
+    return entry.shadowed_by + ("; it still guards calls until you approve the other one" if entry.on_guard else "")
 
 
 def first_sentence(text: str) -> str:

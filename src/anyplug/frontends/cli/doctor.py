@@ -43,9 +43,9 @@ def _print(report: "Report") -> None:
     render.fields(
         [
             ("machine", f"{report.system}, Landlock {report.landlock or 'missing'}; you are {report.user}"),
-            ("confinement", f"off, by {report.off_by}" if report.off_by else "on"),
+            ("sandbox", f"off, by {report.off_by}" if report.off_by else "on"),
             *((name.name, f"{name.path} ({name.version})" if name.path else "none") for name in report.programs),
-            ("home", report.home + (f" (mode {report.home_mode})" if report.home_mode else " (not made yet)")),
+            ("home", report.home + (f" (mode {report.home_mode})" if report.home_mode else " (not created yet)")),
             ("plugins", ", ".join(f"{count} {state}" for state, count in report.plugins.items()) or "none"),
         ]
     )
@@ -54,32 +54,32 @@ def _print(report: "Report") -> None:
         if fault.cure:
             render.out(f"  hint: {render.line(fault.cure)}")
     render.out("")
-    render.table(("LAYER", "STATE", "WHAT IT HOLDS"), [_row(layer) for layer in report.layers])
+    render.table(("LAYER", "STATE", "WHAT IT ENFORCES"), [_row(layer) for layer in report.layers])
     if report.ways_out:
         render.out("")
         worst_first = sorted(report.ways_out, key=lambda way: list(SHOWN).index(way.state))
         rows = [(way.name, SHOWN[way.state], _last_words(way.answer)) for way in worst_first]
-        render.table(("WAY OUT", "STATE", "THE KERNEL SAID"), rows, ours=True)
+        render.table(("ESCAPE", "STATE", "THE KERNEL ANSWERED"), rows, ours=True)
 
 
 def _summary(report: "Report") -> str:
     held = sum(layer.held for layer in report.layers)
     shut = sum(way.state == "blocked" for way in report.ways_out)
-    counts = f"{held} of {len(report.layers)} layers hold, {shut} of {len(report.ways_out)} ways out are blocked"
+    counts = f"{held} of {len(report.layers)} layers work, {shut} of {len(report.ways_out)} escapes are blocked"
     if report.off_by:
-        return f"Plugins are NOT held to their permissions: confinement is switched off. When it is on, {counts}."
+        return f"Permissions are NOT enforced: the sandbox is turned off. When it is on, {counts}."
     problems = [fault for fault in report.faults if fault.level == "problem"]
     if any(not fault.plugin for fault in problems):
-        return f"Plugins are NOT held to their permissions here ({render.count(len(problems), 'problem')}): {counts}."
+        return f"Permissions are NOT enforced here ({render.count(len(problems), 'problem')}): {counts}."
     names = list(dict.fromkeys(fault.plugin for fault in problems))
     but = f", except for {', '.join(names)}" if names else ""
-    return f"Plugins are held to their permissions here{but}: {counts}."
+    return f"Permissions are enforced here{but}: {counts}."
 
 
 def _row(layer: "Layer") -> tuple[str, str, str]:
     if layer.held:
-        return layer.name, "held", layer.meaning
-    return layer.name, "MISSING", f"{layer.meaning}. Not here: {layer.why}"
+        return layer.name, "works", layer.meaning
+    return layer.name, "MISSING", f"{layer.meaning}. Missing: {layer.why}"
 
 
 def _last_words(answer: str) -> str:

@@ -178,15 +178,21 @@ def _of_our_own(home: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _eval(parser: Parser) -> Command:
-    parser.add_argument("--harness", required=True, choices=HARNESSES, help="whose event it is")
+    parser.add_argument(
+        "--harness",
+        required=True,
+        choices=HARNESSES,
+        metavar="AGENT",
+        help=f"the agent whose event it is: {', '.join(HARNESSES)}",
+    )
     parser.add_argument("--policy-dir", default="", metavar="DIR", help="use the .cupcake in or beside this folder")
     parser.add_argument(
-        "--global-config", default="", metavar="DIR", help="use this folder of policies for all projects"
+        "--global-config", default="", metavar="DIR", help="use the policies in this folder for all projects"
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if the decision is halt, deny or block")
-    parser.add_argument("--cache", action="store_true", help="keep decisions that depend on nothing but the event")
+    parser.add_argument("--cache", action="store_true", help="cache decisions that depend only on the event")
     parser.add_argument(
-        "--log-level", default="", metavar="LEVEL", help="debug: say on stderr what was decided by what"
+        "--log-level", default="", metavar="LEVEL", help="debug: print to stderr which policy decided what"
     )
     return run
 

@@ -8,12 +8,18 @@ from anyplug.secrets.redaction import Secrecy
 
 
 def _export(parser: Parser) -> Command:
-    parser.add_argument("name", metavar="NAME", help="the plugin's name, or its folder")
-    parser.add_argument("--to", required=True, choices=bundles.KINDS, help="the kind of bundle")
+    parser.add_argument("name", metavar="PLUGIN", help="the plugin's name, or its folder")
     parser.add_argument(
-        "--output", metavar="PATH", help="where it goes; a path that ends in .zip is one file for every kind"
+        "--to",
+        required=True,
+        choices=bundles.KINDS,
+        metavar="KIND",
+        help=f"the kind of bundle: {', '.join(bundles.KINDS)}",
     )
-    parser.add_argument("--author", default="", metavar="NAME", help="whom the bundle names as its author")
+    parser.add_argument(
+        "--output", metavar="PATH", help="the file or folder to write; a path that ends in .zip is always one file"
+    )
+    parser.add_argument("--author", default="", metavar="NAME", help="the author that the bundle names")
     return export
 
 
@@ -55,8 +61,8 @@ def export(session: Session) -> int:
     for relative in made.left_out:
         session.note(f"left out: {relative}")
     if entry.plugin.stays_up and not entry.tools:
-        session.note("note: its list of tools is not known, because it has not run yet")
+        session.note("note: its tools are not listed, because it has not run yet")
     session.note(
-        "note: whoever installs it needs `anyplug` on the PATH, and is asked by their own program, not by ours"
+        "note: where it is installed, it needs `anyplug` on the PATH; approval is up to the program that installs it"
     )
     return 0

@@ -27,13 +27,13 @@ def _install(parser: Parser) -> Command:
 
 
 def _update(parser: Parser) -> Command:
-    parser.add_argument("name", metavar="NAME", help="the plugin's name")
+    parser.add_argument("name", metavar="PLUGIN", help="the plugin's name")
     approve.add_approval_options(parser)
     return update
 
 
 def _remove(parser: Parser) -> Command:
-    parser.add_argument("name", metavar="NAME", help="the plugin's name, or the path of its folder")
+    parser.add_argument("name", metavar="PLUGIN", help="the plugin's name, or the path of its folder")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--purge", action="store_true", help="also remove its data, files, log and secrets")
     return remove
@@ -58,7 +58,7 @@ def install(session: Session) -> int:
             raise  # it stays, and may be approved later
         except BaseException:
             installer.remove(entry.plugin, purge=False)
-            session.note(f"{entry.name} is not installed after all: setting it up did not succeed")
+            session.note(f"{entry.name} was not installed, because its setup failed")
             raise
     _report(session, installed, is_approved=is_approved)
     return 0
@@ -97,13 +97,13 @@ def remove(session: Session) -> int:
     plugin = session.plugin(options.name).plugin
     if plugin.is_file:
         raise InstallError(
-            f"'{plugin.name}' belongs to another program, which keeps it in {plugin.path}",
-            f"take '{plugin.name}' out of [mcp] in {session.catalog.home.settings}",
+            f"'{plugin.name}' belongs to another program, in {plugin.path}",
+            f"remove '{plugin.name}' from [mcp] in {session.catalog.home.settings}",
         )
     if not installer.is_ours(plugin) and not _is_path_of(options.name, plugin):
         raise InstallError(
-            f"'{plugin.name}' lies in {plugin.found_at or plugin.path}, where anyplug did not put it",
-            f"`anyplug remove {plugin.found_at or plugin.path}` removes it all the same",
+            f"'{plugin.name}' is in {plugin.found_at or plugin.path}, and was not installed by anyplug",
+            f"`anyplug remove {plugin.found_at or plugin.path}` removes it anyway",
         )
     going, staying = installer.belongings(plugin, purge=options.purge)
     secrets = _secrets(session, plugin)
@@ -114,11 +114,11 @@ def remove(session: Session) -> int:
             terminal.say("This stays (--purge removes it too):", *(f"  {what}" for what in kept))
             if any(path.startswith(session.catalog.home.left) for path in staying):
                 terminal.say(
-                    f"Only what is installed from the same place gets it back: `anyplug leftovers {plugin.name}`"
+                    f"A plugin installed from the same source gets it back; see `anyplug leftovers {plugin.name}`"
                 )
     if not options.yes:
         if not terminal.can_ask():
-            refuse(f"'{plugin.name}' was not removed: there is nobody to ask", "--yes removes it without asking")
+            refuse(f"'{plugin.name}' was not removed: this is not a terminal", "--yes removes it without asking")
         if not session.confirm("Remove it?"):
             refuse(f"'{plugin.name}' was not removed", "nothing was changed")
     installer.remove(plugin, purge=options.purge)
@@ -134,7 +134,7 @@ def _installer(session: Session) -> Installer:
     """Give what installs and removes, with everything in its place: a process that was killed may have left it not."""
     installer = Installer(session.catalog)
     for path in installer.tidy():
-        session.note(f"an update of {os.path.basename(path)} was cut short: the version before is back in its place")
+        session.note(f"an update of {os.path.basename(path)} was interrupted; the previous version is restored")
     return installer
 
 
@@ -162,7 +162,7 @@ def _settle_or_go_back(session: Session, entry: Entry) -> None:
     try:
         approve.settle(session, entry)
     except BaseException:
-        session.note(f"{entry.name} is not updated: the version before is back in its place")
+        session.note(f"{entry.name} is not updated; the previous version is restored")
         raise
 
 
@@ -174,12 +174,12 @@ def _describe(session: Session, installed: Installed, entry: Entry, what: str) -
     at = f" at {installed.record.commit[:12]}" if installed.record.commit else ""
     render.out(f"{plugin.name} is {what}{at} in {plugin.path}")
     if installed.left_config:
-        session.warn("its config.json was left behind: configuration is yours to set")
+        session.warn("its config.json was not copied: set values with `anyplug config {plugin.name}`")
     if installed.left_modules:
         these = " and ".join(installed.left_modules)
-        session.warn(f"{these} stayed behind; if it needs them, make them anew in {plugin.path}, then approve it again")
+        session.warn(f"not copied: {these}; if it needs them, build them in {plugin.path}, then approve it again")
     if entry.state == "shadowed":
-        session.warn(f"another plugin of that name comes first: {entry.shadowed_by}")
+        session.warn(f"another plugin of the same name takes precedence: {entry.shadowed_by}")
     for problem in plugin.problems:
         session.warn(render.line(problem.message))
     if plugin.instructions:
@@ -201,12 +201,10 @@ def _say_what_was_kept(session: Session, installed: Installed) -> None:
     if session.options.json:
         return
     for name, aside in installed.inheritance.beside.items():
-        session.note(render.line(f"note: {name} stays as it was; what the new version brings is beside it, as {aside}"))
+        session.note(render.line(f"note: {name} is unchanged; the new version of it is beside it, as {aside}"))
     for name in installed.inheritance.kept:
         kept = os.path.join(installed.kept, name)
-        session.note(
-            render.line(f"note: {name} was changed here and has no place in the new version; it is kept as {kept}")
-        )
+        session.note(render.line(f"note: {name} was changed here and is not in the new version; it is kept as {kept}"))
 
 
 def _inheritance_shape(installed: Installed) -> dict[str, Any]:
@@ -227,13 +225,15 @@ def _report(session: Session, installed: Installed, *, is_approved: bool = False
     elif entry.state == "changed" and is_approved:
         changes = ", ".join(entry.standing.changes)
         session.warn(render.line(f"{plugin.name} has changed its own code since it was approved: {changes}"))
-        session.note(f"hint: some build themselves at their first start; `anyplug approve {plugin.name}` allows that")
+        session.note(
+            f"hint: some plugins build themselves at their first start; `anyplug approve {plugin.name}` allows that"
+        )
     elif entry.state in {"new", "changed"}:
-        session.note(f"hint: `anyplug approve {plugin.name}` shows what it asks for; nothing of it runs before")
+        session.note(f"hint: `anyplug approve {plugin.name}` shows what it asks for; it does not run before that")
     elif entry.state == "disabled":
         decision = session.catalog.approvals.of(plugin)
         then = "" if decision is not None and decision.approved else f"; then `anyplug approve {plugin.name}`"
-        session.note(f"hint: it is switched off: {entry.standing.reason}{then}")
+        session.note(f"hint: it is turned off: {entry.standing.reason}{then}")
     elif entry.state == "approved" and installed.is_new:
         render.out(f"{plugin.name} is approved{approve.what_holds(session, plugin)}")
         approve.say_what_is_missing(session, plugin)

@@ -11,8 +11,8 @@ from anyplug.model.errors import UsageError
 
 
 def _jobs(parser: Parser) -> Command:
-    parser.add_argument("id", nargs="?", metavar="ID", help="one job, with its result")
-    parser.add_argument("--cancel", action="store_true", help="cancel it")
+    parser.add_argument("id", nargs="?", metavar="ID", help="show this job and its result")
+    parser.add_argument("--cancel", action="store_true", help="cancel the job")
     return jobs
 
 

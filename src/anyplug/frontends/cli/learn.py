@@ -26,7 +26,7 @@ def _learn(parser: Parser) -> Command:
     add_call(parser)
     parser.add_argument("--yes", action="store_true", help="run it without asking")
     parser.add_argument(
-        "--open", action="store_true", help="let it do everything that permissions can open, for this one call"
+        "--open", action="store_true", help="allow it everything that permissions can allow, for this one call"
     )
     return learn
 
@@ -64,7 +64,7 @@ def learn(session: Session) -> int:
     code = CODES[result.error.code].exit if result.error else 0
     if not learning.has_listened:
         if code != REFUSED:  # a server at an address, say
-            session.note(f"note: no program of {entry.name} ran on this machine, so there is nothing to learn")
+            session.note(f"note: no program of {entry.name} ran on this machine, so there is nothing to report")
         return report(session, result)
     _show(session, entry, result, _lesson(session, entry, learning, called, has_failed=result.is_error))
     return code
@@ -75,24 +75,22 @@ def _agree(session: Session, tool: Tool, entry: Entry) -> None:
     from anyplug.launch.assessment import switched_off  # brings an event loop along, as running a plugin does
 
     if off_by := switched_off(session.catalog.settings):
-        raise UsageError(
-            f"nothing can be learned while confinement is switched off by {off_by}", "switch it on for this call"
-        )
+        raise UsageError(f"nothing can be learned while {off_by} turns the sandbox off", "turn it on for this call")
     granted = render.line(", ".join(entry.standing.granted)) or "nothing"
     may = (
-        "everything that permissions can open: your files, the network, every program"
+        "everything that permissions can allow: your files, the network, every program"
         if session.options.open
-        else f"what it was granted ({granted}); what is refused to it is written down"
+        else f"what it was granted ({granted}); whatever else it tries is refused and listed"
     )
     if not session.options.json:
-        terminal.say(f"This really runs {tool.name} of {entry.name}: whatever it changes, sends or deletes stays so.")
+        terminal.say(f"This really runs {tool.name} of {entry.name}: what it changes, sends or deletes is not undone.")
         terminal.say(f"While it runs it may use {may}.")
     if session.options.yes:
         return
     if not terminal.can_ask():
-        refuse(f"{tool.name} was not run: there is nobody to ask", f"`anyplug learn {tool.name} ... --yes`")
+        refuse(f"{tool.name} was not run: this is not a terminal", f"`anyplug learn {tool.name} ... --yes`")
     if not session.confirm("Run it?"):
-        refuse(f"{tool.name} was not run", "nothing has happened")
+        refuse(f"{tool.name} was not run", "nothing has changed")
 
 
 def _lesson(
@@ -140,20 +138,20 @@ def _show(session: Session, entry: Entry, result: Result, lesson: "Lesson") -> N
     render.out("", "Beyond what every plugin may do, it needed:" if needed else "\nIt needed no permission.")
     _say_needs(needed)
     if lesson.optional:
-        render.out("", "Refused, and it went on without:")
+        render.out("", "Refused, and it continued without:")
         _say_needs([need for need in lesson.needs if need.permission in lesson.optional])
     if lesson.never:
-        render.out("", "Tried, and no grant opens it:")
+        render.out("", "Tried, but no grant allows it:")
     for tried in lesson.never:
         render.out(f"  {render.line(tried)}")
     if is_fitting:
-        render.out("", "Its grants fit this call.")
+        render.out("", "Its grants are exactly what this call needs.")
     else:
-        render.out("", "For this call, its grants would be:")
+        render.out("", "For this call, its grants should be:")
         for sign, names in (("+", lesson.add), ("-", lesson.remove), (" ", lesson.keep)):
             for name in names:
                 render.out(f"  {sign} {render.line(name)}")
-        render.out("", "To have it so:")
+        render.out("", "To change them:")
         for command in typed:
             render.out(f"  {command}")
     _say_limits(session, lesson)
@@ -176,8 +174,8 @@ def _say_needs(needs: "list[Need]") -> None:
 
 def _say_limits(session: Session, lesson: "Lesson") -> None:
     """Say what cannot be concluded."""
-    session.note("note: this was one call; another one may need more. What it tried is not what it ought to have.")
+    session.note("note: this was one call; another may need more. It may also have tried more than it should have.")
     if lesson.optional:
-        session.note("note: grant what was refused only if its answer is not what you want")
+        session.note("note: grant what was refused only if the result is not what you want")
     if lesson.add and not session.options.open:
-        session.note("note: after something was refused it may have stopped early; `--open` shows all of it")
+        session.note("note: it may have stopped after the refusal; --open shows everything it needs")

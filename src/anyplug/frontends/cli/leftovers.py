@@ -12,7 +12,7 @@ from anyplug.model.errors import UsageError
 
 
 def _leftovers(parser: Parser) -> Command:
-    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="the name of the plugin that left it")
+    parser.add_argument("name", nargs="?", default="", metavar="PLUGIN", help="the name of the removed plugin")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--give", type=int, metavar="N", help="give number N to the plugin that has this name now")
     which.add_argument("--delete", type=int, metavar="N", help="delete number N, with its secrets")
@@ -32,12 +32,12 @@ def leftovers(session: Session) -> int:
         _list(session, found)
         return 0
     if not options.name:
-        raise UsageError("--give and --delete need the name of a plugin", "`anyplug leftovers` lists what there is")
+        raise UsageError("--give and --delete need the name of a plugin", "`anyplug leftovers` lists them")
     one = next((each for each in found if each.number == number), None)
     if one is None:
         raise UsageError(
-            f"no plugin called '{options.name}' left anything with the number {number}",
-            f"`anyplug leftovers {options.name}` lists what there is",
+            f"no plugin called '{options.name}' left data with the number {number}",
+            f"`anyplug leftovers {options.name}` lists them",
         )
     if options.give is not None:
         _give(session, left, one)
@@ -72,16 +72,16 @@ def _ask(session: Session, what: str, question: str) -> None:
     if session.options.yes:
         return
     if not terminal.can_ask():
-        refuse("nothing was changed: there is nobody to ask", "--yes goes on without asking")
+        refuse("nothing was changed: this is not a terminal", "--yes continues without asking")
     if not session.confirm(question):
-        refuse("nothing was changed", "`anyplug leftovers` lists what there is")
+        refuse("nothing was changed", "`anyplug leftovers` lists them")
 
 
 def _done(session: Session, one: Leftover, what: str) -> None:
     if session.options.json:
         session.print_json(_shape(one))
     else:
-        render.out(f"what {one.name} left is {what}")
+        render.out(f"the data that {one.name} left is {what}")
 
 
 def _what(one: Leftover) -> str:
@@ -92,7 +92,7 @@ def _list(session: Session, found: list[Leftover]) -> None:
     if session.options.json:
         session.print_json([_shape(one) for one in found])
     elif not found:
-        render.out("No removed plugin left anything.")
+        render.out("No removed plugin left data.")
     else:
         rows = [(one.name, str(one.number), one.origin, _day(one), one.folder, ", ".join(one.secrets)) for one in found]
         render.table(("NAME", "N", "FROM", "REMOVED", "KEPT IN", "SECRETS"), rows)

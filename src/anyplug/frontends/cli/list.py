@@ -19,14 +19,18 @@ from anyplug.model.types import State, Tool
 
 def _list(parser: Parser) -> Command:
     states = get_args(State)
-    parser.add_argument("--state", metavar="STATE", choices=states, help=f"only plugins that are {', '.join(states)}")
+    parser.add_argument(
+        "--state", metavar="STATE", choices=states, help=f"only plugins in this state: {', '.join(states)}"
+    )
     return list_plugins
 
 
 def _tools(parser: Parser) -> Command:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a tool, or a plugin whose tools to list")
-    parser.add_argument("--all", action="store_true", help="also those that nobody has approved")
-    parser.add_argument("--cost", action="store_true", help="show what each plugin's tools take of an agent's context")
+    parser.add_argument(
+        "name", nargs="?", metavar="TOOL|PLUGIN", help="describe this tool, or the tools of this plugin"
+    )
+    parser.add_argument("--all", action="store_true", help="also list tools of plugins that are not approved")
+    parser.add_argument("--cost", action="store_true", help="show how many tokens of context each plugin's tools take")
     return tools
 
 
@@ -80,7 +84,7 @@ def _healths(session: Session) -> dict[str, str]:
         with resident:
             conditions = resident.conditions()
     except AnyplugError as error:
-        session.note(f"the host that is up did not say how plugins are: {error.message}")
+        session.note(f"the daemon did not report the health of plugins: {error.message}")
         return {}
     if conditions:
         session.see_as(conditions)
@@ -180,5 +184,8 @@ def _show_tools(owned: list[tuple[Tool, Entry]], snapshot: Snapshot) -> None:
 def _where_we_looked(session: Session) -> list[str]:
     roots = session.catalog.roots
     if not roots:
-        return ["hint: name a folder with --plugin"]
-    return ["hint: put a plugin into one of these, or `anyplug install` one:", *(f"  {root}" for root in roots)]
+        return ["hint: `anyplug --plugin FOLDER list` uses the plugin in a folder"]
+    return [
+        "hint: `anyplug install FOLDER` installs a plugin; these folders were searched:",
+        *(f"  {root}" for root in roots),
+    ]

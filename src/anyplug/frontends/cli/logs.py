@@ -16,9 +16,11 @@ SHOWN = 200  # lines
 
 
 def _logs(parser: Parser) -> Command:
-    parser.add_argument("name", metavar="NAME", help="the plugin's name")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on as the log grows, until interrupted")
-    parser.add_argument("-n", type=int, default=SHOWN, metavar="N", help=f"the last N lines (default {SHOWN})")
+    parser.add_argument("name", metavar="PLUGIN", help="the plugin's name")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="print new lines as they are written, until interrupted"
+    )
+    parser.add_argument("-n", type=int, default=SHOWN, metavar="N", help=f"the last N lines (default: {SHOWN})")
     return show_logs
 
 
@@ -35,7 +37,7 @@ def show_logs(session: Session) -> int:
     """Print the end of a log, and go on if asked to."""
     options, path = session.options, _path(session)
     if options.json and options.follow:
-        raise UsageError("--json and --follow do not go together", "leave one of them out")
+        raise UsageError("--json and --follow cannot be combined", "leave one of them out")
     with ExitStack() as stack:
         file = _open(path)
         lines = _tail(path, stack.enter_context(file) if file else None, options.n)
@@ -43,7 +45,7 @@ def show_logs(session: Session) -> int:
             session.print_json({"path": path, "lines": lines})
             return 0
         if not lines and not options.follow:
-            session.note(f"nothing was logged yet in {path}")
+            session.note(f"the log {path} is empty")
         for line in lines:
             render.stream(line)
         if options.follow:

@@ -18,17 +18,15 @@ if TYPE_CHECKING:
 
 
 def _mcp(parser: Parser) -> Command:
-    parser.add_argument("--profile", metavar="NAME", default="", help="show only what this profile of yours has")
+    parser.add_argument("--profile", metavar="NAME", default="", help="offer only the tools of this profile")
     surfaces = get_args(Surface)
     parser.add_argument(
         "--surface",
         metavar="SURFACE",
         choices=surfaces,
-        help="all: every tool; search: three tools to find and call the others; auto: by their size (the default)",
+        help="all: every tool; search: three tools that find and call the others; auto: by size (default)",
     )
-    parser.add_argument(
-        "--resident", action="store_true", help="start a host that stays up and is shared, if there is none"
-    )
+    parser.add_argument("--resident", action="store_true", help="start the daemon if it is not running, and use it")
     return serve
 
 
@@ -56,9 +54,11 @@ def serve(session: Session) -> int:
         except NotServed as error:
             if error.code == "denied":
                 raise NoHost(str(error), "let the agent itself call the tools") from error
-            session.note(f"working without the host that is up: {error}")
+            session.note(f"working without the daemon: {error}")
         except NotStarted as error:
-            raise NoHost(f"no host could be started: {error}", error.hint or f"its log is {address.log}") from error
+            raise NoHost(
+                f"the daemon could not be started: {error}", error.hint or f"its log is {address.log}"
+            ) from error
         else:
             return 0
     return _serve_alone(session)

@@ -12,28 +12,30 @@ from anyplug.manage import scaffold
 from anyplug.runtime.processes.toolchain import find_node
 
 FORMATS = tuple(scaffold.KINDS)
+OLD_NAMES = {"cyclop-one": "cyclop"}  # that `new` took once
 LANGUAGES = tuple(dict.fromkeys(language for kind in scaffold.KINDS.values() for language in kind.languages))
-NO_NODE = "It needs Node, and there is none here: `pip install 'anyplug[node]'` brings one. Then:"
+NO_NODE = "It needs Node, which is not installed: `pip install 'anyplug[node]'` installs it. Then:"
 
 
 def _new(parser: Parser) -> Command:
-    parser.add_argument("name", metavar="NAME", help="the plugin's name; its folder gets the same")
+    parser.add_argument("name", metavar="NAME", help="the name of the plugin and of its folder")
     parser.add_argument(
         "--format",
         choices=FORMATS,
+        type=lambda given: OLD_NAMES.get(given, given),
         default=FORMATS[0],
         metavar="FORMAT",
-        help=f"{', '.join(FORMATS)}; {FORMATS[0]} if left out",
+        help=f"{', '.join(FORMATS)} (default: {FORMATS[0]})",
     )
     parser.add_argument(
         "--lang",
         choices=LANGUAGES,
         default="",
         metavar="LANGUAGE",
-        help=f"{', '.join(LANGUAGES)}; if left out, the first that there is for the format",
+        help=f"{', '.join(LANGUAGES)} (default: the first one that the format has)",
     )
     parser.add_argument(
-        "--into", type=folder, default=".", metavar="FOLDER", help="where the plugin's folder goes (here)"
+        "--into", type=folder, default=".", metavar="FOLDER", help="the folder to create it in (default: this one)"
     )
     return new
 
@@ -62,7 +64,7 @@ def new(session: Session) -> int:
     for file in made.files:
         render.out(os.path.join(path, file))
     has_all = made.language != "node" or find_node() is not None
-    session.note("", "It works already. Next:" if has_all else NO_NODE)
+    session.note("", "It works. Next:" if has_all else NO_NODE)
     session.note(*(f"  {command}" for command in _next(session, made, path)))
     return 0
 

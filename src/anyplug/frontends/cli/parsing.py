@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from anyplug.frontends.cli import render
-from anyplug.frontends.cli.commands import COMMANDS
-from anyplug.model.errors import DONE, USAGE
+from anyplug.frontends.cli.commands import ALIASES, COMMANDS, GROUPS, aliases_of
+from anyplug.model.errors import DONE, USAGE, UsageError
 
 if TYPE_CHECKING:
     from anyplug.frontends.cli.cli_run import Session
@@ -29,29 +29,65 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in our words, with a hint."""
+    """A parser whose errors have a hint, and are JSON where that was asked for.
+
+    Options that people reach for first are added to the parser itself, the others to `rest`, which help shows below.
+    """
+
+    def __init__(self, prog: str, description: str, *, json: bool, epilog: str = "") -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=epilog,
+            formatter_class=Help,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self._positionals.title = "arguments"
+        self._json = json
+        self.rest = self.add_argument_group("more options")
 
     def error(self, message: str, hint: str = "") -> NoReturn:
         """Print a usage error and exit."""
-        render.say(f"{self.prog}: {message}", f"hint: {hint or self._cure(message)}")
+        hint = hint or self._cure(message)
+        if self._json:
+            render.json({"error": {"code": UsageError.code, "message": f"{self.prog}: {message}", "hint": hint}})
+        else:
+            render.say(f"{self.prog}: {message}", f"hint: {hint}")
         raise SystemExit(USAGE)
 
     def _cure(self, message: str) -> str:
-        """Say what somebody may have meant, else where to look."""
-        usually = f"`{self.prog} --help` says how it goes"
+        """Return what to type instead, or where to look."""
+        usually = f"`{self.prog} --help` shows how to use it"
         unknown = message.partition("unrecognized arguments: ")[2].replace("=", " ").split()
         if misplaced := [word for word in unknown if word in BEFORE_COMMAND]:
             return f"{misplaced[0]} goes before the command: `anyplug {misplaced[0]} ... COMMAND`"
+        if unknown == ["--json"]:
+            return "--json goes after the command: `anyplug COMMAND ... --json`"
         if unknown and unknown[0].startswith("--") and any(action.metavar == KEY_VALUE for action in self._actions):
             key, value, *_ = [*unknown, "..."]
             return f"a tool's arguments are written {KEY_VALUE}: `{key.removeprefix('--')}={value}`; {usually}"
         return usually
 
 
+def usage(parser: argparse.ArgumentParser) -> str:
+    """Return one line with a command's arguments and required options."""
+    words = [parser.prog]
+    for action in parser._actions:  # noqa: SLF001 - there is no other way
+        metavar = str(action.metavar or action.dest)
+        forms = {"?": f"[{metavar}]", "*": f"[{metavar} ...]", "+": f"{metavar} [{metavar} ...]"}
+        if not action.option_strings and action.help != argparse.SUPPRESS:
+            words.append(forms.get(str(action.nargs), metavar))
+        elif action.required:
+            words.append(f"{action.option_strings[0]} {metavar}")
+    return " ".join([*words, "[OPTIONS]"])
+
+
 def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
     """Read the whole command line; exits on --help, --version and on what it does not understand."""
-    at = _command_at(words)
-    parser = program_parser()
+    at = command_at(words)
+    is_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+    parser = program_parser(json=is_json)
     options = parser.parse_args(words[:at])
     if options.version:
         from anyplug import __version__  # only for those who ask
@@ -67,40 +103,37 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
             parser.print_help()
             raise SystemExit(DONE)
         name, rest = rest[0], [*rest[1:], "--help"]
+    name = ALIASES.get(name, name)
     if name not in COMMANDS:
         _refuse(parser, name, rest)
-    command_options, run = command_parser(name)
+    command_options, run = command_parser(name, json=is_json)
     # People write options between a tool's arguments, too; but argparse forgets a `--` when it allows for that.
     read = command_options.parse_args if "--" in rest else command_options.parse_intermixed_args
     read(rest, namespace=options)
-    options.named = name
+    options.named, options.typed = name, rest
     return options, run
 
 
 def _refuse(parser: Parser, name: str, rest: list[str]) -> NoReturn:
-    """Say that there is no such command, and which one may have been meant."""
+    """Report that there is no such command, and which one may have been meant."""
     message = f"there is no command '{name}'"
     if name == "ext":  # zot's way: `zot ext list`
-        meant = rest[0] if rest and rest[0] in COMMANDS else "COMMAND"
-        parser.error(message, f"zot's `ext` is left out here: `anyplug {meant}`")
-    from difflib import get_close_matches  # only for those who mistype
+        meant = rest[0] if rest[:1] and rest[0] in COMMANDS else "COMMAND"
+        parser.error(message, f"leave out zot's `ext`: `anyplug {meant}`")
+    if name.startswith("/"):
+        parser.error(message, f"`anyplug run {name}` runs a slash command")
+    from anyplug.frontends.cli.suggestions import suggestion  # only for those who mistype
 
-    near = get_close_matches(name, COMMANDS, n=1)
-    parser.error(message + (f"; did you mean '{near[0]}'?" if near else ""))
+    if meant := suggestion(name):
+        purpose = COMMANDS[meant][1]
+        parser.error(f"{message}; did you mean '{meant}'?", f"`anyplug {meant} --help`: {purpose}")
+    parser.error(message, "`anyplug --help` lists the commands")
 
 
-def program_parser() -> Parser:
+def program_parser(*, json: bool = False) -> Parser:
     """Make the parser of the options before the command."""
-    width = max(map(len, COMMANDS))
-    listing = "\n".join(f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items())
-    parser = Parser(
-        prog="anyplug",
-        description=DESCRIPTION,
-        epilog=f"commands:\n{listing}\n\n`anyplug help COMMAND` says more about one.",
-        usage="anyplug [OPTIONS] COMMAND ...",
-        formatter_class=Help,
-        allow_abbrev=False,
-    )
+    parser = Parser(prog="anyplug", description=DESCRIPTION, epilog=_listing(), json=json)
+    parser.usage = "anyplug [OPTIONS] COMMAND ..."
     parser.add_argument(
         "--plugin",
         "--ext",
@@ -109,42 +142,57 @@ def program_parser() -> Parser:
         default=[],
         type=folder,
         metavar="DIR",
-        help="use the plugin in this folder, which counts as approved for this run; may be repeated",
+        help="use the plugin in this folder, approved for this run; may be repeated",
     )
     parser.add_argument(
-        "--home", type=folder, metavar="DIR", help="keep plugins, decisions and data here (else $ANYPLUG_HOME)"
+        "--home", type=folder, metavar="DIR", help="keep plugins, decisions and data here (default: $ANYPLUG_HOME)"
     )
-    parser.add_argument("--no-discover", action="store_true", help="use only what --plugin names")
-    parser.add_argument("--quiet", action="store_true", help="no notes and warnings on stderr, only errors")
+    parser.add_argument("--no-discover", action="store_true", help="use only plugins given with --plugin")
+    parser.add_argument("--quiet", action="store_true", help="print only errors to stderr, no notes or warnings")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument("-h", "--help", action="help", help="show this help and exit")
     return parser
 
 
-def command_parser(name: str) -> tuple[Parser, Command]:
+def _listing() -> str:
+    """List the commands by group, each with its other names."""
+    shown = {name: ", ".join([name, *aliases_of(name)]) for name in COMMANDS}
+    width = max(map(len, shown.values()))
+    groups = [
+        "\n".join([f"{title}:", *(f"  {shown[name]:<{width}}  {about[1]}" for name, about in group.items())])
+        for title, group in GROUPS.items()
+    ]
+    return "\n\n".join([*groups, "`anyplug help COMMAND` shows a command's arguments, options and an example."])
+
+
+def command_parser(name: str, *, json: bool = False) -> tuple[Parser, Command]:
     """Make one command's parser, and find what runs it."""
-    module, summary = COMMANDS[name]
+    module, purpose, example = COMMANDS[name]
     room = import_module(f"anyplug.frontends.cli.{module}")
+    also = aliases_of(name)
     parser = Parser(
         prog=f"anyplug {name}",
-        description=f"{summary[0].upper()}{summary[1:]}.",
-        formatter_class=Help,
-        allow_abbrev=False,
+        description=f"{purpose}." + (f" Also: {', '.join(f'anyplug {alias}' for alias in also)}." if also else ""),
+        json=json,
     )
     run: Command = room.COMMANDS[name](parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("-h", "--help", action="help", help="show this help and exit")
+    parser.usage = usage(parser)
+    parser.epilog = "\n\n".join(filter(None, [parser.epilog, f"example:\n  {example}"]))
     return parser, run
 
 
 def folder(given: str) -> str:
-    """Refuse an empty word: it is a variable that somebody forgot to set, and would mean the working folder."""
+    """Refuse an empty word: it comes from an unset variable, and would mean the working folder."""
     if not given:
         raise argparse.ArgumentTypeError("it is empty")
     return given
 
 
-def _command_at(words: list[str]) -> int:
-    """Find where the command stands: the first word that is neither an option nor an option's value."""
+def command_at(words: list[str]) -> int:
+    """Return the index of the command: the first word that is neither an option nor an option's value."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] in TAKES_A_VALUE else 1

@@ -16,41 +16,47 @@ ACTIONS = ("init", "validate", "inspect", "test", "explain", "replay", "trust")
 HARNESSES = ("opencode", "claude", "anyplug")
 SINCE = "7d"
 IN_FORCE = {
-    "opencode": "`anyplug connect opencode --policy{0}` puts it in force",
-    "claude": "a hook of Claude Code that runs `anyplug eval --harness claude` puts it in force",
+    "opencode": "`anyplug connect opencode --policy{0}` puts it into force",
+    "claude": "a hook of Claude Code that runs `anyplug eval --harness claude` puts it into force",
     "anyplug": "and it is in force for the tools of all plugins",
 }
 EPILOG = """\
-init               write a .cupcake folder with a policy, a rulebook and examples
-validate           say everything that is wrong, with file and line
-inspect            list the policies, and the events that each is asked about
-test [FILE]        run the examples beside the policies
-explain EVENT      decide about an event (a file, JSON, or - for stdin) and say which rules decided, and why
-replay FILE        decide about recorded calls with this policy, and list what would change
-trust [FOLDER]     show what policies run and what changed in them, and accept that; --global: of your own"""
+actions:
+  init             create a .cupcake folder with a policy, a rulebook and examples
+  validate         list all problems, with file and line
+  inspect          list the policies and the events that each decides on
+  test [FILE]      run the examples beside the policies
+  explain EVENT    decide on an event (a file, JSON, or - for stdin) and show which rules decided, and why
+  replay FILE      decide on recorded calls with this policy, and list what would change
+  trust [FOLDER]   show what policies run and what changed in them, and accept it (--global: your own)"""
 
 
 def _policy(parser: Parser) -> Command:
     parser.epilog = EPILOG
     parser.add_argument("action", choices=ACTIONS, metavar="ACTION", help=", ".join(ACTIONS))
-    parser.add_argument("what", nargs="?", metavar="FILE|EVENT", help="what the action is about")
-    parser.add_argument("--harness", choices=HARNESSES, help="whose policies; by default all, or whoever has any")
+    parser.add_argument("what", nargs="?", metavar="FILE|EVENT", help="the file, folder or event for the action")
+    parser.add_argument(
+        "--harness",
+        choices=HARNESSES,
+        metavar="AGENT",
+        help=f"the agent whose policies to use: {', '.join(HARNESSES)} (default: all that have policies)",
+    )
     parser.add_argument("--policy-dir", default="", metavar="DIR", help="use the .cupcake in or beside this folder")
     parser.add_argument(
-        "--global-config", default="", metavar="DIR", help="use this folder of policies for all projects"
+        "--global-config", default="", metavar="DIR", help="use the policies in this folder for all projects"
     )
     parser.add_argument(
-        "--since", default=SINCE, metavar="7d", help=f"with replay: how far back ({SINCE}); also 30m, 12h"
+        "--since", default=SINCE, metavar="7d", help=f"with replay: how far back (default: {SINCE}); also 30m, 12h"
     )
     parser.add_argument(
         "--global",
         action="store_true",
         dest="for_all",
-        help="with init and trust: policies of your own, for all projects",
+        help="with init and trust: your own policies, for all projects",
     )
-    parser.add_argument("--signals", metavar="JSON", help="with explain: what signals answer, as an object")
+    parser.add_argument("--signals", metavar="JSON", help="with explain: the answers of signals, as an object")
     parser.add_argument("--yes", action="store_true", help="with trust: accept without asking")
-    parser.add_argument("--revoke", action="store_true", help="with trust: do not run the project's commands any more")
+    parser.add_argument("--revoke", action="store_true", help="with trust: no longer run the project's commands")
     parser.add_argument(
         "--allow-unconfined", action="store_true", help="with trust: run commands where there is no sandbox"
     )
@@ -103,7 +109,7 @@ def _init(session: Session) -> int:
     for path in shown[:-1]:
         render.out(path)
     if not written:
-        session.note(f"everything is there already in {shown[-1]}")
+        session.note(f"nothing to write: {shown[-1]} is complete")
     tests = f"anyplug policy test {shown[-1]}" if is_own else "anyplug policy test"
     session.note(f"`{tests}` runs the examples, {IN_FORCE[harness].format(' --global' if is_own else '')}")
     if not is_own:
@@ -116,7 +122,7 @@ def _own_root(session: Session, harness: str) -> str:
     from anyplug.policy.evaluation import Options
 
     if session.options.what:
-        raise UsageError("init --global takes no folder", "`--global-config DIR` names another place than the usual")
+        raise UsageError("init --global takes no folder", "--global-config DIR uses another folder")
     engine = Engine(session.catalog.home.path)
     try:
         return engine.global_root(Options(global_config=session.options.global_config), harness)
@@ -153,7 +159,9 @@ def _inspect(session: Session) -> int:
     checked = _checked(session)
     if not checked.is_valid:
         wrong = [str(remark) for remark in checked.remarks if remark.level == "error"]
-        raise ConfigError("the policies cannot be used:\n" + "\n".join(wrong), "`anyplug policy validate` says more")
+        raise ConfigError(
+            "the policies cannot be used:\n" + "\n".join(wrong), "`anyplug policy validate` lists the problems"
+        )
     rows = [_row(held) for held in checked.held]
     if session.options.json:
         session.print_json(rows)
@@ -185,8 +193,8 @@ def _checked(session: Session) -> "Checked":
 
     if session.options.what:
         raise UsageError(
-            f"{session.options.action} takes no file: it looks at everything that is in force here",
-            "`--policy-dir DIR` names another place, `--harness` one agent",
+            f"{session.options.action} takes no file: it covers all policies that apply here",
+            "--policy-dir DIR uses another folder, --harness AGENT one agent",
         )
     return Place(session).checked()
 

@@ -17,7 +17,7 @@ from anyplug.policy.paths import FOLDER, find, is_within
 from anyplug.policy.policy_files import Source
 from anyplug.rego import RegoErrors
 
-VALIDATE = "`anyplug policy validate` says more"
+VALIDATE = "`anyplug policy validate` lists the problems"
 
 
 class Place:
@@ -39,10 +39,10 @@ class Place:
         self.is_there = os.path.isdir(self.root)
         if not self.is_there and given.policy_dir:
             raise ConfigError(
-                f"there is no {FOLDER} in or around {given.policy_dir}", "`anyplug policy init` makes one"
+                f"there is no {FOLDER} in or around {given.policy_dir}", "`anyplug policy init` creates one"
             )
         if not self.is_there and not any(own.has_policies for own in self.own.values()):
-            raise ConfigError(f"there is no {FOLDER} here nor above", "`anyplug policy init` makes one")
+            raise ConfigError(f"there is no {FOLDER} here or in a parent folder", "`anyplug policy init` creates one")
 
     @property
     def folder(self) -> str:

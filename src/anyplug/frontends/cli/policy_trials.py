@@ -26,7 +26,7 @@ def test(session: Session) -> int:
     files = _examples(place, given)
     if not files:
         where = given or (place.root if place.is_there else "your own policies")
-        raise UsageError(f"there are no examples in {where}", "write some into a file named like safety.test.yml")
+        raise UsageError(f"there are no examples in {where}", "write some into a file with a name like safety.test.yml")
     trials: dict[tuple[str, bool], Trial] = {}
     tried = []
     for path in files:
@@ -35,11 +35,11 @@ def test(session: Session) -> int:
         try:
             found = examples.read(path, shown)
         except examples.BadExamples as error:
-            raise ConfigError(str(error), "`docs/how-to/policies.md` shows how examples are written") from error
+            raise ConfigError(str(error), "`docs/how-to/policies.md` shows how to write examples") from error
         for example in found:
             harness = example.harness or place.harness(path)
             if harness not in HARNESSES:
-                raise ConfigError(f"{shown}: events of '{harness}' are not known", f"there are {', '.join(HARNESSES)}")
+                raise ConfigError(f"{shown}: '{harness}' is not a known agent", f"use one of {', '.join(HARNESSES)}")
             key = (harness, is_own)
             trial = trials.get(key) or trials.setdefault(key, place.trial_alone(harness, is_own=is_own))
             tried.append(examples.run(example, trial))
@@ -74,10 +74,10 @@ def explain(session: Session) -> int:
         event = trial.read(given, place.folder)
         explained = trial.explain(event, signals)
     except BadEvent as error:
-        hint = "`docs/reference/policies.md` shows what an event has"
+        hint = "`docs/reference/policies.md` describes events"
         if trial.harness != "claude" and b'"tool_name"' in content:
             hint = "`--harness claude` takes events of Claude Code, which have a tool_name"
-        raise UsageError(f"this is no event of {trial.harness}: {error}", hint) from error
+        raise UsageError(f"this is not an event of {trial.harness}: {error}", hint) from error
     outcome, decision = explained.outcome, explained.outcome.decision
     refusal, now = trial.refusal_by_eval(given), place.in_force(event, given, signals)
     is_other = now is not None and (now.verb, now.reason) != (decision.verb, decision.reason)
@@ -108,12 +108,12 @@ def explain(session: Session) -> int:
     if now is not None and is_other:
         said = f"{now.verb}: {now.reason}" if now.reason else now.verb
         session.note(render.line(f"in force now: {said}"))
-        session.note(f"the policies that you accepted last decide too, until `{TRUST}` accepts these files")
+        session.note(f"the policies that you accepted last also decide, until `{TRUST}` accepts these files")
     if refusal:
-        session.note(f"`anyplug eval` refuses this event as it is ({refusal}); what it lacks was added here")
+        session.note(f"`anyplug eval` refuses this event as it is ({refusal}); what is missing was added here")
     if explained.unanswered:
         names = ", ".join(explained.unanswered)
-        session.note(f"signals are not run here, so these have no answer: {names}; `--signals JSON` gives them one")
+        session.note(f"signals do not run here, so these have no answer: {names}; --signals JSON provides them")
     return 0
 
 
@@ -126,10 +126,10 @@ def _show(explained: Explained) -> None:
     for text in decision.context:
         render.out(f"  context: {text}")
     _list("printed", explained.printed)
-    _list("calls that failed, and so have no value", explained.failures)
-    _list("rules that held", explained.fired)
-    _list("policies that were asked", [f"{one.file} ({one.policy})" for one in explained.routed if one.asked])
-    _list("policies that were not asked", [f"{one.file}: {one.why}" for one in explained.routed if not one.asked])
+    _list("calls that failed and have no value", explained.failures)
+    _list("rules that applied", explained.fired)
+    _list("policies that decided", [f"{one.file} ({one.policy})" for one in explained.routed if one.asked])
+    _list("policies that did not decide", [f"{one.file}: {one.why}" for one in explained.routed if not one.asked])
 
 
 def _list(heading: str, lines: Iterable[str]) -> None:
@@ -144,11 +144,11 @@ def replay(session: Session) -> int:
     """Decide about recorded events with a candidate, and list what would change."""
     options = session.options
     if not options.what:
-        raise UsageError("replay needs a policy", "give the file of a candidate")
+        raise UsageError("replay needs a policy", "`anyplug policy replay FILE` takes the file of a candidate")
     try:
         since = event_replay.moment(options.since)
     except ValueError as error:
-        raise UsageError(f"'{options.since}' is no span of time", "write 30m, 12h, 7d or 2w") from error
+        raise UsageError(f"'{options.since}' is not a duration", "write 30m, 12h, 7d or 2w") from error
     text, path = _text_of(options.what), os.path.abspath(options.what)
     place = Place(session)
     harness = place.harness(path)
@@ -158,7 +158,9 @@ def replay(session: Session) -> int:
         recorded = Recordings(session.catalog.home.path, 0).since(since)
         done = event_replay.replay(recorded, candidate, now, lambda root: place.trial(harness, root))
     except RegoErrors as error:
-        raise ConfigError(f"the candidate cannot be used:\n{error}", "mend it and try again") from error
+        raise ConfigError(
+            f"the candidate cannot be used:\n{error}", "fix the lines named above, then run it again"
+        ) from error
     if options.json:
         session.print_json(done)
         return 0
@@ -167,10 +169,10 @@ def replay(session: Session) -> int:
         render.out(render.line(f"{at} {change.tool}: {change.before} -> {change.after}: {change.about}"))
         if change.reason:
             render.out(f"    {render.line(change.reason)}")
-    render.out(f"{len(done.changes)} of {render.count(done.events, 'recorded call')} would be decided otherwise.")
+    render.out(f"{len(done.changes)} of {render.count(done.events, 'recorded call')} would be decided differently.")
     where = "in all projects" if candidate.is_own else "in this project"
     stands = f"in place of {', '.join(candidate.replaces)}" if candidate.replaces else "beside the others"
-    session.note(render.line(f"the candidate stood {stands}, for events of {harness} {where}"))
+    session.note(render.line(f"the candidate was used {stands}, for events of {harness} {where}"))
     if not done.events:
         session.note(
             "hint: calls are recorded where policies are in force, for `record_days` of [policy] in settings.toml"

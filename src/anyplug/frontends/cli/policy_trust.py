@@ -35,7 +35,7 @@ class Place:
         try:
             self.reading = accepted_copies.read(root, is_own=is_own)
         except OSError as error:
-            raise ConfigError(f"{root}: {error.strerror}", "end what changes them, then try again") from error
+            raise ConfigError(f"{root}: {error.strerror}", "stop what changes them, then try again") from error
         self.folder = self.reading.project
         self.is_there = self.reading.is_there
         self.record = accepted_copies.record_of(home, self.folder)
@@ -102,7 +102,7 @@ def trust(session: Session) -> int:
     place = _named(session)
     if options.revoke:
         place.keep(trusted=False)
-        render.out(f"{place.folder} is not trusted any more: its commands do not run")
+        render.out(f"{place.folder} is no longer trusted: its commands do not run")
         return 0
     if place.is_there:
         place.check()
@@ -119,7 +119,7 @@ def trust(session: Session) -> int:
     elif place.is_there:
         render.out(f"{place.folder} is trusted, with its policies as they are now")
     else:
-        render.out(f"{place.folder} has no policies any more")
+        render.out(f"{place.folder} no longer has policies")
     return 0
 
 
@@ -130,12 +130,12 @@ def _named(session: Session) -> Place:
     if options.for_all:
         root = os.path.abspath(options.global_config or policy_files.global_folder())
         if not os.path.isdir(root) and accepted_copies.record_of(home, root) is None:
-            raise ConfigError(f"there are no policies in {root}", "`anyplug policy init --global` writes some")
+            raise ConfigError(f"there are no policies in {root}", "`anyplug policy init --global` creates some")
         return Place(home, root, is_own=True)
     start = os.path.abspath(options.what or options.policy_dir or ".")
     found = policy_folders.around(start, home)
     if not found:
-        raise ConfigError(f"there is no {FOLDER} in {start} nor above it", "`anyplug policy init` makes one")
+        raise ConfigError(f"there is no {FOLDER} in {start} or a parent folder", "`anyplug policy init` creates one")
     return Place(home, found[0].root)
 
 
@@ -188,11 +188,9 @@ def remind(session: Session, root: str = "") -> None:
     for found in [root] if root else [one.root for one in policy_folders.around(start, home)][:1]:
         place = Place(home, found)
         if not place.is_trusted and place.record is not None and not place.is_same:
-            session.note(
-                f"changed policies wait for `{place.command}`: until then they can forbid more, not allow more"
-            )
+            session.note(f"changed policies can forbid more, but not allow more, until `{place.command}` accepts them")
         elif not place.is_trusted and (place.commands or place.changing):
-            session.note(f"commands, changes of calls and context wait for `{place.command}`")
+            session.note(f"commands, changes of calls and context do not apply until `{place.command}` accepts them")
 
 
 def _show(place: Place) -> None:
@@ -209,7 +207,7 @@ def _print(told: list[tuple[bool, str]]) -> None:
 
 def _told(place: Place) -> list[tuple[bool, str]]:
     """Give what a person has to see before they agree, and whether each text is the policies' own."""
-    told = [(False, f"policies in {place.root}" + ("" if place.is_there else ", which is gone"))]
+    told = [(False, f"policies in {place.root}" + ("" if place.is_there else ", which no longer exists"))]
     if commands := place.commands:
         told.append((False, f"commands that they run, {UNCONFINED if place.is_own else SANDBOX}:"))
         told += [(True, f"{name}: {text}") for name, text in commands.items()]

@@ -9,9 +9,11 @@ import os
 import sys
 import textwrap
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
-from anyplug.model.untrusted_text import for_people, lines_for_people
+import msgspec
+
+from anyplug.model.untrusted_text import escaped_json, for_people, lines_for_people
 
 GAP = 2  # spaces between columns
 NARROWEST = 24  # characters that the last column keeps on a narrow terminal
@@ -88,6 +90,11 @@ def stream(text: str) -> None:
         shown = for_people(line.expandtabs(TAB).rstrip())
         print(QUOTE + shown if sys.stdout.isatty() else shown)
     sys.stdout.flush()
+
+
+def json(value: Any) -> None:
+    """Print data for programs, with hidden characters escaped."""
+    trusted(escaped_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
 def trusted(text: str) -> None:

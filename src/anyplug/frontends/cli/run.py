@@ -1,9 +1,9 @@
-"""`run` and `reload`: slash commands of extensions, and starting extensions anew."""
+"""`run` and `reload`: run slash commands, and restart plugins in the daemon."""
 
 from typing import TYPE_CHECKING
 
 from anyplug.frontends.cli import render
-from anyplug.frontends.cli.call import terminal_attachment
+from anyplug.frontends.cli.call import add_json_arguments, add_yes, invoke
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import command_shape
@@ -12,23 +12,27 @@ from anyplug.peers.notices import lines_of
 
 if TYPE_CHECKING:
     from anyplug.call.slash_commands import CommandOutcome
-    from anyplug.host.host import Host
 
 
 def _run(parser: Parser) -> Command:
+    parser.epilog = (
+        "A tool works here too: `anyplug run TOOL KEY=VALUE` does what `anyplug call TOOL KEY=VALUE` does,\n"
+        "unless a slash command has the same name."
+    )
     parser.add_argument(
         "words",
         nargs="*",
         default=[],
         metavar="COMMAND",
-        help="the slash command as you would type it; all that can be run are listed without one",
+        help="the slash command as you would type it; without one, list all of them",
     )
-    parser.add_argument("--yes", action="store_true", help="answer yes where a plugin of tier 2 asks")
+    add_yes(parser)
+    add_json_arguments(parser.rest)
     return run
 
 
 def _reload(parser: Parser) -> Command:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="one plugin; all of them without it")
+    parser.add_argument("name", nargs="?", metavar="PLUGIN", help="restart only this plugin")
     return reload
 
 
@@ -36,37 +40,26 @@ COMMANDS = {"run": _run, "reload": _reload}
 
 
 class NoResidentHost(AnyplugError):
-    """There is nothing up that could be started anew."""
+    """The daemon is not running."""
 
     code = "unavailable"
 
 
 def run(session: Session) -> int:
-    """Run a slash command and print what it asks for, or list all that there are."""
-    if not session.options.words:
-        return _list(session)
-    line = " ".join(session.options.words)
-    if (resident := session.attach(yes=session.options.yes)) is not None:
-        with resident:
-            return _report(session, resident.run(line))
-
-    async def work(host: "Host") -> int:
-        from anyplug.frontends.daemon.request_handlers import run_command  # with the host, which is here already
-
-        return _report(session, await run_command(host, line, terminal_attachment(session)))
-
-    return session.with_host(work)
+    """Run a slash command and print its action, or list all commands."""
+    words = session.options.words
+    return invoke(session, words, prefers_tool=False) if words else _list(session)
 
 
 def reload(session: Session) -> int:
-    """Have the resident host start plugins anew."""
+    """Restart plugins in the daemon."""
     if session.options.name:
         session.plugin(session.options.name)  # a name that leads nowhere is an error of its own
     resident = session.attach()
     if resident is None:
         raise NoResidentHost(
-            "no host is up, so there is nothing to reload",
-            "without one every command reads the plugins anew; `anyplug serve` keeps one up",
+            "the daemon is not running, so there is nothing to reload",
+            "without it, every command reads the plugins again; `anyplug serve --detach` starts it",
         )
     with resident:
         said = resident.reload(session.options.name or "")
@@ -88,11 +81,12 @@ def _list(session: Session) -> int:
     elif rows:
         render.table(("COMMAND", "PLUGIN", "DESCRIPTION"), rows)
     else:
-        render.out("No commands can be run.")
+        render.out("No slash commands are available.")
     return say_who_is_missing(session, snapshot)
 
 
-def _report(session: Session, outcome: "CommandOutcome") -> int:
+def report_command(session: Session, outcome: "CommandOutcome") -> int:
+    """Print what a slash command asks for; return the exit code."""
     if session.options.json:
         session.print_json(command_shape(outcome, list(outcome.notes)))
     else:

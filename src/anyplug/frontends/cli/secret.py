@@ -12,15 +12,15 @@ from anyplug.secrets.vault import LARGEST, check
 
 
 def _secret(parser: Parser) -> Command:
-    parser.add_argument("name", metavar="NAME", help="the plugin's name, or its folder")
+    parser.add_argument("name", metavar="PLUGIN", help="the plugin's name, or its folder")
     parser.add_argument(
         "variable",
         nargs="?",
         metavar="VARIABLE",
-        help="store a value for this variable, asked for without echo, or read from standard input",
+        help="store a value for this variable, typed without echo or read from stdin",
     )
     parser.add_argument(
-        "--unset", action="append", default=[], metavar="VARIABLE", help="forget a value; may be repeated"
+        "--unset", action="append", default=[], metavar="VARIABLE", help="delete a value; may be repeated"
     )
     return secret
 
@@ -47,7 +47,7 @@ def secret(session: Session) -> int:
 def _store(session: Session, entry: Entry, name: str) -> None:
     if "=" in name:
         raise UsageError(
-            "a secret is never given as an argument, where other programs can see it",
+            "a secret cannot be an argument, because other programs can see those",
             f"`anyplug secret {entry.name} {name.partition('=')[0]}` asks for the value, or reads it from a pipe",
         )
     check(name, "a value")  # of the name, before anybody types
@@ -70,7 +70,7 @@ def _piped_in(name: str) -> str:
     try:
         return raw.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
-        raise UsageError(f"the value of {name} is not text in UTF-8", "encode it, in base64 for instance") from error
+        raise UsageError(f"the value of {name} is not text in UTF-8", "encode it, for example as base64") from error
 
 
 def _report(session: Session, entry: Entry) -> None:

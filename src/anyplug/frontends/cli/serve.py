@@ -1,4 +1,4 @@
-"""`serve`, `stop` and `status`: the host that stays up, which other commands and agents attach to."""
+"""`serve`, `stop` and `status`: the daemon, which other commands and agents attach to."""
 
 import os
 import time
@@ -32,21 +32,21 @@ class NotUp(AnyplugError):
 
 
 def _serve(parser: Parser) -> Command:
-    parser.add_argument("--detach", action="store_true", help="stay up in the background, and return once it is up")
+    parser.add_argument("--detach", action="store_true", help="run in the background, and return once it is running")
     parser.add_argument(
         "--linger",
         type=float,
         metavar="SECONDS",
-        help=f"leave when nobody has been attached for so long (with --detach: {LINGER_S:.0f}; else never)",
+        help=f"exit after SECONDS without clients (default: {LINGER_S:.0f} with --detach, else never)",
     )
     web = parser.add_argument_group("over HTTP")
     web.add_argument(
-        "--http", metavar="HOST:PORT", help="offer tools at /mcp and /mcp/PROFILE, to whoever has the token"
+        "--http", metavar="HOST:PORT", help="serve tools at /mcp and /mcp/PROFILE to clients that have the token"
     )
     web.add_argument("--expose", action="store_true", help="allow a HOST that other machines can reach")
-    web.add_argument("--tls-cert", metavar="FILE", help="a certificate, for TLS")
-    web.add_argument("--tls-key", metavar="FILE", help="its key")
-    web.add_argument("--new-token", action="store_true", help="make a new token; the old one counts no more")
+    web.add_argument("--tls-cert", metavar="FILE", help="use TLS with this certificate")
+    web.add_argument("--tls-key", metavar="FILE", help="the certificate's key")
+    web.add_argument("--new-token", action="store_true", help="create a new token; revokes the old one")
     return serve
 
 
@@ -62,7 +62,7 @@ COMMANDS = {"serve": _serve, "stop": _stop, "status": _status}
 
 
 def serve(session: Session) -> int:
-    """Keep a host up until it is stopped."""
+    """Run the daemon until it is stopped."""
     _refuse_what_needs_http(session.options)
     if session.options.detach:
         return _detach(session)
@@ -76,13 +76,13 @@ def serve(session: Session) -> int:
     try:
         anyio.run(_stay, session, resident, web)
     except OSError as error:
-        raise NotUp(f"the host cannot listen: {error.strerror}: {error.filename or ''}".rstrip(": "), CURE) from error
+        raise NotUp(f"the daemon cannot listen: {error.strerror}: {error.filename or ''}".rstrip(": "), CURE) from error
     return 0
 
 
 async def _stay(session: Session, resident: "Resident", web: "Web | None") -> None:
     async with resident.up(web):
-        session.note(f"anyplug is up (pid {os.getpid()}); `anyplug stop` or Ctrl-C ends it")
+        session.note(f"the daemon is running (pid {os.getpid()}); `anyplug stop` or Ctrl-C stops it")
         if resident.url:
             session.note(f"MCP is at {resident.url}/mcp; the token is in {resident.home.http_token}")
         await resident.until_stopped()
@@ -119,22 +119,24 @@ def _detach(session: Session) -> int:
     if not is_new and words:
         assert connection is not None
         connection.close()
-        raise NotUp("a host is up already, and not over HTTP as you want it", "`anyplug stop`, then try again")
+        raise NotUp("the daemon is already running, without these HTTP options", "run `anyplug stop`, then try again")
     if connection is None:
         linger = LINGER_S if session.options.linger is None else session.options.linger
         try:
             connection = address.start(linger, _words_for_the_program(session.options), words)
         except NotStarted as error:
-            raise NotUp(f"the host did not come up: {error}", error.hint or f"its log is {address.log}") from error
+            raise NotUp(f"the daemon did not start: {error}", error.hint or f"its log is {address.log}") from error
     with connection:
         peer = credentials(connection)  # whoever listens knows it best; a file may be that of another
         pid = peer[0] if peer is not None else (address.read() or {}).get("pid")
     if session.options.json:
         session.print_json({"up": True, "pid": pid, "started": is_new})
     else:
-        render.out(f"anyplug is up (pid {pid})" if is_new else f"a host is up already (pid {pid})")
+        render.out(f"the daemon is running (pid {pid})" if is_new else f"the daemon is already running (pid {pid})")
     if words:
-        session.note(f"`anyplug status` says where; the token is in {find_home(session.options.home).http_token}")
+        session.note(
+            f"`anyplug status` shows the address; the token is in {find_home(session.options.home).http_token}"
+        )
     return 0
 
 
@@ -151,10 +153,10 @@ def _refuse_what_needs_http(options: "Namespace") -> None:
         "--new-token": options.new_token,
     }
     for name in (name for name, value in given.items() if value):
-        hint = "give --http HOST:PORT, too"
+        hint = "add --http HOST:PORT"
         if name in {"--plugin", "--no-discover"}:
-            hint += f", or {name} to the commands and agents that attach: `anyplug {name} ... call ...`"
-        raise UsageError(f"{name} says what is served over HTTP, and this host is not to serve over it", hint)
+            hint += f", or pass {name} to the commands that use the daemon: `anyplug {name} ... call ...`"
+        raise UsageError(f"{name} needs --http", hint)
 
 
 def _words_for_the_program(options: "Namespace") -> list[str]:
@@ -174,7 +176,7 @@ def _words_for_http(options: "Namespace") -> list[str]:
 
 
 def stop(session: Session) -> int:
-    """End the resident host, and wait until it is gone."""
+    """Stop the daemon, and wait until it is gone."""
     address = Address(find_home(session.options.home).path)
     resident = _reach(session, address)
     if resident is not None:
@@ -184,24 +186,24 @@ def stop(session: Session) -> int:
         until = time.monotonic() + STOP_S
         while address.is_held() and process_identity.is_alive(host):  # an agent may have started the next one already
             if time.monotonic() > until:
-                raise NotUp(f"the host is still there after {STOP_S:.0f} s", _how_to_kill(address))
+                raise NotUp(f"the daemon is still running after {STOP_S:.0f} s", _how_to_kill(address))
             time.sleep(LOOK_S)
     if session.options.json:
         session.print_json({"stopped": resident is not None})
     else:
-        render.out("the host has ended" if resident is not None else "no host is up")
+        render.out("the daemon has stopped" if resident is not None else "the daemon is not running")
     return 0
 
 
 def status(session: Session) -> int:
-    """Say how the resident host does."""
+    """Show the daemon's status."""
     said = _status_of(session)
     if said is None:
         if session.options.json:
             session.print_json({"up": False})
         else:
-            render.out("no host is up")
-            session.note("hint: `anyplug serve` keeps one up; commands work without it, too")
+            render.out("the daemon is not running")
+            session.note("hint: `anyplug serve --detach` starts it; commands also work without it")
         return 0
     if session.options.json:
         session.print_json(said)
@@ -223,7 +225,7 @@ def _reach(session: Session, address: Address) -> Attached | None:
     until = time.monotonic() + SETTLE_S
     while (resident := session.attach("control")) is None and address.is_held():
         if time.monotonic() > until:
-            raise NotUp("a host is up, but it does not answer", _how_to_kill(address))
+            raise NotUp("the daemon is running, but does not answer", _how_to_kill(address))
         time.sleep(LOOK_S)
     return resident
 
@@ -243,7 +245,7 @@ def _show(said: dict[str, Any]) -> None:
             ("settings", said["settings"] or ""),
             # Nobody has looked for any before somebody was attached in some folder.
             ("plugins", "" if said["plugins"] is None else f"{said['plugins']} approved, {said['running']} running"),
-            ("processes", f"{said['processes']}, {said['memory_bytes'] / (1 << 20):.0f} MiB with the host"),
+            ("processes", f"{said['processes']}, {said['memory_bytes'] / (1 << 20):.0f} MiB with the daemon"),
             ("calls", f"{said['calls']}, {said['errors']} failed"),
         ]
     )
@@ -258,4 +260,4 @@ def _show(said: dict[str, Any]) -> None:
 
 def _how_to_kill(address: Address) -> str:
     word = address.read() or {}
-    return f"`kill -9 {word['pid']}` ends it, with all its plugins" if "pid" in word else f"see {address.log}"
+    return f"`kill -9 {word['pid']}` ends it and all its plugins" if "pid" in word else f"see {address.log}"

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 MIB, GIB = 1 << 20, 1 << 30
 LARGE = 100 << 20  # bytes of a snapshot that are worth a word
-SNAPSHOT_LATER = "a read-only snapshot, which is made when it is approved or first started"
+SNAPSHOT_LATER = "a read-only snapshot, created when it is approved or first started"
 SIZES = frozenset({"memory", "file_size", "disk", "tmp"})  # the limits that are bytes
 
 
 def _show(parser: Parser) -> Command:
-    parser.add_argument("name", metavar="NAME", help="the plugin's name, or its folder")
+    parser.add_argument("name", metavar="PLUGIN", help="the plugin's name, or its folder")
     return show
 
 
@@ -121,9 +121,9 @@ def _confinement_fields(held_by: "Protection") -> list[tuple[str, str | Sequence
         "confined": "yes, by " + ", ".join(held_by.layers),
         "partly": f"only in part, by {', '.join(held_by.layers) or 'nothing'}, because you allowed it",
         "refused": "it does not run here, because its permissions cannot be enforced",
-        "off": f"no: confinement is switched off by {held_by.off_by}",
+        "off": f"no: {held_by.off_by} turns the sandbox off",
     }
-    falls = [render.line(f"nothing holds {fall.what}: {fall.why}; {fall.cure}") for fall in held_by.shortfalls]
+    falls = [render.line(f"nothing enforces {fall.what}: {fall.why}; {fall.cure}") for fall in held_by.shortfalls]
     return [
         ("opens", held_by.notes),
         ("confined", [said[held_by.state], *falls]),
@@ -140,9 +140,9 @@ def _own_folder_fields(session: Session, entry: Entry, held_by: "Protection", di
 
     plugin, store = entry.plugin, Snapshots(session.catalog.home.path)
     if plugin.is_file:
-        return [("runs", "the commands of its servers, which lie outside of any folder, as they are when they start")]
+        return [("runs", "the commands of its servers, which are outside any folder")]
     if "read-only" not in held_by.layers:
-        return [("runs", "its folder as it is: without mount namespaces nothing is shown from a snapshot")]
+        return [("runs", "its folder as it is: without mount namespaces there is no snapshot")]
     size = store.size(digest)
     large = f", {size >> 20} MiB" if size >= LARGE else ""
     runs = f"{store.path(digest)} (a read-only snapshot of what was approved{large})" if size else SNAPSHOT_LATER
@@ -187,7 +187,7 @@ def _process_lines(process: dict[str, Any] | None) -> list[str]:
         if process["health"] == "running"
         else f"{process['health']}: {process['reason']}",
         *([f"frames: {frames}; malformed: {process['malformed']}"] if pid or process["health"] != "running" else []),
-        *([f"is told of: {', '.join(process['events'])}"] if process["events"] else []),
+        *([f"receives: {', '.join(process['events'])}"] if process["events"] else []),
         *([f"decides about: {', '.join(process['intercepts'])}"] if process["intercepts"] else []),
     ]
     said = process["stderr_tail"].strip()
@@ -222,9 +222,9 @@ def _tier(plugin: Plugin, approval: "Approval | None") -> str:
     if plugin.tier == 1:
         return "runs without asking once approved"
     if plugin.explicit:
-        return "does not ask: you named its folder"
+        return "does not ask: you gave its folder"
     is_always = approval is not None and approval.always
-    return "does not ask: you said always" if is_always else "asks once in each run or session"
+    return "does not ask: you said always" if is_always else "asks once per run or session"
 
 
 def _approval(approval: "Approval | None") -> list[str]:

@@ -14,7 +14,7 @@ import msgspec
 from anyplug import __version__
 from anyplug.call.consent import Answer, Question
 from anyplug.frontends.daemon.locate import START_S, hello
-from anyplug.frontends.daemon.protocol import Condition
+from anyplug.frontends.daemon.protocol import Condition, Found
 from anyplug.model.errors import AnyplugError
 from anyplug.model.types import Result
 
@@ -42,8 +42,8 @@ class HostGone(AnyplugError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the host that is up ended before it had answered",
-            "try again; `anyplug audit` says what became of the call",
+            "the daemon stopped before it answered",
+            "try again; `anyplug audit` shows how the call ended",
         )
 
 
@@ -90,7 +90,7 @@ class Attached:
             self._connection.sendall(hello(kind, **options))
             welcome = json.loads(self._lines.readline() or b"{}")
         except TimeoutError:
-            self._note("the host that is up does not answer (`anyplug stop` says how to end it)")
+            self._note("the daemon does not answer (`anyplug stop` shows how to end it)")
             return False
         except (OSError, ValueError):
             return False
@@ -102,8 +102,8 @@ class Attached:
         if "attached" not in welcome:
             return False
         if welcome.get("version") != __version__ and kind == "cli":
-            other = f"the host that is up is anyplug {welcome.get('version')}, and this is {__version__}"
-            self._note(f"{other}: working without it (`anyplug stop` ends it)")
+            other = f"the daemon is anyplug {welcome.get('version')}, but this is {__version__}"
+            self._note(f"{other}: working without it (`anyplug stop` stops it)")
             return False
         self.pid = welcome["pid"]
         return True
@@ -112,9 +112,9 @@ class Attached:
         """Call a tool. Raises AnyplugError."""
         return self._asked(Result, "call", name=name, arguments=arguments)
 
-    def schema_of(self, name: str) -> dict[str, Any] | None:
-        """Give a tool's input schema; None if there is none of that name."""
-        return self._asked(dict[str, Any] | None, "find", name=name)  # type: ignore[arg-type]  # a type all the same
+    def find(self, name: str) -> Found:
+        """Return what a name leads to; with a slash, commands that are about to be registered count."""
+        return self._asked(Found, "find", name=name)
 
     def run(self, line: str) -> "CommandOutcome":
         """Run a slash command."""
@@ -182,8 +182,8 @@ class Attached:
         try:
             line = self._lines.readline()
         except TimeoutError as error:
-            hint = "`anyplug stop` says how to end it"
-            raise Refused("unavailable", "the host that is up does not answer", hint) from error
+            hint = "`anyplug stop` shows how to end it"
+            raise Refused("unavailable", "the daemon does not answer", hint) from error
         except OSError as error:
             raise HostGone from error
         if not line.endswith(b"\n"):

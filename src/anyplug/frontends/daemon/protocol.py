@@ -50,9 +50,17 @@ class CallTool(_Request, frozen=True, kw_only=True, tag="call"):
 
 
 class FindTool(_Request, frozen=True, kw_only=True, tag="find"):
-    """Give a tool's input schema, or null if there is none of that name."""
+    """Return what a name leads to, as Found. With a slash, wait until extensions may have registered a command."""
 
     name: str
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether there is a slash command of a name, and a tool, with its schema."""
+
+    is_command: bool
+    is_tool: bool
+    input_schema: dict[str, Any] | None = None
 
 
 class RunCommand(_Request, frozen=True, kw_only=True, tag="run"):

@@ -59,11 +59,15 @@ class Answers:
         finally:
             stop()
 
-    async def _find(self, request: protocol.FindTool) -> dict[str, Any] | None:
-        try:
-            return self._host.snapshot.tool(request.name)[0].input_schema
-        except ToolNotFound:
-            return None
+    async def _find(self, request: protocol.FindTool) -> protocol.Found:
+        await self._host.hear_out(request.name)
+        name, snapshot = request.name.removeprefix("/"), self._host.snapshot
+        is_tool = snapshot.knows(name)
+        return protocol.Found(
+            is_command=snapshot.knows(f"/{name}"),
+            is_tool=is_tool,
+            input_schema=snapshot.tool(name)[0].input_schema if is_tool else None,
+        )
 
     async def _run(self, request: protocol.RunCommand) -> CommandOutcome:
         return await run_command(self._host, request.line, self._attachment)

@@ -31,7 +31,7 @@ runs_the_gate(words) if {
 	some at, word in words
 	regex.match(`(^|/)anyplug(\.exe)?$`, word)
 	some later in array.slice(words, at + 1, count(words))
-	later in {"approve", "config", "deny", "disable", "enable", "grant", "install", "policy", "remove", "secret", "ungrant"}
+	later in {"approve", "config", "deny", "disable", "enable", "grant", "install", "policy", "remove", "rm", "secret", "ungrant", "uninstall"}
 }
 
 # Scripts and names that stand for it; `.cupcake` is the folder of policies, and not the program.
