@@ -600,7 +600,7 @@ def test_a_hint_that_cannot_be_said_is_refused_at_once_with_the_cure(parameters:
         ("@ext.tool\ndef f(x: bytes): pass", "TypeError: tool f: x: <class 'bytes'> cannot be said"),
         ("@ext.tool\ndef f(x: 'Lost'): pass", "TypeError: tool f: a hint cannot be read (name 'Lost' is not defined)"),
         ("@ext.tool\ndef f(*args): pass", "TypeError: tool f: *args cannot be given by name"),
-        ("@ext.tool\ndef f(x: int = object()): pass", "TypeError: tool f: x: the default is no JSON"),
+        ("@ext.tool\ndef f(x: int = object()): pass", "TypeError: tool f: x: the default is not JSON"),
         ("@ext.tool(name='my tool')\ndef f(): pass", 'ValueError: "my tool" is no name'),
         ("@ext.command('my cmd')\ndef f(): pass", 'ValueError: "my cmd" is no name'),
         ("ext.command(lambda: 1)", 'ValueError: "<lambda>" is no name'),
@@ -870,11 +870,11 @@ def test_what_a_tool_returns_becomes_blocks(
         ("raise ValueError('it broke')", "ValueError: it broke (main.py, line 6)", True),
         ("raise Failed('as expected')", "as expected", False),
         ("raise Failed", "it failed, without a reason", False),
-        ("return Host", "TypeError: the class Host is no JSON", True),
+        ("return Host", "TypeError: the class Host is not JSON", True),
         ("return Result([], structured=[0] * 2_500_000)", "ValueError: 5,000,", True),
         ("sys.exit(3)", "SystemExit: 3 (main.py, line 6)", True),
-        ("return object()", "TypeError: object is no JSON: make it a text, a number, a list or a dict", True),
-        ("return [b'']", "TypeError: bytes is no JSON: make it Image(...) for a picture, .decode() for a text", True),
+        ("return object()", "TypeError: object is not JSON: make it a text, a number, a list or a dict", True),
+        ("return [b'']", "TypeError: bytes is not JSON: make it Image(...) for a picture, .decode() for a text", True),
         ("return Result('words')", "TypeError: the content of a Result is a list of blocks", True),
         ("return Result(None)", "TypeError: the content of a Result is a list of blocks", True),
         ("return Result(['words'])", "TypeError: the content of a Result is a list of blocks", True),
@@ -1691,7 +1691,7 @@ def test_a_guard_decides(extension: Callable[..., Peer], event: str, fields: Fra
             "first returned False, not None, block(...) or rewrite(...)",
         ),
         ("tool_call", {"tool_args": {"command": "list"}}, "first cannot rewrite a tool_call as [1]"),
-        ("tool_call", {"tool_args": {"command": "object"}}, "object is no JSON"),
+        ("tool_call", {"tool_args": {"command": "object"}}, "object is not JSON"),
         ("tool_call", {"tool_args": {"command": "big"}}, "bytes are more than the 4,194,304 that hosts take"),
         ("turn_start", {"step": 4}, "turn cannot rewrite a turn_start as {'step': 1}"),
         ("assistant_message", {"text": "blank"}, "block the message instead"),
@@ -1722,7 +1722,7 @@ def test_it_runs_on_every_python_from_3_9(extension: Callable[..., Peer], python
 
 @pytest.mark.parametrize("python", OTHER_PYTHONS or [pytest.param("", marks=pytest.mark.skip("no other Python"))])
 def test_every_python_gives_the_same_schema(tmp_path: Path, python: str) -> None:
-    (tmp_path / "anyplug").mkdir()
+    (tmp_path / "anyplug" / "ext").mkdir(parents=True)
     shutil.copy(SDK, tmp_path / "anyplug" / "ext" / "__init__.py")
     code = (
         "import json, sys, types\n"
