@@ -1,7 +1,7 @@
-"""Writes the parts of docs/reference that the program itself knows: commands, error codes, settings.
+"""Write the generated parts of docs/: commands, error codes, settings, protected paths, claims.
 
-python scripts/generate_docs.py            writes what is stale
-python scripts/generate_docs.py --check    exits 1 if anything is, and says what
+python scripts/generate_docs.py            writes stale pages
+python scripts/generate_docs.py --check    names stale pages and exits with 1 if there are any
 """
 
 import argparse
@@ -35,214 +35,213 @@ NOTE = "<!-- Written by scripts/generate_docs.py: change the program, then `make
 
 EXITS = {
     0: "done",
-    1: "it was tried and failed",
-    2: "the command or the arguments were wrong",
+    1: "it failed",
+    2: "the command or its arguments are wrong",
     3: "it was refused; nothing ran",
     4: "there is no such tool, plugin or job",
 }
 
 ABOUT_CLI = (
-    "Options of the program come before the command, options of a command after it. `-h` and `--help` show the help of "
-    "the program or a command. Data goes to stdout; notes, warnings, errors and questions go to stderr. Every "
-    "command takes `--json`; [the shapes](json.md) and [the exit codes](errors.md) are stable."
+    "Put options of the program before the command, and options of a command after it. `-h` and `--help` explain the "
+    "program or a command. Data goes to stdout; notes, warnings, errors and questions go to stderr. Every command "
+    "accepts `--json`; [its output](json.md) and [the exit codes](errors.md) are stable."
 )
 ABOUT_ERRORS = (
-    "Every failure has a code. It stands in `error.code` of a result and in the audit record's `outcome`, and it "
-    "decides what the command line exits with. Codes are stable; messages and hints may get better."
+    "Every failure has a code. It is in `error.code` of a result and in the audit record's `outcome`, and it "
+    "determines the exit code of the command line. Codes are stable; messages and hints may improve."
 )
 ABOUT_PROBLEMS = (
-    "What is wrong with a plugin's folder is not an error of a call: `list`, `show` and `check` give it as a "
-    "problem, with a code, a message, a hint and a level. An `error` keeps the plugin from loading; a `warning` "
-    "does not. `check` exits with 1 if there is any."
+    "A fault in a plugin's folder is not an error of a call: `list`, `show` and `check` report it as a problem, with "
+    "a code, a message, a hint and a level. A plugin with an `error` does not load; with a `warning` it does. "
+    "`check` exits with 1 if there is any problem."
 )
 ABOUT_SETTINGS = (
-    "The person's own choices lie in `settings.toml` in [the home folder](files.md). There need not be one. A "
-    "key that is not listed here is an error, so that a slip of the pen is noticed. A host that is up "
-    "[follows what you change](../how-to/resident.md#what-is-shared-and-what-is-not)."
+    "Your settings are in `settings.toml` in [the home folder](files.md). The file is optional. Unknown keys are "
+    "errors, so that typos are noticed. A running daemon [applies "
+    "changes](../how-to/resident.md#what-is-shared-and-what-is-not)."
 )
 ABOUT_ROOTS = (
-    "In this order; of several plugins of one name the first wins, and the others are listed as `shadowed`. "
-    "Folders given with `--plugin`, `--ext` or `-e` come before all of these; `--no-discover` leaves all of these out. "
-    "Configurations named under `[mcp]` come last."
+    "In this order. Of several plugins with one name the first wins, and the others are listed as `shadowed`. "
+    "Folders given with `--plugin`, `--ext` or `-e` come before all of these; `--no-discover` leaves all of these "
+    "out. Configurations named under `[mcp]` come last."
 )
 ABOUT_HTTP = (
-    "For `anyplug serve --http`. Whatever is over a limit gets the code `overloaded` and is told when to come back. "
-    "[How to offer your tools over HTTP](../how-to/http.md)."
+    "For `anyplug serve --http`. Requests over a limit get the code `overloaded` and the time to wait. [How to offer "
+    "your tools over HTTP](../how-to/http.md)."
 )
 ABOUT_AGENTS = (
-    "`overloaded` and `needs_answer` come only to [agents](mcp-server.md): of more calls than anybody needs, and of a "
-    "question that ends a call until it comes back with the answer."
+    "Only [agents](mcp-server.md) get `overloaded` and `needs_answer`: the first for too many calls, the second when "
+    "a call ends with a question and has to come back with the answer."
 )
 ABOUT_LIMITS = (
-    "What one plugin may use. A program that meets a limit gets an error from the kernel, or is ended with the reason. "
-    "[What is held, and how](../explanation/confinement.md)."
+    "Resource limits of one plugin. A program that reaches a limit gets an error from the kernel, or is ended with "
+    "the reason. [What is enforced, and how](../explanation/confinement.md)."
 )
 
 ABOUT_PROTECTED = """\
-Some files are run or trusted later by other programs of yours, without your asking: a git hook, `.envrc`, \
-`~/.bashrc`. A plugin that may write to a folder could leave such a file there, and it would run outside the \
-sandbox. So these paths are protected from every plugin, whether they exist or not.
+Some files are run or trusted later by your other programs without asking you: a git hook, `.envrc`, `~/.bashrc`. \
+A plugin that may write to a folder could create such a file there, and it would run outside the sandbox. So these \
+paths are protected from every plugin, whether they exist or not.
 
 - **Hidden** paths can be neither read nor written, not even with `filesystem:read` or `filesystem:write`. The \
-sandbox covers what is there when it is made. When such a path appears or is replaced while a plugin runs that could \
-read it, the plugin's programs are ended within milliseconds; the call's error says so, and the next start has it \
-covered.
-- **Read-only** paths can be read where the grants allow it, and not be created, changed, renamed, replaced or \
+sandbox covers what exists when it is created. If such a path appears or is replaced while a plugin runs that \
+could read it, the plugin's programs are ended within milliseconds; the call's error says so, and the next start \
+has it covered.
+- **Read-only** paths can be read where the grants allow it, but not created, changed, renamed, replaced or \
 removed. A plugin that tries gets "Read-only file system" (EROFS).
 
 A grant that names the path, or a path below it, opens it: `anyplug grant NAME filesystem:write:.vscode`, \
 `filesystem:read:~/.ssh/config`. For paths in a `.git` folder, `filesystem:write:.git` opens all of them; `git \
-init` and `git clone` in a granted folder need that for the folder that they make. A grant of a folder around it, \
-such as `filesystem:write:.`, does not. `anyplug show NAME` says how many patterns are protected from a plugin, and \
-with `--json` which.
+init` and `git clone` in a granted folder need that for the folder that they create. A grant of a surrounding \
+folder, such as `filesystem:write:.`, does not open it. `anyplug show NAME` shows how many patterns are protected \
+from a plugin, and with `--json` which ones.
 
-Names are compared without regard to case. In a pattern, `*` at an end of a name stands for anything.
+Names are compared without regard to case. In a pattern, `*` at either end of a name matches anything.
 
-Many programs save a file by writing another beside it and renaming that: `git config` writes `.git/config.lock`. \
-Whoever has that file open then has the protected one open. So the names of such drafts are protected as the file \
-is, and opened by the same grant: the file's name followed by `.`, `~`, `-`, `_` or `#` and anything, also with `.`, \
-`#` or `.#` before it. It counts as a file if it is one, or if nothing is there and its name contains a dot. Names \
-that end in `.example`, `.sample`, `.template`, `.dist`, `.development`, `.production` or `.test` are free.
+Many programs save a file by writing another one next to it and renaming that: `git config` writes \
+`.git/config.lock`. A plugin that has that file open would then have the protected one open. So the names of such \
+drafts are protected like the file itself, and opened by the same grant: the file's name followed by `.`, `~`, \
+`-`, `_` or `#` and anything, also with `.`, `#` or `.#` before it. It counts as a file if it is one, or if \
+nothing exists there and its name contains a dot. Names that end in `.example`, `.sample`, `.template`, `.dist`, \
+`.development`, `.production` or `.test` are not protected.
 
-In a granted folder, `git commit`, `merge`, `fetch` and `stash` work without a grant of `.git`. What changes git's \
-settings or goes on later does not: `git remote add`, `push -u`, `branch -m`, `rebase`, `am`, `cherry-pick` of several \
-commits, `bisect`, `worktree`, `submodule add`. Nor can git fetch a branch that is called `config`, `hooks`, \
-`objects`, `modules`, `worktrees`, `commondir` or `gitdir`."""
+In a granted folder, `git commit`, `merge`, `fetch` and `stash` work without a grant of `.git`. Commands that \
+change git's settings or continue later do not: `git remote add`, `push -u`, `branch -m`, `rebase`, `am`, \
+`cherry-pick` of several commits, `bisect`, `worktree`, `submodule add`. Nor can git fetch a branch with the name \
+`config`, `hooks`, `objects`, `modules`, `worktrees`, `commondir` or `gitdir`."""
 ABOUT_WHERE = {
     "anywhere": "In every folder that a plugin may write to, at any depth",
     "project": "In the folder in which anyplug runs",
     "user": "In your home folder",
 }
 ALSO_PROTECTED = """\
-Also protected: anyplug's own home (hidden), the folder of every other plugin that holds a `config.json` (hidden), \
-every folder in which plugins are looked for, the folders of your \
-`PATH` outside the system's, `$XDG_CONFIG_HOME`, `$ZDOTDIR`, `$PYTHONSTARTUP` and `$BASH_ENV`, and whatever a link \
-at one of these paths leads to, with every link on the way there. A folder in which there is such a link with a \
-relative text is neither renamed nor replaced, so that the link leads where it led. What links in `~/.ssh` and in the \
-keyrings and password stores lead to is hidden as they are (of 5,000 entries, four folders inside one another, if it \
-lies in your folders and neither the project nor the plugin lies in it). A plugin's own folders stay as writable as \
-its format promises, also below a plugin root.
+Also protected: anyplug's own home (hidden), the folder of every other plugin that contains a `config.json` \
+(hidden), every folder that is searched for plugins, the folders in your `PATH` outside the system's, \
+`$XDG_CONFIG_HOME`, `$ZDOTDIR`, `$PYTHONSTARTUP` and `$BASH_ENV`, and the target of every link at one of these \
+paths, with every link on the way there. A folder that contains such a link with a relative target cannot be \
+renamed or replaced, so that the link keeps its target. The targets of links in `~/.ssh` and in the keyrings and \
+password stores are hidden like these (for 5,000 entries, four folders deep, if the target is in your folders and \
+contains neither the project nor the plugin). A plugin's own folders stay as writable as its format promises, even \
+below a plugin root.
 
-Such links are looked for when the plugin's sandbox is made, in the folders that it may write to and directly in \
-your home folder, in `~/.config` and in the other paths above: at most 30,000 files and folders (2,000 of one \
-folder), 12 folders inside one another and one second, the outer ones first, and 500 targets. Folders called \
-`node_modules`, `objects`, `__pycache__`, `site-packages`, `.cache`, `.venv`, `venv` and `target` are not looked \
-into."""
+Such links are searched when the plugin's sandbox is created, in the folders that it may write to and directly in \
+your home folder, in `~/.config` and in the other paths above: at most 30,000 files and folders (2,000 in one \
+folder), 12 folders deep, for one second, outer folders first, and 500 targets. Folders with the names \
+`node_modules`, `objects`, `__pycache__`, `site-packages`, `.cache`, `.venv`, `venv` and `target` are skipped."""
 NOT_PROTECTED = """\
 ## What is not claimed
 
-- What runs only when somebody asks for it: a `Makefile`, the scripts of `package.json`, tests, a virtual \
-environment, the program itself; and what a protected file calls, such as the configuration of `lint-staged`.
-- Code and configuration of the project that editors' extensions load, such as that of linters and tests.
-- Text that agents read, such as `AGENTS.md` or `CLAUDE.md`: it may mislead a model, whose tools policies still \
-hold.
-- What links at protected paths lead to, where the look for them ended before (a plugin can fill a folder so that it \
-does) or where they were made after the sandbox was. `anyplug reload` alone makes no new sandbox.
-- What links in the folders of browsers and mail programs lead to.
-- A link of yours to a plugin's own folder, or to anyplug's home around it. A plugin cannot lay one in a granted \
-folder: links that name such a folder anywhere in their text are refused.
-- Drafts of protected files whose names do not say so, such as those of `sed -i` (`sedXXXXXX`), if a program of yours \
+- Files that run only on request: a `Makefile`, the scripts of `package.json`, tests, a virtual environment, the \
+program itself; and files that a protected file calls, such as the configuration of `lint-staged`.
+- Code and configuration of the project that editor extensions load, such as those of linters and tests.
+- Text that agents read, such as `AGENTS.md` or `CLAUDE.md`: it may mislead a model, whose tools are still subject \
+to policies.
+- The targets of links at protected paths, if the search for them ended before (a plugin can fill a folder to \
+achieve that) or if they were created after the sandbox. `anyplug reload` alone does not create a new sandbox.
+- The targets of links in the folders of browsers and mail programs.
+- A link of yours to a plugin's own folder, or to anyplug's home around it. A plugin cannot create one in a \
+granted folder: links that name such a folder anywhere in their text are refused.
+- Drafts of protected files with unrelated names, such as those of `sed -i` (`sedXXXXXX`), if one of your programs \
 saves that way while a plugin runs that may write to that folder; and folders that are renamed to protected ones.
 - What git brings into your folders when you tell it to: a plugin that may write to a folder may write commits, \
 branches and the index of its repository, and `git checkout`, `reset --hard`, `stash` or `merge` write files from \
-there. A forged index can even hold a path in `.git`, which git 2.39 writes with `git checkout -- .`.
-- What your programs write through a link that a plugin laid at a place that is not protected, such as \
+there. A forged index can even contain a path in `.git`, which git 2.39 writes with `git checkout -- .`.
+- What your programs write through a link that a plugin created at a place that is not protected, such as \
 `.git/logs/HEAD` or a log file.
-- A second path to the same folder, such as a bind mount of your home folder, or a hard link that you made \
+- A second path to the same folder, such as a bind mount of your home folder, or a hard link that you created \
 yourself.
 - The plugin's own folder, where its format lets it write there.
 
-A process of anyplug's, the *broker*, makes the changes in granted folders in place of the plugin's programs, which \
-the kernel lets read there and not write ([how it works](../explanation/confinement.md)). It needs Linux 5.19 and \
-Landlock 3 (Linux 6.2). Where `kernel.yama.ptrace_scope` is not 0 it needs user namespaces, or root. Where it \
-cannot run, plugins that were granted folders to write to are not run (`not_enforceable`), unless they were \
-approved with `--allow-unconfined`. Files without a name (`O_TMPFILE`) are refused in granted folders; programs \
-then take a name. If the broker is killed, the plugin's programs are ended, and the call's error says so. \
-Plugins without such grants have no broker, and pay nothing."""
+A separate anyplug process, the *broker*, makes the changes in granted folders for the plugin's programs, which \
+the kernel only lets read there ([how it works](../explanation/confinement.md)). It needs Linux 5.19 and Landlock \
+3 (Linux 6.2). Where `kernel.yama.ptrace_scope` is not 0 it needs user namespaces, or root. Where it cannot run, \
+plugins that were granted write access to folders do not run (`not_enforceable`), unless they were approved with \
+`--allow-unconfined`. Files without a name (`O_TMPFILE`) are refused in granted folders; programs then use a name. \
+If the broker is killed, the plugin's programs are ended, and the call's error says so. Plugins without such \
+grants have no broker and no overhead."""
 
 ABOUT_PROFILES = (
-    "A view for `anyplug mcp --profile NAME`: what is not in it is not there. A change is noticed while an agent is "
-    "connected, and starts or ends no plugin. [More](mcp-server.md#profiles)."
+    "A selection of tools for `anyplug mcp --profile NAME`: everything else does not exist for the agent. Changes "
+    "apply while an agent is connected, and neither start nor stop a plugin. [More](mcp-server.md#profiles)."
 )
 
 # What each setting does. One that is missing here stops the generator.
 MEANINGS = {
-    "Settings.namespaces": "Give plugins mount, pid and network namespaces of their own, where the kernel can. With "
-    "`false`, Landlock and seccomp hold alone, with "
-    "[some gaps](../explanation/confinement.md#where-a-layer-is-missing), and calls "
-    "of one Stavrobot plugin take turns on the real `/tmp/NAME`.",
-    "Settings.confinement": "`off` lets every plugin do whatever you can: nothing holds it to its permissions. "
-    "`ANYPLUG_CONFINEMENT` in the environment has the last word.",
+    "Settings.namespaces": "Give plugins their own mount, pid and network namespaces, where the kernel can. With "
+    "`false`, only Landlock and seccomp apply, with [some "
+    "gaps](../explanation/confinement.md#where-a-layer-is-missing), and calls of one Stavrobot plugin take turns on "
+    "the real `/tmp/NAME`.",
+    "Settings.confinement": "`off` switches the sandbox off: every plugin can do whatever you can. "
+    "`ANYPLUG_CONFINEMENT` in the environment takes precedence.",
     "Settings.formats": "Names of formats that [other packages bring](../how-to/add-a-format.md). Their code runs in "
     "the host, with your permissions and outside the sandbox.",
-    "Settings.mcp": "MCP servers that other programs are set up with: the plugin's name, and the path of the program's "
+    "Settings.mcp": "MCP servers from other programs' configurations: the plugin's name, and the path of the "
     "configuration. [More](mcp.md#another-programs-configuration).",
-    "Settings.http": "Who may come in over HTTP, and how much at once, `[http]`; see below.",
-    "HttpSettings.hosts": "Further names by which clients reach the server, like `box.example` or, with another port, "
-    "`proxy.example:443`. A request under any other name is refused.",
-    "HttpSettings.origins": "Origins whose pages may use the server from a browser, like `https://agents.example.org`. "
-    "Each needs the token as well.",
-    "HttpSettings.max_request_bytes": "Bytes of one request's body. 4 MiB by default, which has room for a file.",
-    "HttpSettings.requests_per_s": "Requests a second of one client: a session, or a connection where there is none. "
-    "After a pause, two seconds' worth may come at once. All clients together may have four times as many.",
-    "HttpSettings.calls": "Calls under way at once, of all clients.",
-    "HttpSettings.calls_per_client": "Calls under way at once of one client, so that nobody takes every place.",
-    "HttpSettings.streams": "Streams that are open to hear of changes. They take no place from calls.",
-    "HttpSettings.sessions": "Sessions of the older protocol that are open at once, for each profile.",
-    "HttpSettings.session_idle_s": "Seconds after which a session that nobody uses ends; its client begins a new one.",
+    "Settings.http": "Access and limits for HTTP, `[http]`; see below.",
+    "HttpSettings.hosts": "Other names that clients use for the server, like `box.example` or, with another port, "
+    "`proxy.example:443`. Requests with any other name are refused.",
+    "HttpSettings.origins": "Origins whose pages may use the server from a browser, like "
+    "`https://agents.example.org`. They need the token as well.",
+    "HttpSettings.max_request_bytes": "Maximum size of a request's body in bytes. 4 MiB by default, enough for a file.",
+    "HttpSettings.requests_per_s": "Requests per second of one client: a session, or a connection without one. After "
+    "a pause, two seconds' worth may come at once. All clients together may send four times as many.",
+    "HttpSettings.calls": "Calls at once, of all clients.",
+    "HttpSettings.calls_per_client": "Calls at once of one client, so that no client uses up all calls.",
+    "HttpSettings.streams": "Open streams for change notifications. They do not count as calls.",
+    "HttpSettings.sessions": "Open sessions of the older protocol, for each profile.",
+    "HttpSettings.session_idle_s": "Seconds after which an unused session ends; its client starts a new one.",
     "HttpSettings.receive_s": "Seconds that a request may take to arrive, head and body.",
-    "HttpSettings.grace_s": "Seconds that calls under way get when the server ends.",
-    "Settings.policy": "How [policies](policies.md) hold, `[policy]`; see below.",
-    "Settings.audit": "Where the end of the audit chain is kept, `[audit]`; see below.",
-    "AuditSettings.second_head": "A file outside the home folder in which the sealed head of the "
-    "[audit chain](../explanation/audit-chain.md#the-sealed-head) is kept, too, such as one on another disk. The usual "
-    "home folder has one in `$XDG_STATE_HOME/anyplug` by default.",
-    "PolicySettings.fail_mode": "What it means if policies cannot decide about a call: they are broken, one of them "
-    "fails, a signal or the program gives no answer. `closed` refuses the call, `open` lets it pass and notes it in "
-    "the audit.",
-    "PolicySettings.program": "A `cupcake` program that decides about calls in place of the built-in engine. It is "
-    "asked as OpenCode's plugin asks it.",
+    "HttpSettings.grace_s": "Seconds that running calls get when the server stops.",
+    "Settings.policy": "How [policies](policies.md) are applied, `[policy]`; see below.",
+    "Settings.audit": "Where the head of the audit chain is stored, `[audit]`; see below.",
+    "AuditSettings.second_head": "A file outside the home folder for a second copy of the sealed head of the [audit "
+    "chain](../explanation/audit-chain.md#the-sealed-head), for example on another disk. The usual home folder has "
+    "one in `$XDG_STATE_HOME/anyplug` by default.",
+    "PolicySettings.fail_mode": "What happens if policies cannot decide about a call: they are broken, one of them "
+    "fails, or a signal or the program does not answer. `closed` refuses the call, `open` lets it pass and records "
+    "that in the audit trail.",
+    "PolicySettings.program": "A `cupcake` program that decides about calls instead of the built-in engine. It is "
+    "called as OpenCode's plugin calls it.",
     "PolicySettings.timeout_s": "Seconds that this program may take for a decision.",
     "PolicySettings.self_protection": "Refuse tools and commands of agents that would change a `.cupcake` folder, or "
-    "what is in the home folder beside what plugins write.",
-    "PolicySettings.signals": "Run the commands that policies ask for as signals. With `false`, policies that ask for "
-    "any refuse.",
-    "PolicySettings.record_days": "Days for which calls that policies decided about are kept for "
-    "`anyplug policy replay`, without what looks like a secret. `0` keeps none.",
+    "files in the home folder other than those that plugins write.",
+    "PolicySettings.signals": "Run the commands that policies require as signals. With `false`, policies that "
+    "require any refuse.",
+    "PolicySettings.record_days": "Days for which calls that policies decided about are kept for `anyplug policy "
+    "replay`, without values that look like secrets. `0` keeps none.",
     "Settings.plugins": "A table for each plugin, `[plugins.NAME]`; see below.",
     "Settings.profiles": "A table for each profile, `[profiles.NAME]`; see below.",
-    "Profile.plugins": "Plugins whose tools and commands are in view. `builtin` is the host itself.",
-    "Profile.tools": "Patterns, as shells have them, of names that are in view: full names, `PLUGIN/TOOL`, names for "
-    "agents, and commands with their slash. A tool has to fit `plugins`, too.",
-    "Profile.surface": "`all` lists every tool, `search` three that find, describe and call the others, `auto` "
-    "switches by size. [More](mcp-server.md#surfaces).",
-    "PluginSettings.arguments": "What a violation of a tool's schema does: `strict` refuses the call, `warn` lets the "
-    "plugin decide and puts a warning into the metadata, `off` does not check. By default Cyclop One, zot and "
-    "Workbench warn, Stavrobot is strict, and MCP servers check for themselves.",
+    "Profile.plugins": "Plugins whose tools and commands are visible. `builtin` is the host itself.",
+    "Profile.tools": "Shell patterns of visible names: full names, `PLUGIN/TOOL`, names for agents, and commands "
+    "with their slash. A tool must match `plugins` too.",
+    "Profile.surface": "`all` lists every tool, `search` lists three that find, describe and call the others, `auto` "
+    "chooses by size. [More](mcp-server.md#surfaces).",
+    "PluginSettings.arguments": "What a violation of a tool's schema does: `strict` refuses the call, `warn` lets "
+    "the plugin decide and adds a warning to the metadata, `off` does not check. By default Cyclop One, zot and "
+    "Workbench warn, Stavrobot is strict, and MCP servers check their arguments themselves.",
     "PluginSettings.timeout_s": "Seconds that a call of this plugin's tools may take. By default 30; 300 for "
-    "Stavrobot's asynchronous tools, 60 for zot's and for MCP servers'. zot's interactive tools have no limit "
+    "Stavrobot's asynchronous tools, 60 for zot extensions and MCP servers. zot's interactive tools have no limit "
     "where panels can be shown.",
-    "PluginSettings.max_output_bytes": "Bytes that a tool may write to stdout before it is ended. By default 1 MiB for "
-    "Cyclop One and 16 MiB for Stavrobot; for MCP servers, bytes of one message, 16 MiB. zot's extensions have a limit "
-    "for each line in its place, 4 MiB.",
-    "PluginSettings.max_output_chars": "Characters of text, as JavaScript counts them, that an answer of a Workbench "
-    "plugin may have; the rest is cut off. By default 500,000.",
-    "PluginSettings.hello_s": "Seconds that a zot extension may take from its start to its `hello`, by default 10, or "
-    "60 if it is built or fetched first (`go run`, `npx`, `uv run`); a Workbench plugin to load and register its "
-    "tools, by default 10; an MCP server to its list of tools, by default 30.",
-    "PluginSettings.guard": "`required` refuses every call while this extension is not there to be asked: down, given "
-    "up, not approved, switched off, not installed. `optional` lets calls pass then.",
-    "PluginSettings.limits": "How much it may use, `[plugins.NAME.limits]`; see below.",
-    "Limits.memory": "Bytes of each process's own memory, and of what all of its processes use together. 4 GiB by "
-    "default.",
-    "Limits.processes": "Processes and threads together. Node waits forever if it gets none.",
+    "PluginSettings.max_output_bytes": "Bytes that a tool may write to stdout before it is ended. By default 1 MiB "
+    "for Cyclop One and 16 MiB for Stavrobot; for MCP servers, bytes of one message, 16 MiB. zot extensions have a "
+    "limit for each line instead, 4 MiB.",
+    "PluginSettings.max_output_chars": "Characters of text, as JavaScript counts them, in a result of a Workbench "
+    "plugin; the rest is cut off. By default 500,000.",
+    "PluginSettings.hello_s": "Seconds from the start of a zot extension to its `hello`, by default 10, or 60 if it "
+    "is built or downloaded first (`go run`, `npx`, `uv run`); for a Workbench plugin, to load and register its "
+    "tools, by default 10; for an MCP server, to its list of tools, by default 30.",
+    "PluginSettings.guard": "`required` refuses every call while this extension cannot be asked: it is down, given "
+    "up, not approved, switched off or not installed. `optional` lets calls pass then.",
+    "PluginSettings.limits": "Its resource limits, `[plugins.NAME.limits]`; see below.",
+    "Limits.memory": "Bytes of each process's own memory, and of all its processes together. 4 GiB by default.",
+    "Limits.processes": "Processes and threads together. If Node cannot start any, it waits forever.",
     "Limits.open_files": "Open files of each process.",
-    "Limits.cpu_s": "Seconds of CPU of each process of a call. Plugins that stay up have no such limit.",
+    "Limits.cpu_s": "CPU seconds of each process of a call. Long-running plugins have no such limit.",
     "Limits.file_size": "Bytes of each file that it writes. 2 GiB by default.",
     "Limits.disk": "Bytes in each of its own folders. 8 GiB by default.",
     "Limits.tmp": "Bytes in its `/tmp`, which is memory. 512 MiB by default.",
-    "PluginSettings.on_silence": "What it means if this extension, asked about a call, gives no usable answer: none "
-    "within 5 seconds, or one that breaks the rules. `open` lets the call pass, as zot does, and notes it in the audit "
+    "PluginSettings.on_silence": "What happens if this extension, asked about a call, gives no usable answer: none "
+    "within 5 seconds, or an invalid one. `open` lets the call pass, as zot does, and records that in the audit "
     "trail; `closed` refuses it.",
 }
 
@@ -266,7 +265,7 @@ def main() -> int:
 
 
 def pages() -> dict[str, str]:
-    """Make every page that is generated, whole or in part."""
+    """Return the text of every page that is generated, fully or in part."""
     return {
         "reference/cli.md": cli(),
         "reference/errors.md": errors(),
@@ -278,7 +277,7 @@ def pages() -> dict[str, str]:
 
 
 def with_section(name: str, section: str, text: str) -> str:
-    """Put a generated section into a page that people write: between its two marks."""
+    """Replace the section between two marks in a page that is otherwise written by hand."""
     begin, end = f"<!-- {section}: written by scripts/generate_docs.py -->", f"<!-- end of {section} -->"
     before, _, rest = (DOCS / name).read_text(encoding="utf-8").partition(begin)
     _, _, after = rest.partition(end)
@@ -288,18 +287,18 @@ def with_section(name: str, section: str, text: str) -> str:
 
 
 def claims_table() -> str:
-    """List the security claims by area, each with the tests that hold it."""
+    """List the security claims by area, each with its tests."""
     areas: dict[str, list[Held]] = {}
     for held in held_claims():
         areas.setdefault(held.claim.area, []).append(held)
     return "\n\n".join(
-        f"### {area}\n\n" + table(("claim", "what it does not cover", "held by"), [_claim_row(held) for held in helds])
+        f"### {area}\n\n" + table(("claim", "what it does not cover", "tests"), [_claim_row(held) for held in helds])
         for area, helds in areas.items()
     )
 
 
 def _claim_row(held: Held) -> tuple[str, str, str]:
-    """Name a claim's tests by file: names are long, and one can look for the id."""
+    """Name a claim's tests by file: test names are long, and the id can be searched."""
     files = dict.fromkeys(test.partition("::")[0] for test in held.tests)
     count = f"{len(held.tests)} tests" if len(held.tests) > 1 else "1 test"
     places = ", ".join(f"[{Path(file).name}](../../{file})" for file in files)
@@ -314,7 +313,7 @@ def rego_table() -> str:
         raise KeyError(unknown)
     rows = []
     for name in sorted(known["builtins"]):
-        builtin = TABLE[name]  # a builtin of OPA must be offered or refused by name
+        builtin = TABLE[name]  # every builtin of OPA must be offered or refused by name
         if builtin.refused:
             rows.append((f"`{name}`", "refused", builtin.refused))
         else:
@@ -322,13 +321,13 @@ def rego_table() -> str:
     offered = sum(row[1] == "offered" for row in rows)
     about = (
         f"OPA {known['version']} has {len(rows)} builtins: {offered} are offered and {len(rows) - offered} are refused "
-        "when a policy is loaded, by name. What is called an error here ends the evaluation, which refuses the action."
+        "by name when a policy is loaded. An error, below, ends the evaluation, which refuses the action."
     )
     return about + "\n\n" + table(("builtin", "", "why, or where it differs from OPA"), rows)
 
 
 def is_current(path: Path, text: str) -> bool:
-    """Whether a page says already what it should."""
+    """Whether a page is up to date."""
     return path.exists() and path.read_text(encoding="utf-8") == text
 
 
@@ -367,14 +366,14 @@ def _also(name: str) -> str:
 
 
 def errors() -> str:
-    """List the stable error codes and what the command line exits with."""
+    """List the stable error codes and the exit codes."""
     parts = [
         "# Error codes",
         NOTE,
         ABOUT_ERRORS,
         "## Exit codes",
         table(("exit", "meaning"), [(str(code), meaning) for code, meaning in EXITS.items()]),
-        "A command that a signal ended exits with 128 and the signal's number, as in a shell: 130 after Ctrl-C.",
+        "A command killed by a signal exits with 128 plus the signal's number, as in a shell: 130 after Ctrl-C.",
     ]
     for number, meaning in EXITS.items():
         rows = [(f"`{name}`", code.meaning) for name, code in CODES.items() if code.exit == number]
@@ -387,21 +386,24 @@ def errors() -> str:
         table(
             ("code", "meaning"),
             [
-                ("`bad_manifest`", "The manifest, or the folder, breaks a rule of its format."),
-                ("`not_executable`", "A program cannot be started as it is: mode, shebang line, interpreter."),
+                ("`bad_manifest`", "The manifest, or the folder, violates a rule of its format."),
+                ("`not_executable`", "A program cannot be started: mode, shebang line, interpreter."),
                 ("`name_taken`", "A tool's name belongs to another plugin or is reserved; the tool is left out."),
                 ("`bad_schema`", "A tool's input schema is not valid JSON Schema, so arguments are not checked."),
-                ("`nothing_to_run`", "An extension of zot's holds a theme or skills and no program."),
-                ("`bad_registration`", "An extension registered something unusable, or twice, or has another name."),
-                ("`bad_code`", "`check` only: an extension's program is no valid Python, or lacks its SDK."),
+                ("`nothing_to_run`", "A zot extension contains a theme or skills but no program."),
+                (
+                    "`bad_registration`",
+                    "An extension registered something unusable, or twice, or under a different name.",
+                ),
+                ("`bad_code`", "`check` only: an extension's program is not valid Python, or lacks its SDK."),
                 ("`bad_server`", "An MCP server's entry cannot be used; the other servers load."),
-                ("`not_pinned`", "An MCP server fetches code when it starts, and does not say which version."),
-                ("`not_covered`", "An extension or an MCP server runs code that lies outside of the plugin's folder."),
-                ("`not_running`", "An extension should be up and is not; the message says why."),
-                ("`not_granted`", "An extension wants to act on other plugins in a way that it was not granted."),
+                ("`not_pinned`", "An MCP server downloads code when it starts, without naming the version."),
+                ("`not_covered`", "An extension or an MCP server runs code outside the plugin's folder."),
+                ("`not_running`", "An extension should be running but is not; the message says why."),
+                ("`not_granted`", "An extension wants to act on other plugins without the permission for it."),
                 (
                     "`tools_changed`",
-                    "Tools are new or altered since the approval, and are held back; the message is a diff.",
+                    "Tools are new or changed since the approval, and are held back; the message is a diff.",
                 ),
             ],
         ),
@@ -423,7 +425,7 @@ def protected() -> str:
 
 
 def settings_page() -> str:
-    """List what `settings.toml` may hold, and where things are looked for."""
+    """List the settings, the searched folders and the environment variables."""
     docstring = inspect.getdoc(settings) or ""
     example = textwrap.dedent(docstring[docstring.index("\n    ") :])
     return page(
@@ -456,15 +458,15 @@ def settings_page() -> str:
             table(
                 ("variable", "what it does"),
                 [
-                    ("`ANYPLUG_HOME`", "The home folder, unless `--home` names one."),
+                    ("`ANYPLUG_HOME`", "The home folder, unless `--home` is given."),
                     ("`XDG_DATA_HOME`", "Where the home folder is by default, on Linux."),
-                    ("`ZOT_HOME`, `XDG_STATE_HOME`", "Where zot's extensions are looked for."),
-                    ("`ANYPLUG_CONFINEMENT`", "`off` or `on`, whatever `confinement` in the settings says."),
+                    ("`ZOT_HOME`, `XDG_STATE_HOME`", "Where zot extensions are searched."),
+                    ("`ANYPLUG_CONFINEMENT`", "`off` or `on`; overrides `confinement` in the settings."),
                     (
                         "`ANYPLUG_RESIDENT`",
-                        "`off`: commands work by themselves, also while [a host is up](../how-to/resident.md).",
+                        "`off`: commands do not use [the daemon](../how-to/resident.md).",
                     ),
-                    ("`NO_COLOR`", "No colours, whatever the terminal can do."),
+                    ("`NO_COLOR`", "Switches colours off."),
                 ],
             ),
         ]
@@ -477,10 +479,10 @@ def struct_table(struct: type[msgspec.Struct]) -> str:
     for field in msgspec.structs.fields(struct):
         key = f"{struct.__name__}.{field.name}"
         if key not in MEANINGS:
-            sys.exit(f"nobody has said what {key} means: add it to MEANINGS in scripts/generate_docs.py")
+            sys.exit(f"{key} has no description: add it to MEANINGS in scripts/generate_docs.py")
         default = f"`{toml(field.default)}`"
         if field.default is None:
-            default = f"`{getattr(USUAL, field.name)}`" if struct is settings.Limits else "as the format has it"
+            default = f"`{getattr(USUAL, field.name)}`" if struct is settings.Limits else "depends on the format"
         elif field.default in (msgspec.NODEFAULT, ()) or isinstance(field.default, msgspec.Struct):
             default = "none"
         rows.append((f"`{field.name}`", kind(field.type), default, MEANINGS[key]))
@@ -488,7 +490,7 @@ def struct_table(struct: type[msgspec.Struct]) -> str:
 
 
 def roots() -> list[str]:
-    """Give the standard roots, in words that hold for everybody."""
+    """Return the standard roots, independent of this machine."""
     kept = dict(os.environ)
     os.environ.update(HOME="/~", ZOT_HOME="/$ZOT_HOME")
     try:
@@ -515,25 +517,25 @@ def actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 def kind(annotation: object) -> str:
-    """Say in words what a setting may be."""
+    """Describe the type of a setting."""
     choices = typing.get_args(annotation)
     if typing.get_origin(annotation) is typing.Annotated:
         return kind(choices[0])
     if typing.get_origin(annotation) is tuple:
-        return "a list of texts"
+        return "a list of strings"
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
         return " or ".join(kind(choice) for choice in choices if choice is not types.NoneType)
     if typing.get_origin(annotation) is typing.Literal:
         return ", ".join(f'`"{choice}"`' for choice in choices)
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return "a table"
-    names: dict[object, str] = {bool: "`true` or `false`", float: "a number", int: "a whole number", str: "text"}
-    names[tuple[str, ...]] = "a list of texts"
+    names: dict[object, str] = {bool: "`true` or `false`", float: "a number", int: "a whole number", str: "a string"}
+    names[tuple[str, ...]] = "a list of strings"
     return names.get(annotation, "tables" if typing.get_origin(annotation) is dict else str(annotation))
 
 
 def toml(value: object) -> str:
-    """Write a default as the settings file has it."""
+    """Write a default value in TOML."""
     return str(value).lower() if isinstance(value, bool) else "[]" if value == () else str(value)
 
 

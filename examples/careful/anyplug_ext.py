@@ -7,7 +7,7 @@
 
     @ext.tool
     def forecast(city: str, days: int = 3) -> str:
-        '''Give the forecast for a city.
+        '''Return the forecast for a city.
 
         city: which city
         '''
@@ -15,14 +15,14 @@
 
     ext.run()
 
-This file needs Python 3.9 and nothing else. Copy it beside your extension to ship it along.
+This file needs only Python 3.9. Copy it next to your extension to ship it.
 
-`run` says hello, registers everything and reads what the host sends. Tools, commands and guards run in threads of
-their own, so a slow one delays nobody, and answers go out in any order; events come one after another, and so do
-panels' keys. Every function may be async (all share one event loop) and may take fewer arguments than it is offered.
-What is printed goes to the log, so make the `Extension` first; from `run` on, so does what other programs print.
+`run` says hello, registers everything and reads the host's frames. Tools, commands and guards run in their own
+threads, so a slow one delays no other, and answers are sent in any order. Events are handled one after another, and so
+are panels' keys. Every function can be async (all share one event loop) and can accept fewer arguments than offered.
+Printed output goes to the log, so create the `Extension` first; from `run` on, so does the output of other programs.
 """
-# ruff: noqa: T201, TRY301 - an extension's stderr is its log, and what fails in a `try` here is answered at its end
+# ruff: noqa: T201, TRY301 - an extension's stderr is its log, and errors in a `try` here are answered at its end
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ import typing
 from collections import abc
 from typing import IO, Any, Callable, Literal, TypeVar  # noqa: UP035 - Python 3.9 needs typing's Callable
 
-SDK_VERSION = 1  # of this file: a copy with a lower one, or with none, is older than this
+SDK_VERSION = 1  # of this file: a copy with a lower version, or without one, is older
 PROTOCOL_VERSION = 1
 FRAME_BYTES = 4 * 1024 * 1024  # zot stops listening to an extension that sends a longer line
 HEAD_BYTES = 1024  # of a frame: more than its type and the host's id take
-CALL_TOOL_S = 60.0  # how long zot lets a tool run that an extension asked for
-STIR_S = 0.1  # between signs of life during `on_start`: zot takes who is silent for 0.25 s to have registered all
-STIRS = 30  # of these: so long zot waits for `ready`
+CALL_TOOL_S = 60.0  # zot's limit for a tool that an extension calls
+STIR_S = 0.1  # between keep-alives during `on_start`: after 0.25 s of silence zot assumes that all is registered
+STIRS = 30  # of keep-alives: zot waits this long for `ready`
 LEAVE_S = 0.5  # for handlers to end after a shutdown; zot sends SIGTERM 2 s after it
-LINGER_S = 2.0  # for answers to go out when only stdin has ended, as in `./main.py < frames`
-WAKE_S = 0.5  # between looks at the event loop, and for Ctrl-C: one that comes just before a wait does not end it
-IDLE_S = 60.0  # until threads that a burst of calls needed are given back
+LINGER_S = 2.0  # to send answers when only stdin has ended, as in `./main.py < frames`
+WAKE_S = 0.5  # between checks of the event loop, and for Ctrl-C: it does not end a wait that starts just after it
+IDLE_S = 60.0  # until threads are released after a burst of calls
 ERROR_CHARS = 500  # of an exception: the model needs the point, the log has the rest
-FAILED_CHARS = 100_000  # of a `Failed`: its author meant it to be read
-SHOWN_CHARS = 100  # of a value in a complaint about it
-NEAR = 0.8  # of 1, for an event to be meant: "turnEnd" is "turn_end", "before_agent_start" is not "subagent_start"
+FAILED_CHARS = 100_000  # of a `Failed`: its author wrote it to be read
+SHOWN_CHARS = 100  # of a value in an error message
+NEAR = 0.8  # of 1, to suggest an event: "turnEnd" is "turn_end", "before_agent_start" is not "subagent_start"
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what zot can dispatch as a command, and models accept as a tool
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # accepted by zot as a command, and by models as a tool
 # Code that is not the author's: frozen or generated, Python's own, or installed.
 _FOREIGN = re.compile(rf"<|{re.escape(os.path.dirname(os.__file__))}[\\/]|.*(site|dist)-packages[\\/]")
 _EVENTS = (
@@ -71,7 +71,7 @@ _EVENTS = (
     "tool_confirmation_requested", "permission_decision", "assistant_message", "pre_compact", "post_compact",
     "subagent_start", "subagent_stop",
 )  # fmt: skip
-# What a guard is asked about: the field that it sees, the field that carries its rewrite, and their type.
+# For each intercepted event: the field that a guard sees, the field for its rewrite, and their type.
 _GUARDED: dict[str, tuple[str, str, type]] = {
     "tool_call": ("tool_args", "modified_args", dict),
     "turn_start": ("step", "", int),
@@ -84,12 +84,12 @@ Frame = typing.Dict[str, Any]  # noqa: UP006 - for Python 3.9
 
 
 class Failed(Exception):
-    """Raise it in a tool, a command or a guard to answer with this error, and no traceback in the log."""
+    """Raise in a tool, a command or a guard to answer with this error, without a traceback in the log."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """What the host said of itself. `cwd` is the project's folder, `data_dir` the place for the extension's state."""
+    """What the host reports about itself: `cwd` is the project's folder, `data_dir` is for the extension's state."""
 
     protocol_version: int = PROTOCOL_VERSION
     zot_version: str = ""
@@ -102,7 +102,7 @@ class Host:
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """A picture that a tool gives, alone or in a list with texts."""
+    """An image returned by a tool, alone or in a list with texts."""
 
     data: bytes
     mime_type: str = "image/png"
@@ -110,7 +110,7 @@ class Image:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """A tool's answer block by block: what `call_tool` gives, and what a tool may give."""
+    """A tool's result as blocks: returned by `call_tool`, and optionally by tools."""
 
     content: list[Frame]
     is_error: bool = False
@@ -118,13 +118,13 @@ class Result:
 
     @property
     def text(self) -> str:
-        """Its texts."""
+        """Its text blocks, joined."""
         return "\n".join(str(block.get("text", "")) for block in self.content if block.get("type") == "text")
 
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """A command's answer. Make it with `prompt`, `insert`, `display` or `noop` of the extension."""
+    """A command's answer. Create it with the extension's `prompt`, `insert`, `display` or `noop`."""
 
     action: str
     text: str = ""
@@ -132,7 +132,7 @@ class Reply:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """A guard's answer. Make it with `block` or `rewrite`."""
+    """A guard's answer. Create it with `block` or `rewrite`."""
 
     blocked: bool
     reason: str
@@ -140,19 +140,19 @@ class Verdict:
 
 
 def block(reason: str) -> Verdict:
-    """Refuse it; the model (for a tool call) or the person sees the reason."""
+    """Refuse; the model (for a tool call) or the user sees the reason."""
     return Verdict(blocked=True, reason=reason)
 
 
 def rewrite(value: Frame | str, reason: str = "") -> Verdict:
-    """Let it pass with other arguments (a tool call) or another text (a message, a system prompt)."""
+    """Allow with other arguments (a tool call) or another text (a message, a system prompt)."""
     return Verdict(blocked=False, reason=reason, value=value)
 
 
 def _registration(method: F) -> F:
-    """Cut what lies below a method off the tracebacks of its complaints.
+    """Cut the frames below a method from the tracebacks of its errors.
 
-    Hosts show the end of stderr, and there the author's line has to stand.
+    Hosts show the end of stderr, which must contain the author's line.
     """
 
     @functools.wraps(method)
@@ -160,7 +160,7 @@ def _registration(method: F) -> F:
         try:
             return method(*args, **named)
         except (TypeError, ValueError) as error:
-            raise error.with_traceback(None) from None  # the line to mend is the one above
+            raise error.with_traceback(None) from None  # the line to fix is the one above
 
     return typing.cast("F", register)
 
@@ -168,7 +168,7 @@ def _registration(method: F) -> F:
 class Panel:
     """A panel that the extension draws: change `title`, `lines` or `footer`, then `render`.
 
-    Make it with `Extension.panel`. A command that returns it opens it; `open` does so unasked.
+    Create it with `Extension.panel`. A command opens a panel by returning it; `open` opens it at any time.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Panel:
         self.key: Callable[..., Any] = lambda: None
         self.closed: Callable[..., Any] = lambda: None
         self._send = send
-        self._lock = threading.RLock()  # so that what is sent last is what was drawn last
+        self._lock = threading.RLock()  # so that the last frame sent is the last one drawn
 
     @_registration
     def on_key(self, function: F) -> F:
@@ -189,14 +189,14 @@ class Panel:
 
     @_registration
     def on_close(self, function: F) -> F:
-        """Call the function when the person closes the panel."""
+        """Call the function when the user closes the panel."""
         self.closed = _usable(function)
         return function
 
     def open(self, frame: Frame | None = None, field: str = "panel") -> None:
-        """Show it, although nobody asked (or in the frame that answers somebody)."""
+        """Show it, unrequested or in the frame that answers a command."""
         with self._lock:
-            before, self.is_open = self.is_open, True  # first, as the host may close it the moment that it is shown
+            before, self.is_open = self.is_open, True  # first, because the host may close it as soon as it is shown
             try:
                 self._send({**(frame or {"type": "open_panel"}), field: {"id": self.id, **self._face()}})
             except (TypeError, ValueError):
@@ -204,13 +204,13 @@ class Panel:
                 raise
 
     def render(self) -> None:
-        """Send what it shows now; nothing happens while it is closed."""
+        """Send its current content; do nothing while it is closed."""
         with self._lock:
             if self.is_open:
                 self._send({"type": "panel_render", "panel_id": self.id, **self._face()})
 
     def close(self) -> None:
-        """Take it away."""
+        """Close it."""
         with self._lock:
             if self.is_open:
                 self.is_open = False
@@ -221,48 +221,48 @@ class Panel:
 
 
 class Extension:
-    """An extension: register what it offers with the decorators, then `run` it."""
+    """An extension: register tools, commands and guards with the decorators, then `run` it."""
 
     def __init__(self, name: str, version: str = "", *, calls_tools: bool = False) -> None:
-        """`calls_tools` asks the host for the right to run its tools, with `call_tool`.
+        """Create an extension; `calls_tools` asks the host to allow `call_tool`.
 
         Raises ValueError if there is no name.
         """
         if not name:
             raise ValueError("an extension needs a name: that of its extension.json")
         self.name, self.version = _shown(name), _shown(version)
-        self.host = Host()  # until the host has spoken
+        self.host = Host()  # until the host's first frame
         if sys.stdout is sys.__stdout__ and sys.stdout and not sys.stdout.isatty():
-            sys.stdout = sys.stderr  # a print before `run` would come before the hello
+            sys.stdout = sys.stderr  # output before `run` would precede the hello
         self._calls_tools = calls_tools
-        self._grants: list[Any] = []  # what the host lets extensions do
+        self._grants: list[Any] = []  # the host's capabilities
         self._tools: dict[str, _Tool] = {}
         self._commands: dict[str, Callable[..., Any]] = {}
         self._events: dict[str, list[Callable[..., Any]]] = {}
         self._guards: dict[str, list[Callable[..., Any]]] = {}
         self._starts: list[Callable[..., Any]] = []
         self._panels: dict[str, Panel] = {}
-        self._calls: dict[str, _Call] = {}  # of our tools, under way
-        self._asked: dict[str, tuple[_Call | None, queue.SimpleQueue[Frame | None]]] = {}  # of the host's tools
+        self._calls: dict[str, _Call] = {}  # running calls of our tools
+        self._asked: dict[str, tuple[_Call | None, queue.SimpleQueue[Frame | None]]] = {}  # calls of the host's tools
         self._numbers = itertools.count(1)
-        self._started = threading.Event()  # the host is known, and what `on_start` has was run
+        self._started = threading.Event()  # the host is known, and `on_start` has run
         self._failure: BaseException | None = None  # of `on_start`
-        self._over = threading.Event()  # the host wants no more, or the start failed
-        self._patience = LINGER_S  # for what is still under way then
-        # Guards have threads of their own: the calls that they are asked about may have taken all the others.
+        self._over = threading.Event()  # the host is shutting down, or the start failed
+        self._patience = LINGER_S  # for calls that still run then
+        # Guards have their own threads: the calls that they decide about may have taken all the others.
         self._workers, self._deciders = _Workers(self._started), _Workers(self._started)
         self._event_lane, self._panel_lane = _Workers(self._started, most=1), _Workers(self._started, most=1)
         self._loop: Any = None  # of the async functions, once there is one
         self._loop_thread = 0
-        self._waits = threading.Event()  # the loop was asked for a turn at the last look, and has not had one
-        self._holders: set[str] = set()  # async functions that were seen to hold up the loop
+        self._waits = threading.Event()  # the loop was asked for a turn at the last check, and has not had one
+        self._holders: set[str] = set()  # async functions that blocked the loop
         self._writing = threading.RLock()
         self._out: int | None = None
-        self._early: list[bytes] | None = []  # said before `run`: nothing may precede the hello
-        if sys._getframe(1).f_globals.get("__name__") == "__main__":  # noqa: SLF001 - tests may import it and leave
+        self._early: list[bytes] | None = []  # queued before `run`: nothing may precede the hello
+        if sys._getframe(1).f_globals.get("__name__") == "__main__":  # noqa: SLF001 - tests may import it and exit
             atexit.register(self._miss_run)
 
-    # What it offers.
+    # Registering.
 
     @_registration
     def tool(
@@ -274,11 +274,11 @@ class Extension:
         schema: Frame | None = None,
         interactive: bool = False,
     ) -> Any:
-        """Offer a function to the model; its hints, defaults and docstring say how it is called.
+        """Register a function as a tool; its hints, defaults and docstring become its schema.
 
-        It may give a text, an `Image`, a list of these, any JSON value or a `Result`; an exception is an error. With a
-        `schema` of your own, arguments come unchecked. `interactive` says that it may wait for a person. Raises
-        TypeError for a hint that JSON Schema cannot say, and ValueError for a name that is unusable or taken.
+        It can return text, an `Image`, a list of these, any JSON value or a `Result`; an exception is an error. With
+        your own `schema`, arguments are not checked. `interactive` means that it may wait for a person. Raises
+        TypeError for a hint that JSON Schema cannot express, and ValueError for a name that is unusable or taken.
         """
         if function is None:
             return functools.partial(
@@ -296,7 +296,7 @@ class Extension:
 
     @_registration
     def command(self, name: Any = "", description: str = "") -> Any:
-        """Offer a slash command; the function gets what was typed after it. Without a name it has the function's.
+        """Register a slash command; the function gets the text typed after it. The default name is the function's.
 
         It returns `prompt(...)`, `insert(...)`, `display(...)`, `noop()`, a `Panel` to open, a text to display or None.
         Raises ValueError for a name that is unusable or taken.
@@ -316,14 +316,14 @@ class Extension:
 
     @_registration
     def on(self, *events: str) -> Callable[[F], F]:
-        """Hear of events such as "turn_end"; the function gets the fields in a dict, less zeros.
+        """Subscribe to events such as "turn_end"; the function gets the fields in a dict, without zero values.
 
         Raises TypeError if no event is named.
         """
         if not events or not all(isinstance(event, str) for event in events):
             raise TypeError('say which events to hear of: @ext.on("turn_end")')
-        for event in set(events).difference(_EVENTS):  # hosts may know more
-            import difflib  # only slips need it
+        for event in set(events).difference(_EVENTS):  # hosts may have more events
+            import difflib  # needed only for typos
 
             near = difflib.get_close_matches(event, _EVENTS, n=1, cutoff=NEAR)
             known = f'did you mean "{near[0]}"?' if near else f"it has {', '.join(_EVENTS)}"
@@ -340,10 +340,10 @@ class Extension:
 
     @_registration
     def on_start(self, function: F) -> F:
-        """Call the function when the host is known, before anything is asked of the extension.
+        """Call the function when the host is known, before the extension gets any request.
 
-        What it registers is there from the start: the host hears `ready` after it, and waits up to 3 s for that. zot
-        itself is not up then: notes, panels and `call_tool` come to nothing there. If it raises, `run` ends with that.
+        Its registrations are available from the start: `ready` is sent after it, and the host waits up to 3 s for that.
+        zot itself is not ready then: notes, panels and `call_tool` have no effect there. `run` raises what it raises.
         """
         self._starts.append(_usable(function))
         return function
@@ -352,35 +352,35 @@ class Extension:
     def intercept_tool_call(self, function: F) -> F:
         """Guard every tool call: `function(name, args)` returns None, `block(reason)` or `rewrite(args)`.
 
-        A guard that raises, or returns something else, blocks, and so it is with turns and messages; `Failed` gives the
-        reason without more. It cannot use `call_tool`: it would be asked about that call, too.
+        A guard that raises, or returns anything else, blocks; the same applies to turns and messages. `Failed` gives
+        just the reason. A guard cannot use `call_tool`, because it would be asked about that call too.
         """
         return self._guard("tool_call", function)
 
     @_registration
     def intercept_turn_start(self, function: F) -> F:
-        """Guard each question to the model: `function(step)` returns None or `block(reason)`."""
+        """Guard each request to the model: `function(step)` returns None or `block(reason)`."""
         return self._guard("turn_start", function)
 
     @_registration
     def intercept_assistant_message(self, function: F) -> F:
-        """Guard what the person sees: `function(text)` returns None, `block(reason)` or `rewrite(text)`."""
+        """Guard what the user sees: `function(text)` returns None, `block(reason)` or `rewrite(text)`."""
         return self._guard("assistant_message", function)
 
     @_registration
     def intercept_agent_start(self, function: F) -> F:
         """Change the system prompt: `function(prompt)` returns None or `rewrite(prompt)`.
 
-        Nothing can be blocked here: if it raises, the log says so, and the prompt stays as it is.
+        It cannot block: if it raises, the log says so, and the prompt does not change.
         """
         return self._guard("before_agent_start", function)
 
     def panel(self, id: str, title: str = "", lines: typing.Iterable[Any] = (), footer: str = "") -> Panel:
-        """Make a panel; `lines` may be a text. One that is made again with the same id gets the other's keys."""
+        """Create a panel; `lines` can be one string. A new one with the same id gets the keys of the old one."""
         panel = self._panels[str(id)] = Panel(self._send, str(id), title, lines, footer)
         return panel
 
-    # What it says.
+    # Sending.
 
     def prompt(self, text: str) -> Reply:
         """Answer a command: send this to the model."""
@@ -391,31 +391,31 @@ class Extension:
         return Reply("insert", text)
 
     def display(self, text: str) -> Reply:
-        """Answer a command: show this to the person, not to the model."""
+        """Answer a command: show this to the user, not to the model."""
         return Reply("display", text)
 
     def noop(self) -> Reply:
-        """Answer a command: all is done."""
+        """Answer a command: do nothing more."""
         return Reply("noop")
 
     def notify(self, message: str, level: Literal["info", "success", "warn", "error"] = "info") -> None:
-        """Show the person a note. Raises ValueError for another level."""
+        """Show the user a note. Raises ValueError for an unknown level."""
         if level not in ("info", "success", "warn", "error"):
             raise ValueError(f'there is no level "{level}": take info, success, warn or error')
         self._send({"type": "notify", "level": level, "message": _shown(message)})
 
     def clear_notes(self) -> None:
-        """Take this extension's notes away."""
+        """Remove this extension's notes."""
         self._send({"type": "clear_notes"})
 
     def submit(self, text: str) -> None:
-        """Send a text to the model as if the person had typed it."""
+        """Send a text to the model as if the user had typed it."""
         self._send({"type": "submit", "text": _shown(text)})
 
     def call_tool(self, name: str, args: Frame | None = None, *, timeout_s: float = CALL_TOOL_S) -> Result:
         """Run one of the host's tools and wait. In async code: `await asyncio.to_thread(ext.call_tool, ...)`.
 
-        In threads of your own, `carry` says on whose behalf. Raises Failed; RuntimeError where it cannot be waited for.
+        In your own threads, use `carry`. Raises Failed; RuntimeError where it cannot wait.
         """
         self._keep_loop_free("await asyncio.to_thread(ext.call_tool, ...)")
         caller, number = _current.get(), f"ask-{next(self._numbers)}"
@@ -453,9 +453,9 @@ class Extension:
         return result
 
     def cancelled(self, wait_s: float = 0) -> bool:
-        """Say inside a tool whether its result is still wanted; with `wait_s`, sleep that long unless it is not.
+        """Whether the current tool call was cancelled; with `wait_s`, sleep that long or until it is.
 
-        In threads of your own, use `carry`. Raises RuntimeError for a `wait_s` in async code.
+        In your own threads, use `carry`. Raises RuntimeError for a `wait_s` in async code.
         """
         if wait_s:
             self._keep_loop_free("await asyncio.sleep(...), which a cancelled tool leaves by itself")
@@ -463,7 +463,7 @@ class Extension:
         return (call.cancelled if call else threading.Event()).wait(wait_s)
 
     def carry(self, function: F) -> F:
-        """Let a function belong to the tool call under way, in any thread: `Thread(target=ext.carry(work))`."""
+        """Bind a function to the current tool call, for any thread: `Thread(target=ext.carry(work))`."""
         call = _current.get()
 
         @functools.wraps(function)
@@ -476,10 +476,10 @@ class Extension:
 
         return typing.cast("F", carried)
 
-    # How it runs.
+    # Running.
 
     def run(self) -> None:
-        """Serve the host until it says shutdown or goes away. What stands after this in your program runs then.
+        """Serve the host until it shuts down or disappears, then return.
 
         Raises what a function of `on_start` raised.
         """
@@ -502,28 +502,28 @@ class Extension:
             raise self._failure
 
     def _miss_run(self) -> None:
-        """Say at the end of the program that it never ran, unless it failed or a person typed it."""
+        """Warn at exit that `run` was never called, unless the program failed or is interactive."""
         offered = self._early or self._events or self._guards or self._starts
         if self._early is not None and offered and not hasattr(sys, "last_type") and not hasattr(sys, "ps1"):
             print(f"{self.name} left without ext.run(): end your program with it", file=sys.stderr)
 
     def _pools(self) -> list[tuple[_Workers, Any]]:
-        """Give the threads, and what they are for."""
+        """Return the thread pools with their purpose."""
         served = [(self._workers, True), (self._deciders, self._guards)]
         return [*served, (self._event_lane, self._events), (self._panel_lane, self._panels)]
 
     def _open(self) -> IO[bytes]:
-        """Take stdin and stdout away from everybody else, and say hello with all that is registered."""
-        with self._writing:  # to the end: whoever wants to speak waits until the hello is out
+        """Reserve stdin and stdout for frames, and send hello with all registrations."""
+        with self._writing:  # to the end: other senders wait until the hello is sent
             if self._early is None:
                 raise RuntimeError("an extension runs once")
             if os.isatty(0):
                 print(f"{self.name} is an extension: zot or anyplug starts it", file=sys.stderr)
             early, self._early = self._early, None
             frames, self._out = os.fdopen(os.dup(0), "rb"), os.dup(1)
-            os.dup2(2, 1)  # prints go to the log, also those of programs that the extension starts
+            os.dup2(2, 1)  # output goes to the log, also that of programs that the extension starts
             with open(os.devnull, "rb") as nothing:
-                os.dup2(nothing.fileno(), 0)  # and such programs do not eat the host's frames
+                os.dup2(nothing.fileno(), 0)  # and such programs do not consume the host's frames
             registered = {"commands": self._commands, "tools": self._tools, "events": self._events or self._guards}
             offers = [word for word, some in registered.items() if some] + ["panels", "submit", "tool_cancel"]
             offers += ["call_tool"] if self._calls_tools else []
@@ -536,7 +536,7 @@ class Extension:
         return frames
 
     def _read(self, frames: IO[bytes]) -> None:
-        """Take in what the host sends, until its end. Nothing here waits for an author's function."""
+        """Read the host's frames until the end. Nothing here waits for the author's functions."""
         greeted = False
         try:
             for line in frames:
@@ -554,7 +554,7 @@ class Extension:
         except BaseException as error:  # noqa: BLE001 - `run` raises it
             self._failure = error
         if not greeted:
-            self._started.set()  # nothing will start any more
+            self._started.set()  # nothing starts from now on
         self._over.set()
 
     def _greet(self, frame: Frame, *, again: bool) -> None:
@@ -582,14 +582,14 @@ class Extension:
         self._started.set()
 
     def _stir(self) -> None:
-        """Keep the host waiting for what the start will register: an empty frame changes nothing."""
+        """Make the host wait for registrations in `on_start`, by sending an empty `subscribe`."""
         for _ in range(STIRS):
             if self._started.wait(STIR_S) or self._over.is_set():
                 return
             self._send({"type": "subscribe"})
 
     def _receive(self, frame: Frame) -> None:
-        """Start what a frame asks for, without waiting."""
+        """Start handling a frame, without waiting."""
         kind, number = _text(frame, "type"), _text(frame, "id")
         if kind == "tool_call" and number:
             call = self._calls[number] = _Call(number)
@@ -597,7 +597,7 @@ class Extension:
         elif kind == "tool_cancel":
             self._cancel(self._calls.get(number))
         elif kind == "tool_result":
-            if asked := self._asked.get(number):  # else it comes too late
+            if asked := self._asked.get(number):  # otherwise it is too late
                 asked[1].put(frame)
         elif kind == "command_invoked" and number:
             self._serve(self._workers, "command_response", frame, lambda: self._run_command(frame))
@@ -612,7 +612,7 @@ class Extension:
             print(f"not understood: {_cut(str(frame), ERROR_CHARS)}", file=sys.stderr)
 
     def _serve(self, workers: _Workers, kind: str, frame: Frame, answer: Callable[[], Frame | None]) -> None:
-        """Answer a frame in a thread: with what `answer` gives, unless that is None, or with how it failed."""
+        """Answer a frame in a thread with the result of `answer`, unless it is None, or with its error."""
 
         def job() -> None:
             head = {"type": kind, "id": _text(frame, "id")}
@@ -620,7 +620,7 @@ class Extension:
                 given = answer()
                 if given is not None:
                     self._send({**head, **given})
-            except BaseException as error:  # noqa: BLE001 - an author's code ends here, and somebody waits
+            except BaseException as error:  # noqa: BLE001 - the author's code ends here, and the host waits
                 self._send({**head, **_excuse(kind, frame, error)})
 
         workers.run(job)
@@ -637,7 +637,7 @@ class Extension:
         finally:
             _current.reset(mark)
             self._calls.pop(call.id, None)
-        return None if call.cancelled.is_set() else answer  # nobody waits for one that was cancelled
+        return None if call.cancelled.is_set() else answer  # a cancelled call needs no answer
 
     def _run_command(self, frame: Frame) -> Frame | None:
         name = _text(frame, "name")
@@ -655,7 +655,7 @@ class Extension:
         return {"action": reply.action, **({reply.action: text} if text else {})}
 
     def _decide(self, frame: Frame) -> Frame:
-        """Ask the guards in turn: the first block wins, and each sees what those before it rewrote."""
+        """Ask the guards in turn: the first block wins, and each sees earlier rewrites."""
         event = _text(frame, "event")
         mark = _current.set(_Call("", is_guard=event == "tool_call"))
         try:
@@ -669,7 +669,7 @@ class Extension:
             seen, rewritten, shape = _GUARDED[event]
             subject = answer.get(rewritten, frame.get(seen))
             if subject is None:
-                subject = shape()  # zot leaves out what is empty
+                subject = shape()  # zot omits empty fields
             verdict = self._run(function, *([_text(frame, "tool_name")] if event == "tool_call" else []), subject)
             if verdict is None:
                 continue
@@ -691,24 +691,24 @@ class Extension:
         if panel and frame["type"] == "panel_key":
             self._panel_lane.run(lambda: self._tell(panel.key, _text(frame, "key"), _text(frame, "text")))
         elif panel:
-            panel.is_open = False  # now: when the keys before it are done, it may be open again
+            panel.is_open = False  # now: it may be open again when earlier keys are done
             self._panel_lane.run(lambda: self._tell(panel.closed))
 
     def _tell(self, function: Callable[..., Any], *values: Any) -> None:
-        """Call a function whose answer nobody waits for."""
+        """Call a function whose result is not used."""
         try:
             self._run(function, *values)
-        except BaseException as error:  # noqa: BLE001 - an author's code ends here, and the next event comes
+        except BaseException as error:  # noqa: BLE001 - the author's code ends here, and the next event follows
             why = _told(error)
             if isinstance(error, Failed):
                 print(why, file=sys.stderr)
 
     def _run(self, function: Callable[..., Any], *values: Any) -> Any:
-        """Call a function with as many of the values as it takes; if it is async, on the shared event loop."""
+        """Call a function with as many values as it accepts; if it is async, on the shared event loop."""
         value = function(*values[: _takes(function)])
         if not inspect.iscoroutine(value):
             return value
-        import asyncio  # most extensions do without it, and it takes longer to import than all the rest
+        import asyncio  # most extensions do not need it, and importing it takes longer than all the rest
 
         with self._writing:
             if self._loop is None:
@@ -724,7 +724,7 @@ class Extension:
         return task.result()
 
     def _look_at_loop(self) -> None:
-        """Say, once for each, which async function has held up the event loop since the last look."""
+        """Log, once for each, which async function has blocked the event loop since the last check."""
         if self._loop is None or self._loop.is_closed():
             return
         if not self._waits.is_set():
@@ -765,11 +765,11 @@ class Extension:
         return function
 
     def _subscribe(self, events: list[str], intercept: list[str]) -> None:
-        if self._early is None and (events or intercept):  # what is known before `run`, it tells in one frame
+        if self._early is None and (events or intercept):  # registrations before `run` are sent in one frame
             self._send({"type": "subscribe", "events": events, "intercept": intercept})
 
     def _send(self, frame: Frame) -> None:
-        """Send a frame; raises TypeError or ValueError if it is no JSON, or longer than hosts take."""
+        """Send a frame; raises TypeError or ValueError if it is not JSON, or longer than hosts accept."""
         data = _line(frame)
         if len(data) > FRAME_BYTES:
             raise ValueError(f"{len(data):,} bytes are more than the {FRAME_BYTES:,} that hosts take")
@@ -787,7 +787,7 @@ class Extension:
 
 
 class _Call:
-    """What a function of the author's is asked for: a call of one of our tools, or a guard's verdict."""
+    """A request to one of the author's functions: a tool call, or a guard's verdict."""
 
     def __init__(self, id: str, *, is_guard: bool = False) -> None:
         self.id, self.is_guard = id, is_guard
@@ -796,9 +796,9 @@ class _Call:
 
 
 class _Workers:
-    """Threads that run jobs: as many as there are jobs, or at most so many; a single one keeps their order.
+    """Threads that run jobs: one for each job, up to a limit; a single thread keeps their order.
 
-    No job runs before `started`. Where the system gives no more threads, jobs wait for those that there are.
+    No job runs before `started`. If the system provides no more threads, jobs wait for the existing ones.
     """
 
     def __init__(self, started: threading.Event, most: int | None = None) -> None:
@@ -807,7 +807,7 @@ class _Workers:
         self._changed = threading.Condition()
 
     def open(self) -> None:
-        """Have one thread from now on, so that there is one when others have taken all the rest."""
+        """Start one thread now, so that there is one when others have taken all the rest."""
         with self._changed:
             self._hire()
 
@@ -824,7 +824,7 @@ class _Workers:
         self._jobs.put(job)
 
     def drain(self, seconds: float) -> None:
-        """Wait until all jobs are done, or that long."""
+        """Wait until all jobs are done, at most that long."""
         with self._changed:
             self._changed.wait_for(lambda: self._busy == 0, seconds)
 
@@ -852,19 +852,19 @@ _current: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("call", 
 
 
 def _turn(loop: Any) -> None:
-    """Run the event loop for good: `sys.exit` in one async function must not stop the others."""
+    """Keep the event loop running: `sys.exit` in one async function must not stop the others."""
     while not loop.is_closed():
         try:
             loop.run_forever()
         except (SystemExit, KeyboardInterrupt):
-            pass  # whoever waits for that function is told
+            pass  # the caller of that function gets it
 
 
 # The author's functions.
 
 
 def _usable(function: F) -> F:
-    """Let a function pass that can be called as it is; raises TypeError."""
+    """Return the function if it can be called; raises TypeError."""
     if not callable(function):
         raise TypeError(f"{function!r} is no function")
     within, _, name = getattr(function, "__qualname__", "").rpartition(".")
@@ -875,21 +875,21 @@ def _usable(function: F) -> F:
 
 
 def _inmost(function: Any) -> Any:
-    """Give what a partial or a callable object runs: it has the hints and the docstring."""
+    """Return the function that a partial or a callable object runs: it has the hints and the docstring."""
     while isinstance(function, functools.partial):
         function = function.func
     return function if inspect.isroutine(function) or isinstance(function, type) else type(function).__call__
 
 
 def _named(function: Any) -> str:
-    """Give a function's name; that of a callable object is its class's."""
+    """Return a function's name; for a callable object, its class's."""
     while isinstance(function, functools.partial):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _takes(function: Callable[..., Any]) -> int:
-    """Count the arguments that a function takes by position."""
+    """Count the positional arguments of a function."""
     kinds = [one.kind for one in inspect.signature(function).parameters.values()]
     named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sys.maxsize if inspect.Parameter.VAR_POSITIONAL in kinds else sum(kind in named for kind in kinds)
@@ -903,18 +903,18 @@ class _Tool:
         given = inspect.signature(function).parameters
         about, notes = _documented(inspect.getdoc(_inmost(function)) or "", given)
         self.description = description or about
-        # With a schema of the author's own, arguments are passed on as they are.
+        # With the author's own schema, arguments are passed on unchanged.
         self._arguments = self._derive(given, notes) if schema is None else None
         self.schema = self._arguments.schema if self._arguments else _of_object(schema, f"tool {name}")
 
     def call(self, args: Any) -> Any:
-        """Call it with what the model gave; raises Failed if that does not fit."""
+        """Call it with the model's arguments; raises Failed if they are invalid."""
         if not isinstance(args, dict):
             args = {} if args is None else _refuse("arguments must be an object")
         return self._function(**(self._arguments.read(args, "") if self._arguments else args))
 
     def _derive(self, given: typing.Mapping[str, inspect.Parameter], notes: dict[str, str]) -> _Kind:
-        """Read off the hints what it takes; raises TypeError."""
+        """Derive its fields from the hints; raises TypeError."""
         whose = f"tool {self.name}"
         hints, fields = _hints(_inmost(self._function), whose), []
         for name, one in given.items():
@@ -930,22 +930,22 @@ class _Tool:
 
 
 def _of_object(schema: Any, whose: str) -> Frame:
-    """Complete a schema of the author's own; raises TypeError. zot hands it on as it is, and models take no other."""
+    """Complete the author's own schema; raises TypeError. zot passes it on, and models accept only objects."""
     whole = {"type": "object", **schema} if isinstance(schema, dict) else {}
     if whole.get("type") != "object":
         raise TypeError(f'{whose}: a schema is a dict of "type": "object", not {_cut(repr(schema), SHOWN_CHARS)}')
     return whole
 
 
-# What hints mean.
+# Type hints.
 
 
 class _Kind(typing.NamedTuple):
-    """A hint's meaning: how JSON Schema says it, how a complaint does ("x must be …"), and how a value is read."""
+    """The meaning of a hint: its JSON Schema, its name in errors ("x must be …"), and how to read a value."""
 
     schema: Frame
     wanted: str
-    read: Callable[[Any, str], Any]  # a JSON value, and where it stands; raises Failed if it does not fit
+    read: Callable[[Any, str], Any]  # a JSON value, and its place; raises Failed if it is invalid
 
 
 class _Field(typing.NamedTuple):
@@ -963,7 +963,7 @@ _UNIONS = (typing.Union, getattr(types, "UnionType", typing.Union))  # Python 3.
 _ARRAYS: dict[Any, Callable[..., Any]] = {list: list, tuple: tuple, set: set, frozenset: frozenset}
 _ARRAYS.update({abc.Sequence: list, abc.Iterable: list, abc.Collection: list, abc.Set: set})
 _OBJECTS = (dict, abc.Mapping, abc.MutableMapping)
-# By name, as most extensions do without the module: the format, and an example.
+# By name, because most extensions do not need the module: the format, and an example.
 _TIMES = {
     "date": ("date", "2026-01-31"),
     "datetime": ("date-time", "2026-01-31T12:30:00"),
@@ -973,7 +973,7 @@ _CURE = "cannot be said in JSON Schema: take str, int, list[str] or the like, or
 
 
 def _hints(owner: Any, whose: str) -> dict[str, Any]:
-    """Give the hints of a function or a class, looked up; raises TypeError."""
+    """Return the resolved hints of a function or a class; raises TypeError."""
     space = None
     if not isinstance(owner, type):
         # Without its defaults: for those that are None, Python 3.9 and 3.10 would make the hints optional.
@@ -989,7 +989,7 @@ def _hints(owner: Any, whose: str) -> dict[str, Any]:
 
 
 def _kind(hint: Any, whose: str) -> _Kind:
-    """Say what a hint means; raises TypeError."""
+    """Return the meaning of a hint; raises TypeError."""
     hint = getattr(hint, "__supertype__", hint)  # of a NewType
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     base = origin or hint
@@ -1027,7 +1027,7 @@ def _scalar(base: Any) -> _Kind:
 
 
 def _number(base: Any, value: float) -> Any:
-    """Give a number as int or float, for to JSON Schema 3.0 is an integer, and 3 a number; None if it cannot be so."""
+    """Return a number as int or float, because JSON Schema takes 3.0 for an integer; None if that is impossible."""
     try:
         number = base(value)
     except (ValueError, OverflowError):
@@ -1067,7 +1067,7 @@ def _union(kinds: list[_Kind]) -> _Kind:
                 fitting.append(kind.read(value, path))
             except Failed as error:
                 complaints.append(str(error))
-        if fitting:  # 3 stays an int where a float would do as well
+        if fitting:  # 3 stays an int where a float is allowed too
             is_number = type(value) in (int, float)
             return next((one for one in fitting if is_number and type(one) is type(value)), fitting[0])
         deeper = [one for one in complaints if not one.startswith(f"{path} must be ")]
@@ -1111,7 +1111,7 @@ def _mapping(inner: _Kind | None) -> _Kind:
 
 
 def _fields(hint: Any, whose: str) -> list[_Field]:
-    """Give the parts of a dataclass or a TypedDict; raises TypeError."""
+    """Return the fields of a dataclass or a TypedDict; raises TypeError."""
     hints = _hints(hint, whose)
     if dataclasses.is_dataclass(hint):
         none = dataclasses.MISSING
@@ -1131,7 +1131,7 @@ def _fields(hint: Any, whose: str) -> list[_Field]:
 
 
 def _record(make: Callable[..., Any], fields: list[_Field], whose: str) -> _Kind:
-    """Say what an object with these fields is; raises TypeError."""
+    """Return the meaning of an object with these fields; raises TypeError."""
     kinds: dict[str, _Kind] = {}
     for one in fields:
         kind = _kind(one.hint, whose + one.name)
@@ -1156,7 +1156,7 @@ def _record(make: Callable[..., Any], fields: list[_Field], whose: str) -> _Kind
 
 
 def _or_none(kind: _Kind) -> _Kind:
-    """Allow null, as the default is None, unless it is allowed already."""
+    """Allow null because the default is None, unless it is already allowed."""
     try:
         kind.read(None, "")
     except Failed:
@@ -1165,18 +1165,18 @@ def _or_none(kind: _Kind) -> _Kind:
 
 
 def _extras(field: _Field, whose: str) -> Frame:
-    """Give what a field's schema says besides its kind; raises TypeError for a default that is no JSON."""
+    """Return a field's description and default for its schema; raises TypeError for a default that is not JSON."""
     note = {"description": field.note} if field.note else {}
     if field.is_required or field.default is None or field.default is dataclasses.MISSING:
         return note
     try:
         return {**note, "default": json.loads(_json(field.default))}
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{whose}{field.name}: the default is no JSON ({error}): take None, say") from error
+        raise TypeError(f"{whose}{field.name}: the default is not JSON ({error}): take None, say") from error
 
 
 def _written(hint: Any) -> _Kind | None:
-    """Say what a type is that JSON has as a text, such as a path or a date; None if it is none of these."""
+    """Return the meaning of a type that is a string in JSON, such as a path or a date; else None."""
     if issubclass(hint, os.PathLike) and hint is not os.PathLike:
         text = _scalar(str)
         return text._replace(read=lambda value, path: hint(text.read(value, path)))
@@ -1187,7 +1187,7 @@ def _written(hint: Any) -> _Kind | None:
 
     def read(value: Any, path: str) -> Any:
         try:
-            return hint.fromisoformat(re.sub("[Zz]$", "+00:00", value))  # Python 3.9 and 3.10 know no Z
+            return hint.fromisoformat(re.sub("[Zz]$", "+00:00", value))  # Python 3.9 and 3.10 do not know Z
         except (TypeError, ValueError):
             return _refuse(f"{path} must be {wanted}")
 
@@ -1198,7 +1198,7 @@ def _refuse(why: str) -> typing.NoReturn:
     raise Failed(why)
 
 
-# What docstrings say.
+# Docstrings.
 
 _ARGUMENTS = ("Args", "Arguments", "Parameters", "Other Parameters", "Keyword Args", "Keyword Arguments")
 _OTHERS = (
@@ -1213,20 +1213,20 @@ _DROPPED = ("type", "return", "returns", "rtype", "raise", "raises", "except", "
 
 
 def _documented(text: str, names: typing.Container[str]) -> tuple[str, dict[str, str]]:
-    """Part a docstring into the description and the notes on arguments.
+    """Split a docstring into the description and the notes on arguments.
 
-    Notes are `name: note`, also under `Args:`, or as NumPy and Sphinx write them. The first on an argument counts.
+    Notes are `name: note`, also under `Args:`, or in NumPy and Sphinx style. The first note on an argument counts.
     """
     notes: dict[str, str] = {}
     rest: list[str] = []
     for kind, lines in _sections(text.splitlines()):
-        current: list[str] | None = None  # whom lines go on about that are indented further than `level`
+        current: list[str] | None = None  # the arguments that further indented lines continue
         level = 0
         for line in lines:
             words, indent = line.strip(), len(line) - len(line.lstrip())
             if current is not None and words and indent > level:
                 notes.update({name: f"{notes[name]} {words}".strip() for name in current})
-            elif words or kind in ("", "other"):  # under a heading, a note may have paragraphs
+            elif words or kind in ("", "other"):  # under a heading, a note can have paragraphs
                 named, note = _note(words, kind)
                 new = [name for name in named or () if name in names and name not in notes]
                 current, level = (new if new or named == [] else None), indent
@@ -1236,8 +1236,8 @@ def _documented(text: str, names: typing.Container[str]) -> tuple[str, dict[str,
 
 
 def _sections(lines: list[str]) -> typing.Iterator[tuple[str, list[str]]]:
-    """Part a docstring at its headings; the kinds are "google" and "numpy" (both on arguments), "other" and ""."""
-    kind, depth, omitted = "", -1, 0  # what is indented no further than `depth` has left the section
+    """Split a docstring at its headings; the kinds are "google" and "numpy" (both on arguments), "other" and ""."""
+    kind, depth, omitted = "", -1, 0  # a line indented no further than `depth` is outside the section
     part: list[str] = []
     for line, below in itertools.zip_longest(lines, lines[1:], fillvalue=""):
         words, indent = line.strip(), len(line) - len(line.lstrip())
@@ -1257,7 +1257,7 @@ def _sections(lines: list[str]) -> typing.Iterator[tuple[str, list[str]]]:
 
 
 def _note(words: str, kind: str) -> tuple[list[str] | None, str]:
-    """Say on which arguments a line begins a note, and with which words; none for a field that is left out."""
+    """Return the arguments that a line starts a note on, and its text; no arguments for an ignored field."""
     field = _SPHINX.fullmatch(words)
     if field and field[1] in _DROPPED:
         return [], ""
@@ -1270,7 +1270,7 @@ def _note(words: str, kind: str) -> tuple[list[str] | None, str]:
     return None, ""
 
 
-# What is sent and read.
+# Frames.
 
 
 def _shown(value: Any) -> str:
@@ -1278,20 +1278,20 @@ def _shown(value: Any) -> str:
 
 
 def _lines(lines: Any) -> list[str]:
-    """Give a panel's lines, each on its own: zot takes one for a row, and a break in it spoils the picture."""
+    """Return a panel's lines without line breaks: zot draws each as one row."""
     if isinstance(lines, str):
         return lines.splitlines()
     return [row for line in lines for row in str(line).splitlines() or [""]]
 
 
 def _answer(value: Any) -> Frame:
-    """Make a tool's answer of what the function returned; raises TypeError or ValueError if it is no JSON."""
+    """Build a tool's answer from the function's result; raises TypeError or ValueError if it is not JSON."""
     result = _sound(_result(value))
     answer = {"content": result.content, "is_error": result.is_error}
     if result.structured is None:
         return answer
     whole = {**answer, "structured_content": result.structured}
-    # A JSON value goes out as text and as data. Where both are too long, the text alone says all.
+    # A JSON value is sent as text and as data, or only as text if both are too long.
     is_said_twice = not isinstance(value, Result)
     return answer if is_said_twice and len(_line(whole)) + HEAD_BYTES > FRAME_BYTES else whole
 
@@ -1300,7 +1300,7 @@ def _result(value: Any) -> Result:
     if isinstance(value, Result):
         return value
     if value is None:
-        return Result([_block("done")])  # a model takes an empty answer for a fault
+        return Result([_block("done")])  # models take an empty answer for an error
     if isinstance(value, (str, Image)):
         return Result([_block(value)])
     if isinstance(value, (list, tuple)) and any(isinstance(one, Image) for one in value):
@@ -1310,7 +1310,7 @@ def _result(value: Any) -> Result:
 
 
 def _sound(result: Result) -> Result:
-    """Let a result pass that hosts can read; raises TypeError. zot leaves another one out, and waits for an answer."""
+    """Return the result if hosts can read it; raises TypeError. zot would drop an invalid one and keep waiting."""
     content = result.content
     wrong = [one for one in content if not _is_block(one)] if isinstance(content, (list, tuple)) else [content]
     if wrong:
@@ -1341,7 +1341,7 @@ def _json(value: Any) -> str:
 
 def _simpler(value: Any) -> Any:
     if isinstance(value, type):
-        raise TypeError(f"the class {value.__name__} is no JSON")
+        raise TypeError(f"the class {value.__name__} is not JSON")
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
@@ -1354,7 +1354,7 @@ def _simpler(value: Any) -> Any:
         return value.isoformat()
     is_bytes = isinstance(value, (bytes, bytearray, memoryview))
     cure = "Image(...) for a picture, .decode() for a text" if is_bytes else "a text, a number, a list or a dict"
-    raise TypeError(f"{type(value).__name__} is no JSON: make it {cure}")
+    raise TypeError(f"{type(value).__name__} is not JSON: make it {cure}")
 
 
 def _line(frame: Frame) -> bytes:
@@ -1362,7 +1362,7 @@ def _line(frame: Frame) -> bytes:
 
 
 def _parsed(line: bytes) -> Frame:
-    """Read a line from the host; one that is no frame becomes one without a type."""
+    """Parse a line from the host; an invalid one becomes a frame without a type."""
     try:
         frame = json.loads(line)
     except (ValueError, RecursionError):
@@ -1376,7 +1376,7 @@ def _text(frame: Frame, field: str) -> str:
 
 
 def _excuse(kind: str, frame: Frame, error: BaseException) -> Frame:
-    """Answer a frame with how it failed."""
+    """Answer a frame with its error."""
     why = _told(error)
     if kind == "tool_result":
         return {"content": [_block(why)], "is_error": True}
@@ -1388,7 +1388,7 @@ def _excuse(kind: str, frame: Frame, error: BaseException) -> Frame:
 
 
 def _told(error: BaseException) -> str:
-    """Say in short what went wrong, and in full to the log unless it was meant."""
+    """Return a short error message, and log the traceback unless it is a `Failed`."""
     if isinstance(error, Failed):
         return _cut(str(error) or "it failed, without a reason", FAILED_CHARS)
     traceback.print_exception(type(error), error, error.__traceback__)
@@ -1399,7 +1399,7 @@ def _told(error: BaseException) -> str:
 
 
 def _authored(frames: typing.Iterable[tuple[types.FrameType, int]]) -> list[tuple[str, str]]:
-    """Give names and places of the functions that are the author's."""
+    """Return the names and places of the author's own functions."""
     return [
         (frame.f_code.co_name, f"{os.path.basename(frame.f_code.co_filename)}, line {line}")
         for frame, line in frames

@@ -2,24 +2,24 @@
 
 `settings.toml` lies in the home folder:
 
-    namespaces = true            # namespaces of their own for plugins, where the kernel can
-    confinement = "on"           # on | off: whether plugins are held to their permissions
+    namespaces = true            # give plugins their own namespaces, where the kernel can
+    confinement = "on"           # on | off: whether plugins run in the sandbox
     formats = ["acme"]           # formats of other packages; their code runs outside the sandbox
 
     [mcp]
-    cursor = "~/.cursor/mcp.json"    # MCP servers that another program is set up with, as a plugin of this name
+    cursor = "~/.cursor/mcp.json"    # another program's MCP servers, as a plugin of this name
 
     [http]
     origins = ["https://agents.example.org"]    # pages that may use `serve --http` from a browser
-    calls = 64                   # that may be under way at once; see `HttpSettings`
+    calls = 64                   # calls at once; see `HttpSettings`
 
     [policy]
-    fail_mode = "closed"         # closed | open: what it means if policies cannot decide about a call
-    program = ""                 # a `cupcake` that decides in place of the built-in engine
+    fail_mode = "closed"         # closed | open: what happens if policies cannot decide about a call
+    program = ""                 # a `cupcake` that decides instead of the built-in engine
     timeout_s = 5                # for one decision of that program
-    self_protection = true       # refuse agents that change policies, or what is ours
-    signals = true               # run the signals that policies ask for
-    record_days = 7              # of calls that policies decided about, for `policy replay`; 0: none are kept
+    self_protection = true       # refuse agents that change policies, or anyplug's files
+    signals = true               # run the signals that policies require
+    record_days = 7              # keep events for `policy replay`; 0 keeps none
 
     [audit]
     second_head = "/mnt/other/audit-head"   # a second place for the sealed head of the audit chain
@@ -28,16 +28,16 @@
     arguments = "strict"         # strict | warn | off: what a violation of the schema does
     timeout_s = 60               # for each call of this plugin's tools
     max_output_bytes = 1048576
-    max_output_chars = 500000    # of a Workbench plugin's text
-    hello_s = 10                 # how long an extension may take to say hello
-    guard = "required"           # optional | required: whether calls that it guards are refused while it is down
-    on_silence = "closed"        # open | closed: what it means if it does not answer about a call in time
+    max_output_chars = 500000    # text of a Workbench plugin
+    hello_s = 10                 # time limit for an extension's hello
+    guard = "required"           # optional | required: refuse calls that it guards while it is down
+    on_silence = "closed"        # open | closed: what happens if it does not answer in time
 
     [plugins.NAME.limits]
     memory = 8589934592          # bytes; see `Limits`
 
     [profiles.NAME]
-    plugins = ["weather"]        # what an agent sees that is connected with this profile
+    plugins = ["weather"]        # what an agent with this profile sees
     tools = ["weather.*"]
     surface = "all"              # all | search | auto: every tool, or three to find and call the others
 """

@@ -50,30 +50,30 @@ SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 CURE_FOR_SHORTAGE = "end something, or let it have more (`ulimit -n` for open files), and try again"
 
 CODES: dict[str, Code] = {
-    "tool_error": Code(FAILED, "The tool ran and reported a failure of its own."),
+    "tool_error": Code(FAILED, "The tool ran and reported an error."),
     "timed_out": Code(FAILED, "The plugin did not finish in time and was ended, with all its processes."),
-    "crashed": Code(FAILED, "The plugin's process ended with a non-zero exit code or by a signal."),
-    "bad_output": Code(FAILED, "The plugin answered something that its format does not allow."),
+    "crashed": Code(FAILED, "The plugin's process exited with a non-zero code or was killed by a signal."),
+    "bad_output": Code(FAILED, "The plugin's output is invalid in its format."),
     "too_large": Code(FAILED, "The plugin wrote more than its limit and was ended."),
     "not_executable": Code(FAILED, "The plugin's program could not be started."),
     "config_missing": Code(FAILED, "A required configuration value is not set."),
-    "cancelled": Code(FAILED, "The caller gave the call up."),
-    "overloaded": Code(FAILED, "Too much is under way; try again later."),
-    "unavailable": Code(FAILED, "The plugin cannot be run now: its files or its process are gone."),
+    "cancelled": Code(FAILED, "The caller cancelled the call."),
+    "overloaded": Code(FAILED, "Too many calls at once; try again later."),
+    "unavailable": Code(FAILED, "The plugin cannot run now: its files or its process are gone."),
     "bad_manifest": Code(FAILED, "The plugin's manifest cannot be used."),
     "bad_config": Code(FAILED, "A configuration file or value cannot be used."),
     "install_failed": Code(FAILED, "Installing or updating failed; nothing was changed."),
     "export_failed": Code(FAILED, "The plugin could not be written as a bundle; nothing was written."),
-    "scaffold_failed": Code(FAILED, "A new plugin could not be written; nothing of it is left."),
+    "scaffold_failed": Code(FAILED, "A new plugin could not be written; nothing was left behind."),
     "store_failed": Code(FAILED, "The host's own database could not be read or written."),
-    "usage": Code(USAGE, "The command was not understood."),
-    "invalid_arguments": Code(USAGE, "The arguments do not fit the tool."),
-    "denied": Code(REFUSED, "A person, a gate or the host itself refused the call; nothing ran."),
-    "not_approved": Code(REFUSED, "Nobody has approved this plugin, or it changed since; nothing ran."),
+    "usage": Code(USAGE, "The command line is invalid."),
+    "invalid_arguments": Code(USAGE, "The arguments do not match the tool's parameters."),
+    "denied": Code(REFUSED, "A person, a guard, a policy or the host refused the call; nothing ran."),
+    "not_approved": Code(REFUSED, "The plugin is not approved, or it changed since the approval; nothing ran."),
     "disabled": Code(REFUSED, "The plugin or the tool is switched off; nothing ran."),
-    "not_enforceable": Code(REFUSED, "This machine cannot hold the plugin to its permissions; nothing ran."),
+    "not_enforceable": Code(REFUSED, "This machine cannot enforce the plugin's permissions; nothing ran."),
     "needs_answer": Code(REFUSED, "A person has to answer a question first; nothing ran."),
-    "not_found": Code(MISSING, "There is no tool or plugin of that name."),
+    "not_found": Code(MISSING, "No tool or plugin has that name."),
 }
 
 STDERR_SHOWN = 500  # characters of a plugin's stderr that a message quotes, as Cyclop One does
@@ -198,7 +198,7 @@ class NeedsAnswer(CallError):
 
 
 class InvalidArguments(CallError):
-    """The arguments do not fit the tool."""
+    """The arguments do not match the tool's parameters."""
 
     code = "invalid_arguments"
 
@@ -286,7 +286,7 @@ class PluginNotFound(AnyplugError):
 
 
 class UsageError(AnyplugError):
-    """The command was not understood."""
+    """The command line is invalid."""
 
     code = "usage"
 

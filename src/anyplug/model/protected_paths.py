@@ -47,23 +47,23 @@ TABLE: tuple[Entry, ...] = (
         "read-only",
         "anywhere",
         _words(".git/hooks .git/config .git/config.worktree .git/commondir .git/gitdir .git/modules .git/worktrees"),
-        "commands that git runs. At every depth in a folder called `.git`, but for its `refs` and `logs`, where files "
-        "have the names of branches. A `.git` that is no folder is refused, too: it leads git elsewhere",
+        "commands that git runs. At every depth in a folder called `.git`, except in its `refs` and `logs`, where "
+        "files have the names of branches. A `.git` that is not a folder is refused too: it points git elsewhere",
     ),
     Entry(
         "read-only",
         "anywhere",
         _words(".git/rebase-merge .git/rebase-apply .git/sequencer .git/BISECT_* .git/.dotest* .git/remotes "
                ".git/branches .git/branchless .git/sl"),
-        "what git, git-branchless and Sapling go on with later: lists of commands (`exec`), options, other remotes",
+        "state that git, git-branchless and Sapling continue with later: commands (`exec`), options, other remotes",
     ),
     Entry(
         "read-only",
         "anywhere",
         _words("=HEAD .git/logs/objects .git/refs/remotes/*/objects .git/logs/refs/remotes/*/objects"),
-        "what makes a folder a bare repository. `HEAD` is free where git writes it: directly in `.git`, in its `logs`, "
+        "files that make a folder a bare repository. `HEAD` is free where git writes it: in `.git`, in its `logs`, "
         "and for remotes in its `refs` and `logs/refs`. In the last three, `objects`, `config`, `config.worktree`, "
-        "`commondir`, `gitdir`, `hooks`, `modules` and `worktrees` are protected beside it, whether it is there or not",
+        "`commondir`, `gitdir`, `hooks`, `modules` and `worktrees` are protected next to it, whether it exists or not",
     ),
     Entry(
         "read-only",
@@ -82,14 +82,14 @@ TABLE: tuple[Entry, ...] = (
         "anywhere",
         _words(".githooks .husky .pre-commit-config.y* lefthook.* .lefthook.* lefthook-local.* "
                ".lefthook-local.* .overcommit.yml .github/hooks .gitconfig prek.toml .git-templates"),
-        "commands that run with the next commit, where git hooks are installed",
+        "commands that run with the next commit, if git hooks are installed",
     ),
     Entry(
         "read-only",
         "anywhere",
         _words(".envrc .env .env.local .direnv .devenv .autoenv* .rvmrc .tool-versions mise.* .mise.* .mise "
                ".rtx.toml .config/mise .config/mise.toml mise/config.toml .prototools"),
-        "commands and programs that a shell takes over when it enters the folder (direnv, mise, asdf)",
+        "commands and programs that a shell runs or uses when it enters the folder (direnv, mise, asdf)",
     ),
     Entry(
         "read-only",
@@ -113,7 +113,7 @@ TABLE: tuple[Entry, ...] = (
         "anywhere",
         _words(".npmrc .yarnrc .yarnrc.yml .yarn/releases .yarn/plugins .pnpmfile.* bunfig.toml .cargo/config "
                ".cargo/config.toml .bundle/config pnpm-workspace.yaml rust-toolchain rust-toolchain.toml .mvn"),
-        "settings by which package managers run another program (`script-shell`, `yarnPath`, `rustc-wrapper`)",
+        "settings that make package managers run another program (`script-shell`, `yarnPath`, `rustc-wrapper`)",
     ),
     Entry(
         "read-only",
@@ -121,9 +121,9 @@ TABLE: tuple[Entry, ...] = (
         _words(".gdbinit .lldbinit .pdbrc .ghci .ocamlinit .irbrc .pryrc .Rprofile .Renviron .octaverc .iex.exs "
                ".erlang .byebugrc .rdbgrc .perldb ipython_config.py jupyter_config.py jupyter_server_config.py "
                "jupyter_notebook_config.py jupyter_lab_config.py"),
-        "scripts that debuggers and interpreters run at their start, in every folder",
+        "scripts that debuggers and interpreters run when they start, in every folder",
     ),
-    Entry("read-only", "project", _words("plugins data/tools"), "plugins of the project, where hosts search them"),
+    Entry("read-only", "project", _words("plugins data/tools"), "the project's plugins, which hosts search there"),
     Entry(
         "read-only",
         "user",
@@ -137,7 +137,7 @@ TABLE: tuple[Entry, ...] = (
                ".zfunc .zinit .zplug .antigen .oh-my-* .kshrc .mkshrc .cshrc .tcshrc .login .logout .inputrc "
                ".xonshrc .shrc .fzf* .pam_environment .local/share/bash-completion .local/share/zsh "
                ".local/share/fish"),
-        "shells' start-up files",
+        "shell start-up files",
     ),
     Entry(
         "read-only",
@@ -146,7 +146,7 @@ TABLE: tuple[Entry, ...] = (
                ".local/share/dbus-1 .local/share/applications .local/share/gnome-shell .local/share/plasma "
                ".local/share/kservices5 .local/share/kio .local/share/nautilus .local/share/flatpak .var/app "
                "snap"),
-        "what starts with the desktop, or by a click",
+        "programs that start with the desktop, or by a click",
     ),
     Entry(
         "read-only",
@@ -158,7 +158,7 @@ TABLE: tuple[Entry, ...] = (
                ".emacs .emacs.d .ipython .jupyter .pythonrc* .cabal/bin .dotnet/tools .foundry/bin .krew/bin "
                ".composer/vendor/bin .luarocks/bin .rye/shims .proto/bin .linuxbrew/bin .fnm .local/state/nix "
                ".julia/config .ammonite .lein .sbt .cursor-server"),
-        "programs, and code that programs load at their start",
+        "programs, and code that programs load when they start",
     ),
     Entry(
         "read-only",
