@@ -247,3 +247,61 @@ def test_no_event_of_any_shape_breaks_the_reader(tool, args, extra):
         assert "must be" in str(error)  # noqa: PT017 - most shapes are events
     else:
         assert made.document["args"] == args
+
+
+@pytest.mark.parametrize("harness", ["opencode", "claude", "anyplug"])
+@pytest.mark.parametrize(
+    ("tool", "args"),
+    [
+        ("Read", {"filePath": ".env", "file_path": "README.md"}),
+        ("Read", {"filePath": ".env", "path": ""}),
+        ("Write", {"file_path": "a", "notebook_path": "b", "content": "x"}),
+        ("NotebookEdit", {"notebook_path": "locked", "file_path": "x"}),
+        ("Write", {"file_path": "a", "content": "EVIL", "new_string": "ok"}),
+        ("Edit", {"file_path": "a", "newString": "EVIL", "new_string": "ok"}),
+        ("Edit", {"file_path": "a", "oldString": "a", "old_string": "b"}),
+        ("MultiEdit", {"file_path": "a", "edits": [{"newString": "EVIL", "new_string": "ok"}]}),
+        ("multiedit", {"filePath": "a", "edits": [{"filePath": "locked", "file_path": "b"}]}),
+        ("Grep", {"pattern": "x", "path": ".ssh", "file_path": "src"}),
+        ("Bash", {"command": "npm publish", "cmd": "ls"}),
+        ("Bash", {"command": "rm x", "workdir": "a", "cwd": "b"}),
+        ("apply_patch", {"patchText": "*** Delete File: x", "patch": ""}),
+    ],
+)
+def test_two_spellings_of_one_argument_must_be_equal(harness, tool, args):
+    given_event = policy_projects.event() | {"tool": tool, "args": args, "tool_name": tool, "tool_input": args}
+    with pytest.raises(BadEvent, match="must be equal"):
+        read(harness, given_event)
+
+
+def test_equal_spellings_and_empty_ones_hide_nothing():
+    same = document(policy_projects.event("edit", filePath="a", file_path="a", newString="EVIL", new_string=None))
+    assert (same["original_file_path"], same["tool_input"]["new_string"]) == ("a", "EVIL")
+
+
+def test_a_call_of_an_unknown_tool_is_about_each_file_that_it_names():
+    event = read("opencode", policy_projects.event("upload", path="a", file_path="b", files=["c"], destination="d"))
+    seen = {event.document["original_file_path"], *(view["original_file_path"] for _, view in event.views)}
+    assert seen == {"a", "b"}
+    assert {os.path.basename(one) for one in event.document["named_files"]} == {"a", "b", "c", "d"}
+
+
+def test_a_call_in_a_call_is_read_by_each_of_its_spellings():
+    decoy = {"tool": "read", "name": "bash", "parameters": {"filePath": "a"}, "args": {"command": "npm publish"}}
+    event = read("opencode", policy_projects.event("batch", tool_calls=[decoy]))
+    assert ["npm", "publish"] in [view["commands"][0]["words"] for _, view in event.views if "commands" in view]
+    text = policy_projects.event("batch", tool_calls='[{"tool": "write", "parameters": {"filePath": "x"}}]')
+    assert [kind for kind, _ in read("opencode", text).views] == ["Write"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "key", "patch", "actions"),
+    [
+        ("patch", "diff", "diff --git a/x b/x\ndeleted file mode 100644\n", {"x": "delete"}),
+        ("apply_patch", "patch", "diff --git a/x b/y\nrename from x\nrename to y\n", {"x": "delete", "y": "move"}),
+        ("apply_diff", "diff", "--- a/x\n+++ b/x\n-1\n+2\n", {"x": "update"}),
+    ],
+)
+def test_a_patch_of_git_names_files_that_are_moved_or_removed(tool, key, patch, actions):
+    found = document(policy_projects.event(tool, **{key: patch}))["patched_files"]
+    assert {each["path"]: each["action"] for each in found} == actions

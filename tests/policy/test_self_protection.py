@@ -568,6 +568,56 @@ async def test_our_own_program_is_not_removed_nor_overwritten():
         assert await verdict(bash(command)) == "allow", command
 
 
+@pytest.mark.claim("agents-cannot-say-it")
+@pytest.mark.parametrize("where", ["beside the project", "around the work folder"])
+async def test_our_environment_is_shared_only_if_the_project_holds_it(where, tmp_path, monkeypatch):
+    environment = os.path.join(os.path.dirname(os.getcwd()) if where == "beside the project" else tmp_path, "venv")
+    inside = os.path.join(environment, "lib")
+    os.makedirs(inside)
+    monkeypatch.setattr(sys, "prefix", environment)
+    for command in (
+        "echo x > PLACE/lib/sitecustomize.py",
+        "PLACE/bin/pip install evil",
+        "python3 -m venv --clear PLACE",
+    ):
+        for more in ({}, {"workdir": environment}, {"workdir": inside}, {"workdir": os.path.dirname(environment)}):
+            given = event("bash", command=command.replace("PLACE", environment), **more)
+            assert await verdict(given) == "deny", (command, more)
+    for folder in (environment, os.path.dirname(environment)):
+        given = bash(f"echo x > {inside}/sitecustomize.py") | {"cwd": folder}
+        assert await verdict(given) == "deny", folder
+    assert await verdict(event("bash", command="echo x > lib/sitecustomize.py", workdir=environment)) == "deny"
+    assert await verdict(event("write", filePath=f"{inside}/sitecustomize.py", content="x")) == "deny"
+    assert await verdict(event("read", filePath=f"{inside}/x.py")) == "allow"
+
+
+@pytest.mark.parametrize("root", [".", "nested"])
+async def test_an_environment_inside_of_the_project_is_the_projects(root, monkeypatch):
+    os.makedirs("nested/.git")
+    os.makedirs(f"{root}/src")
+    environment = os.path.abspath(f"{root}/.venv")
+    os.makedirs(environment)
+    monkeypatch.setattr(sys, "prefix", environment)
+    for cwd in (root, f"{root}/src"):
+        given = bash(f"{environment}/bin/pip install requests") | {"cwd": os.path.abspath(cwd)}
+        assert await verdict(given) == "allow", cwd
+
+
+@pytest.mark.parametrize("tool", ["terminal_execute", "shell", "desktop_run"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("workdir", "cwd", "working_directory", "working_dir", "directory", "dir", "workingDirectory", "folder"),
+        *("path", "workingDir"),
+    ],
+)
+async def test_the_folder_of_every_tool_that_runs_commands_is_read(tool, key):
+    where = {key: os.path.abspath(".claude")}
+    given = event() | {"tool": tool, "args": {"command": "rm settings.json", **where}}
+    assert await verdict(given) == "deny"
+    assert await verdict(given | {"args": {"command": "npm test", key: os.path.abspath("build")}}) == "allow"
+
+
 async def test_globs_in_the_middle_of_a_path_are_seen(home):
     above = os.path.dirname(home)
     assert await verdict(bash(f"rm -rf {above}/*/accepted")) == "deny"

@@ -15,6 +15,7 @@ these calls: `views` are further inputs for one event, `parts` the calls in it.
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
@@ -52,10 +53,27 @@ ALL_EVENTS: Final = frozenset().union(*EVENTS.values())
 WITH_TOOLS: Final = frozenset({"PreToolUse", "PostToolUse", "PermissionRequest"})
 PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
 COMMAND_KEYS: Final = ("command", "cmd", "script")
+FOLDER_KEYS: Final = (  # the folder that a command runs in
+    "workdir", "cwd", "working_directory", "workingDirectory", "working_dir", "workingDir", "directory", "dir",
+    "folder",
+)  # fmt: skip
+EDIT_LISTS: Final = frozenset({"multiedit"})  # tools with a list of edits, in lower case
 FILE_TOOLS: Final = frozenset({"Edit", "Write", "Read", "MultiEdit", "NotebookEdit", "NotebookRead", "List"})
 SHOWN: Final = 80  # characters of what is no call
 PATCH_TOOLS: Final = frozenset({"apply_patch", "Patch"})
-PATCH_KEYS: Final = ("patchText", "patch", "input")
+PATCHING_TOOL: Final = re.compile(r"patch|diff", re.IGNORECASE)  # of other names
+PATCH_KEYS: Final = ("patchText", "patch", "input", "diff")
+SPELLINGS: Final = (  # of one argument, as tools of different agents call it
+    PATH_KEYS,
+    ("content", "new_string", "newString", "new_source"),
+    ("old_string", "oldString"),
+)
+SEARCHING_TOOLS: Final = frozenset({"Grep", "Glob"})
+NAMING_KEY: Final = re.compile(  # of an argument that names files, in tools that nobody knows
+    r"path|file|source|dest|target|folder|directory|^(?:src|dst|from|to|uri)$", re.IGNORECASE
+)
+MOST_NAMED: Final = 1_000  # files that one call names
+LONGEST_PATH: Final = 4096  # characters
 CARRIERS: Final = frozenset({"batch"})  # do nothing but call other tools
 CALLED: Final = ("tool", "tool_name", "toolName", "recipient_name", "name")  # keys of a call within a call
 CALLED_WITH: Final = ("parameters", "args", "arguments", "input", "tool_input", "params")
@@ -172,6 +190,28 @@ def _refuse_wrong_types(tool: str, arguments: Any, key: str) -> None:
         for name in PATCH_KEYS if tool in PATCH_TOOLS else PATH_KEYS:
             if not isinstance(arguments.get(name) or "", str):
                 raise BadEvent(f"{key}.{name} must be a string")
+    _refuse_two_spellings(tool, arguments, key)
+
+
+def _refuse_two_spellings(tool: str, arguments: dict[str, Any], key: str) -> None:
+    """Refuse arguments that are given twice: the tool uses one, and a policy may look at the other. Raises BadEvent."""
+    groups: tuple[tuple[str, ...], ...] = ()
+    if tool == "Bash":
+        groups = (COMMAND_KEYS, FOLDER_KEYS)
+    elif tool in PATCH_TOOLS:
+        groups = (PATCH_KEYS,)
+    elif tool in FILE_TOOLS or tool in SEARCHING_TOOLS or tool.lower() in EDIT_LISTS:
+        groups = SPELLINGS
+    edits = arguments.get("edits")
+    for place, given in ((key, arguments), *((f"{key}.edits", edit) for edit in _listed(edits))):
+        for group in groups:
+            said = [name for name in group if given.get(name) is not None]
+            if other := next((name for name in said if given[name] != given[said[0]]), ""):
+                raise BadEvent(f"{place}.{said[0]} and {place}.{other} must be equal: {tool} uses only one of them")
+
+
+def _listed(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _parts(tool: str, given: dict[str, Any], arguments: Any, harness: str, depth: int) -> list[Event]:
@@ -188,28 +228,33 @@ def _parts(tool: str, given: dict[str, Any], arguments: Any, harness: str, depth
 def _calls(tool: str, arguments: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Return the calls in a call, by the tool that is called and its arguments. Raises BadEvent."""
     for value in (arguments, *arguments.values()):
+        if isinstance(value, str) and tool in CARRIERS:
+            value = _decoded(value)  # noqa: PLW2901
         for one in value if isinstance(value, list) else (value,):
-            call = _call(one)
-            if call is not None:
-                yield call
-            elif tool in CARRIERS and isinstance(value, list):
+            calls = _called(one)
+            yield from calls
+            if not calls and tool in CARRIERS and isinstance(value, list):
                 raise BadEvent(f"{tool}: {str(one)[:SHOWN]} is no call: it needs a tool and its parameters")
 
 
-def _call(value: Any) -> tuple[str, dict[str, Any]] | None:
+def _called(value: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return the calls that a value may be read as: by each key that could name the tool, and its arguments."""
+    if isinstance(value, str):
+        value = _decoded(value)
     if not isinstance(value, dict):
-        return None
-    name = next((value[key] for key in CALLED if isinstance(value.get(key), str)), None)
-    arguments = next((value[key] for key in CALLED_WITH if key in value), None)
-    if isinstance(arguments, str):
-        try:
-            arguments = parse(arguments)
-        except BadEvent:
-            return None
-    if name is None or not isinstance(arguments, dict):
-        return None
-    name = name.removeprefix("functions.")
-    return TOOL_NAMES.get(name, name), arguments
+        return []
+    names = dict.fromkeys(value[key].removeprefix("functions.") for key in CALLED if isinstance(value.get(key), str))
+    given = (_decoded(value[key]) if isinstance(value.get(key), str) else value.get(key) for key in CALLED_WITH)
+    arguments = [one for one in given if isinstance(one, dict)]
+    return [(TOOL_NAMES.get(name, name), one) for name in names for one in arguments]
+
+
+def _decoded(text: str) -> Any:
+    """Read a text that may be JSON."""
+    try:
+        return parse(text) if text.lstrip()[:1] in {"{", "["} else text
+    except BadEvent:
+        return text
 
 
 def with_input(given: dict[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
@@ -316,48 +361,80 @@ def _simple(words: Sequence[str], writes: Sequence[str], base: str) -> dict[str,
 
 
 def _enrich_file(tool: str, document: dict[str, Any], arguments: dict[str, Any], harness: str) -> None:
-    path = next((value for key in PATH_KEYS if isinstance(value := arguments.get(key), str)), None)
+    path = next(_paths_of(arguments), None)
     if path is not None:
-        _say_where(document, path)
+        document.update(_located(document, path))
+    document["named_files"] = list(_named_files(arguments, document["cwd"]))
+    _name_alike(tool, arguments, harness)
+    edits = arguments.get("edits")
+    if tool.lower() in EDIT_LISTS and isinstance(edits, list):
+        arguments["edits"] = [_enrich_edit(edit, path, document["cwd"], harness) for edit in edits]
+
+
+def _name_alike(tool: str, arguments: dict[str, Any], harness: str) -> None:
+    """Give the arguments of an edit the names that policies of every agent know."""
     if harness == "opencode":
         for theirs, ours in (("filePath", "file_path"), ("oldString", "old_string"), ("newString", "new_string")):
-            if theirs in arguments:
-                arguments.setdefault(ours, arguments[theirs])
-    if tool == "Write" and "content" in arguments:
-        arguments.setdefault("new_string", arguments["content"])
-    edits = arguments.get("edits")
-    if tool == "MultiEdit" and isinstance(edits, list):
-        arguments["edits"] = [_enrich_edit(edit, path, document["cwd"]) for edit in edits]
+            if arguments.get(theirs) is not None and arguments.get(ours) is None:
+                arguments[ours] = arguments[theirs]
+    for key in ("content",) if tool == "Write" else ("new_source",) if tool == "NotebookEdit" else ():
+        if arguments.get(key) is not None and arguments.get("new_string") is None:
+            arguments["new_string"] = arguments[key]
 
 
-def _enrich_edit(edit: Any, path: str | None, cwd: str) -> Any:
+def _paths_of(arguments: dict[str, Any]) -> Iterator[str]:
+    return (value for key in PATH_KEYS if isinstance(value := arguments.get(key), str))
+
+
+def _named_files(arguments: dict[str, Any], cwd: str) -> Iterator[str]:
+    """Return every file that a call names, under whatever key, where it really is."""
+    waiting: list[tuple[str, Any]] = list(arguments.items())
+    left = MOST_NAMED
+    while waiting and left > 0:
+        key, value = waiting.pop(0)
+        if isinstance(value, dict):
+            waiting += value.items()
+        elif isinstance(value, list):
+            waiting += [(key, one) for one in value]
+        elif isinstance(value, str) and NAMING_KEY.search(key) and 0 < len(value) < LONGEST_PATH:
+            left -= 1
+            yield resolved(os.path.expanduser(value.removeprefix("file://")), cwd)
+
+
+def _enrich_edit(edit: Any, path: str | None, cwd: str, harness: str) -> Any:
     if not isinstance(edit, dict):
         return edit
-    own = edit.get("file_path", path)
-    return {**edit, "resolved_file_path": resolved(own, cwd)} if isinstance(own, str) else edit
+    known = dict(edit)
+    _name_alike("Edit", known, harness)
+    own = next(_paths_of(edit), path)
+    return {**known, "resolved_file_path": resolved(own, cwd)} if isinstance(own, str) else known
 
 
-def _say_where(document: dict[str, Any], path: str) -> None:
+def _located(document: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return a document that is about one file."""
     cwd = document["cwd"]
-    document["original_file_path"] = path
-    document["resolved_file_path"] = resolved(path, cwd)
-    document["is_symlink"] = is_link(path, cwd)
+    where = {"resolved_file_path": resolved(path, cwd), "is_symlink": is_link(path, cwd)}
+    return {**document, "original_file_path": path, **where}
 
 
 def _folder(document: dict[str, Any], arguments: dict[str, Any]) -> str:
     """Give the folder in which a command runs."""
-    workdir = arguments.get("workdir")
-    return os.path.join(document["cwd"], workdir) if isinstance(workdir, str) else str(document["cwd"])
+    told = next((value for key in FOLDER_KEYS if isinstance(value := arguments.get(key), str)), "")
+    return os.path.join(document["cwd"], os.path.expanduser(told))
 
 
 def _views(tool: str, document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Give what a patch does as the edits and writes that policies know."""
+    """Give what a patch does as the edits and writes that policies know, and a call with several files by each."""
     arguments = document.get("tool_input")
-    if tool not in PATCH_TOOLS or not isinstance(arguments, dict):
+    if not isinstance(arguments, dict) or tool == "Bash":
         return []
+    if tool not in PATCH_TOOLS and not PATCHING_TOOL.search(tool):
+        others = [path for path in dict.fromkeys(_paths_of(arguments)) if path != document["original_file_path"]]
+        alike = ["MultiEdit"] if tool != "MultiEdit" and tool.lower() in EDIT_LISTS else []
+        return [*((tool, _located(document, path)) for path in others), *((name, document) for name in alike)]
     text = next((value for key in PATCH_KEYS if isinstance(value := arguments.get(key), str)), "")
     touched = patch_targets.touches(text)
-    if unknown := patch_targets.unknown_header(text):
+    if tool in PATCH_TOOLS and (unknown := patch_targets.unknown_header(text)):
         document["unknown_header"] = unknown
     if len(touched) > MOST_PATCHED:
         raise BadEvent(f"the patch touches more than {MOST_PATCHED} files")
@@ -375,8 +452,7 @@ def _views(tool: str, document: dict[str, Any]) -> list[tuple[str, dict[str, Any
             "filePath": touch.path, "file_path": touch.path, "oldString": touch.before, "old_string": touch.before,
             "newString": touch.after, "new_string": touch.after, "content": touch.after, "action": touch.action,
         }  # fmt: skip
-        _say_where(view, touch.path)
-        found.append((kind, view))
+        found.append((kind, _located(view, touch.path)))
     return found
 
 

@@ -8,7 +8,8 @@ Models of one family get this tool in place of edit and write; policies about fi
     @@ ... lines that begin with a blank, + or -
     *** End Patch
 
-A unified diff (`--- a/PATH`, `+++ b/PATH`) is read, too.
+A unified diff (`--- a/PATH`, `+++ b/PATH`) is read, too, with what git says of files whose lines stay the same:
+`diff --git a/PATH b/PATH`, `rename from PATH`, `rename to PATH`, `copy to PATH`, `deleted file mode`.
 """
 
 import re
@@ -28,6 +29,8 @@ MOVE: Final = "*** Move to:"
 _HEAD: Final = re.compile(r"\s*\*{3}\s*(add|update|delete)\s*file\s*:(.*)", re.IGNORECASE | re.DOTALL)
 _MOVE: Final = re.compile(r"\s*\*{3}\s*move\s*to\s*:(.*)", re.IGNORECASE | re.DOTALL)
 _LIKE_HEAD: Final = re.compile(r"\*{3}\s*[A-Za-z][\w ]*:|\s+\*{3}\s*[A-Za-z]+\s*(file|to|from)\s*:", re.IGNORECASE)
+_GIT_FILES: Final = re.compile(r"diff --git (?:\"?a/)?(.+?)\"? \"?b/(.+?)\"?")
+_GIT_MOVE: Final = re.compile(r"(rename from|rename to|copy to) \"?(.+?)\"?")
 NOTHING: Final = "/dev/null"
 # What JavaScript trims, as the tool does: other than Python's with \ufeff, and without \x1c to \x1f and \x85.
 BLANKS: Final = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
@@ -46,7 +49,9 @@ def touches(patch: str) -> list[Touch]:
     """List the files that a patch touches. It is read in each way: a line of one kind could hide what another says."""
     lines = _lines(patch)
     strict = _marked(lines)
-    return [*strict, *(touch for touch in _marked(lines, is_tolerant=True) if touch not in strict), *_unified(lines)]
+    found = [*strict, *(touch for touch in _marked(lines, is_tolerant=True) if touch not in strict), *_unified(lines)]
+    known = {touch.path for touch in found}
+    return [*found, *(touch for touch in _said_by_git(lines) if touch.path not in known)]
 
 
 def unknown_header(patch: str) -> str:
@@ -127,6 +132,22 @@ def _unified(lines: list[str]) -> list[Touch]:
         else:
             open_.take(line)
     return open_.end()
+
+
+def _said_by_git(lines: list[str]) -> list[Touch]:
+    """List the files that git's own headers name: those that are only moved or removed have no others."""
+    found: dict[str, Touch] = {}
+    actions: dict[str, Action] = {"rename from": "delete", "rename to": "move", "copy to": "move"}
+    last = ""
+    for line in lines:
+        if named := _GIT_FILES.fullmatch(line):
+            last = _path(named[2])
+            found |= {path: Touch(path, "update") for path in (_path(named[1]), last)}
+        elif moved := _GIT_MOVE.fullmatch(line):
+            found[moved[2]] = Touch(moved[2], actions[moved[1]])
+        elif last and line.startswith("deleted file mode"):
+            found[last] = Touch(last, "delete")
+    return list(found.values())
 
 
 def _path(text: str) -> str:

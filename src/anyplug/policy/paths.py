@@ -72,11 +72,23 @@ def program_places() -> list[str]:
     return list(dict.fromkeys([*map(os.path.abspath, found), *map(os.path.realpath, found)]))
 
 
-def environment_places(folder: str) -> list[str]:
-    """List the environment that our program runs from, if it is one of its own and not that of a project around."""
+def environment_places(start: str) -> list[str]:
+    """List the environment that our program runs from, unless it belongs to the project around a folder."""
     found = dict.fromkeys((os.path.abspath(sys.prefix), os.path.realpath(sys.prefix)))
-    is_shared = sys.prefix == sys.base_prefix or any(is_within(folder, os.path.dirname(place)) for place in found)
+    root = _project_root(start)
+    is_shared = sys.prefix == sys.base_prefix or (root and any(is_within(place, root) for place in found))
     return [] if is_shared else list(found)
+
+
+def _project_root(start: str) -> str:
+    """Return the nearest folder upwards with policies or a repository; a person's own folder is no project."""
+    folder = os.path.realpath(start)
+    home = os.path.realpath(os.path.expanduser("~"))
+    while not is_within(home, folder):
+        if any(os.path.lexists(os.path.join(folder, name)) for name in (FOLDER, ".git")):
+            return folder
+        folder = os.path.dirname(folder)
+    return ""
 
 
 def is_link(path: str, base: str) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
-from anyplug.policy.agent_events import CARRIERS, LONGEST_COMMAND, Event, command_lines
+from anyplug.policy.agent_events import CARRIERS, FOLDER_KEYS, LONGEST_COMMAND, Event, command_lines
 from anyplug.policy.decisions import Finding
 from anyplug.policy.opencode.installation import NAME as GATE
 from anyplug.policy.paths import FOLDER, environment_places, expanded, is_link, is_within, program_places, resolved
@@ -170,31 +170,42 @@ def finding(event: Event, protected: Sequence[str]) -> Finding | None:
 def _touched(event: Event, protected: Sequence[str]) -> Iterator[str]:
     """Name what of the protected an event would change."""
     document = event.document
-    held = [*protected, *_gates(document["cwd"], protected)]
+    environment = environment_places(document["cwd"])
+    held = [*protected, *_gates(document["cwd"], protected), *environment]
     if event.tool != "Bash":
         if "unknown_header" in document:
             yield document["unknown_header"]
         for view in (document, *(view for _, view in event.views)):
-            yield from (path for path in _paths(view) if _is_written(path, protected))
+            yield from (path for path in _paths(view) if _is_written(path, protected, environment))
         if _REMOVING_TOOL.search(event.tool):
             yield from (path for path in _paths(document) if any(is_within(folder, path) for folder in held))
     given = event.given_input
     if isinstance(given, dict):
-        workdir = given.get("workdir")
-        folder = resolved(workdir if isinstance(workdir, str) else "", document["cwd"])
+        folders = _folders(event)
         code = [text for key, text in _texts(given) if key in CODE_KEYS]
         yield from (name for text in code for name in _unread(text, protected))
         for line in dict.fromkeys((*command_lines(given), *_commands_in(event))):
             if len(line) > LONGEST_COMMAND:
                 yield from _unread(line, protected)
-            else:
-                yield from CommandLine(line, folder, protected, held).changes()
+                continue
+            for folder in folders:
+                yield from CommandLine(line, folder, protected, held, environment=environment).changes()
+
+
+def _folders(event: Event) -> list[str]:
+    """Return the folders that a command may run in: that of the event, and each that an argument may say."""
+    cwd = event.document["cwd"]
+    keys = FOLDER_KEYS if event.tool == "Bash" else (*FOLDER_KEYS, "path")
+    given: Any = event.given_input
+    told = [given[key] for key in keys if isinstance(given.get(key), str) and "\n" not in given[key]]
+    found = [resolved(os.path.expanduser(one.removeprefix("file://")), cwd) for one in told if len(one) < LONGEST_PATH]
+    return list(dict.fromkeys(found)) or [resolved("", cwd)]
 
 
 def _gates(cwd: str, protected: Sequence[str]) -> list[str]:
     """List the files there are by which agents ask us, and our own program: not to be removed with their folders."""
     found = [os.path.realpath(place) for place in _gate_places(cwd, protected) if os.path.lexists(place)]
-    return [*found, *program_places(), *environment_places(cwd)]
+    return [*found, *program_places()]
 
 
 def _gate_places(cwd: str, protected: Sequence[str]) -> list[str]:
@@ -213,18 +224,14 @@ def _unread(line: str, protected: Sequence[str]) -> Iterator[str]:
     yield from (folder for folder in protected if folder.casefold() in text)
 
 
-def _is_written(path: str, protected: Sequence[str]) -> bool:
+def _is_written(path: str, protected: Sequence[str], environment: Sequence[str]) -> bool:
     """Whether a tool that writes to a path changes what is protected."""
-    return _is_protected(path, protected) or _is_program(path)
+    return _is_protected(path, protected) or _is_program(path, environment)
 
 
-def _is_program(path: str, folder: str = "") -> bool:
-    """Whether a path is our own program, or lies in it: the one that runs, or another installation.
-
-    With a `folder` in which a command runs, all of our environment counts, unless it belongs to that project.
-    """
-    places = [*program_places(), *(environment_places(folder) if folder else ())]
-    return bool(_PROGRAM.search(path)) or any(is_within(path, place) for place in places)
+def _is_program(path: str, environment: Sequence[str]) -> bool:
+    """Whether a path is our own program, or lies in it or its environment: the one that runs, or another one."""
+    return bool(_PROGRAM.search(path)) or any(is_within(path, place) for place in (*program_places(), *environment))
 
 
 def _is_protected(path: str, protected: Sequence[str]) -> bool:
@@ -326,11 +333,13 @@ class CommandLine:
         *,
         depth: int = DEEPEST_TEXT,
         starts: Sequence[str] = (),
+        environment: Sequence[str] = (),
     ) -> None:
         self._line = line
         self._protected = protected
         self._held = held or protected  # with what is only not to be removed
         self._folder = folder
+        self._environment = environment  # that our program runs from, if it is its own
         self._places = list(dict.fromkeys((*self._held, *_gate_places(folder, protected))))
         self._depth = depth
         self._has_dots = "dotglob" in line  # then * stands for names with a dot before them, too
@@ -379,7 +388,9 @@ class CommandLine:
             if step.writes or may_write(step):
                 named = (*step.writes, *(step.targets() if may_write(step) else ()))
                 written = (*step.written, *(step.words[1:] if may_write(step) else ()))
-                yield from (path for path in (*named, *map(step.lexical, written)) if _is_program(path, self._folder))
+                yield from (
+                    path for path in (*named, *map(step.lexical, written)) if _is_program(path, self._environment)
+                )
             if step.writes or not self._only_reads(step):
                 patterns = step.patterns(has_moved=step.folder != self._folder)
                 yield from (given for given, path in patterns if self._may_hold(step, given, path))
@@ -389,7 +400,13 @@ class CommandLine:
         for text in dict.fromkeys(self._texts() if self._depth else ()):
             if text.strip() and text != self._line and len(text) <= LONGEST_COMMAND:
                 inner = CommandLine(
-                    text, self._folder, self._protected, self._held, depth=self._depth - 1, starts=self._seen_folders
+                    text,
+                    self._folder,
+                    self._protected,
+                    self._held,
+                    depth=self._depth - 1,
+                    starts=self._seen_folders,
+                    environment=self._environment,
                 )
                 yield from inner.changes()
         touched = next(self._mentioned(), "")
@@ -444,7 +461,7 @@ class CommandLine:
                 if not (is_within(put.place, place) and _is_free(put.place, place))
             )
         place = resolved(put.place, self._folder)
-        if _is_protected(place, self._protected) or _is_program(place, self._folder):
+        if _is_protected(place, self._protected) or _is_program(place, self._environment):
             return True
         below = [each for each in self._places if is_within(each, place)]
         return any(self._has_inside(put.source, place, each) for each in below)
@@ -501,9 +518,9 @@ class CommandLine:
 
     def _uninstalls(self, step: Step) -> bool:
         """Whether a command takes our package, or what it needs, out of our environment, or builds that anew."""
-        words, folder = step.words, self._folder
+        words = step.words
         text = " ".join(words)
-        places = environment_places(folder)
+        places = self._environment
         told = [step.lexical(word.rpartition("=")[2]) for word in words]
         is_there = any(is_within(one, place) or is_within(place, one) for one in told if one for place in places)
         if _BUILDING.search(text):

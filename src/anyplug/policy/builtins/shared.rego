@@ -14,6 +14,8 @@ readers := {
 # Every file that the event names, where it really is.
 files contains input.resolved_file_path
 
+files contains file if some file in input.named_files
+
 files contains edit.resolved_file_path if some edit in input.tool_input.edits
 
 # A command that reads, and only that.
