@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -575,8 +576,8 @@ async def test_a_folder_that_holds_a_protected_link_is_not_moved_to_where_the_li
 @pytest.mark.anyio
 @pytest.mark.claim("hidden-paths")
 @pytest.mark.parametrize("namespaces", ["true", "false"])
-async def test_what_links_among_keys_lead_to_is_hidden_as_they_are(namespaces, usual, host, cyclop, settings):
-    settings(f"namespaces = {namespaces}\n")
+async def test_what_links_among_keys_lead_to_is_hidden_as_they_are(namespaces, usual, host, cyclop):
+    plugin_folders.write(f"{usual}/.local/share/anyplug/settings.toml", f"namespaces = {namespaces}\n")
     paths = [f"{usual}/keys/id", f"{usual}/ring/secret", f"{usual}/notes"]
     for path in paths:
         plugin_folders.write(path, "text")
@@ -588,6 +589,107 @@ async def test_what_links_among_keys_lead_to_is_hidden_as_they_are(namespaces, u
     reads = cyclop("reads", READS, permissions=["filesystem:read"], tools=[{**PATHS[0], "name": "reads"}])
     async with host(reads) as h:
         assert json.loads((await h.call("reads", {"paths": paths})).text) == ["", "", "text"]
+
+
+NESTED = {  # what is hidden inside something else that is hidden: by which links, and how
+    "a link from keys into a password store": {".ssh/id": "../.password-store/ssh/id"},
+    "a link to the folder itself": {".ssh/all": "../.password-store"},
+    "two links that are equal": {".ssh/one": "../.password-store/ssh", ".gnupg/two": "../.password-store/ssh"},
+    "links in both directions": {".ssh/id": "../.password-store/ssh/id", ".password-store/id": "../.ssh/id_rsa"},
+    "a hidden folder that is a link into another": {".pki": ".password-store/ssh"},
+    "a link into our home": {".ssh/ours": "../.local/share/anyplug/secrets.json"},
+    "a link to another plugin in our home": {".ssh/ours": "../.local/share/anyplug/plugins/other"},
+}
+KEPT = (
+    ".ssh/id_rsa", ".gnupg/ring", ".password-store/mail", ".password-store/ssh/id", ".password-store/ssh/deep/er/id",
+    ".local/share/anyplug/secrets.json", ".local/share/anyplug/plugins/other/config.json",
+    ".local/share/anyplug/plugins/other/lies/config.json", ".local/share/anyplug/data/other/kept",
+)  # fmt: skip
+
+
+def keep_secrets(usual, links):
+    """Make the files of somebody who has keys, and another plugin with values; return their paths and a free one."""
+    plugin_folders.stavrobot(f"{usual}/.local/share/anyplug/plugins", "other", plugin_folders.python("print('{}')"))
+    for path in KEPT:
+        plugin_folders.write(f"{usual}/{path}", "secret")
+    for path, target in links.items():
+        os.makedirs(os.path.dirname(f"{usual}/{path}"), exist_ok=True)
+        os.symlink(target, f"{usual}/{path}")
+    plugin_folders.write(f"{usual}/free", "free")
+    return [*(f"{usual}/{path}" for path in (*KEPT, *links)), f"{usual}/free"]
+
+
+async def read_by(host, reads, usual, paths):
+    """Return those of the paths whose text the plugin `reads` got."""
+    async with host(reads, roots=(f"{usual}/.local/share/anyplug/plugins",)) as h:
+        said = json.loads((await h.call("reads", {"paths": paths})).text)
+    return [path for path, text in zip(paths, said, strict=True) if text]
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("hidden-paths")
+@pytest.mark.parametrize("granted", ["filesystem:read", "filesystem:write", "filesystem:write:~", "filesystem:write:."])
+@pytest.mark.parametrize("how", [*NESTED, "without namespaces"])
+async def test_what_is_hidden_inside_something_hidden_uncovers_nothing(how, granted, usual, host, cyclop, monkeypatch):
+    monkeypatch.chdir(usual)
+    if how == "without namespaces":
+        plugin_folders.write(f"{usual}/.local/share/anyplug/settings.toml", "namespaces = false\n")
+    paths = keep_secrets(usual, NESTED.get(how, NESTED["links in both directions"]))
+    reads = cyclop("reads", READS, permissions=[granted], tools=[{**PATHS[0], "name": "reads"}])
+    assert await read_by(host, reads, usual, paths) == [f"{usual}/free"]
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("hidden-paths")
+@pytest.mark.parametrize("seed", range(6))
+async def test_however_hidden_paths_are_nested_and_linked_all_of_them_stay_covered(seed, usual, host, cyclop):
+    chance = random.Random(seed)
+    folders = [".ssh", ".gnupg", ".password-store", ".local/share/keyrings", ".local/share/anyplug/plugins/other"]
+    folders += [f"{chance.choice(folders)}/{chance.choice('abc')}" for _ in range(8)]
+    targets = [*folders, *KEPT]
+    links = {
+        f"{chance.choice(folders)}/{name}": f"{usual}/{chance.choice(targets)}"
+        for name in ("link0", "link1", "link2", "link3", "config.json")
+    }
+    links.pop(".local/share/anyplug/plugins/other/config.json", None)
+    paths = keep_secrets(usual, links)
+    paths[:0] = [f"{usual}/{folder}/file" for folder in folders]
+    for path in paths[: len(folders)]:
+        plugin_folders.write(path, "secret")
+    reads = cyclop("reads", READS, permissions=["filesystem:write"], tools=[{**PATHS[0], "name": "reads"}])
+    assert await read_by(host, reads, usual, paths) == [f"{usual}/free"]
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("hidden-paths")
+@pytest.mark.parametrize("namespaces", ["true", "false"])
+@pytest.mark.parametrize("granted", ["filesystem:read", "filesystem:write"])
+@pytest.mark.parametrize(
+    "project", [".ssh", ".password-store/ssh", ".local/share/anyplug", ".local/share/anyplug/data"]
+)
+async def test_a_grant_of_all_files_opens_nothing_hidden_because_the_host_runs_there(
+    project, granted, namespaces, usual, host, cyclop, monkeypatch
+):
+    plugin_folders.write(f"{usual}/.local/share/anyplug/settings.toml", f"namespaces = {namespaces}\n")
+    paths = keep_secrets(usual, {})
+    monkeypatch.chdir(f"{usual}/{project}")
+    reads = cyclop("reads", READS, permissions=[granted], tools=[{**PATHS[0], "name": "reads"}])
+    assert await read_by(host, reads, usual, paths) == [f"{usual}/free"]
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("hidden-paths")
+@pytest.mark.parametrize("scope", ["", "/data/other"])
+async def test_no_grant_opens_our_home_by_another_name(scope, usual, host, cyclop):
+    os.makedirs(f"{usual}/real")
+    os.makedirs(f"{usual}/.local/share")
+    os.symlink(f"{usual}/real", f"{usual}/.local/share/anyplug")
+    paths = keep_secrets(usual, {})
+    asked = [f"filesystem:write:{usual}/real{scope}", "filesystem:read"]
+    reads = cyclop("reads", READS, permissions=asked, tools=[{**PATHS[0], "name": "reads"}])
+    async with host(reads) as h:
+        result = await h.call("reads", {"paths": paths})
+    assert result.is_error or json.loads(result.text) == [*("" for _ in KEPT), "free"]
 
 
 @pytest.mark.anyio

@@ -100,6 +100,7 @@ class Allowances:
         if "shell:exec" in granted:
             found = system_paths.for_every_program(found)
         drawn = profiles.draw(granted, place, found, self.program_files, self._limits(plugin, purpose))
+        drawn = _without_hidden_roots(drawn, place, exact)
         if standing.unconfined and any(grant.startswith("network:") for grant in drawn.unheld):
             drawn = profiles.widened(drawn)
         variables = format.environment(plugin, home, dict(self._variables), frozenset())
@@ -117,7 +118,6 @@ class Allowances:
                 *scripts,
             ),
             executable=(*drawn.executable, *self._launched(plugin, search_path), *self._runs),
-            writable=(*drawn.writable, *_above(drawn.hidden, drawn.writable)),
             binding=tuple(filter(os.path.lexists, binding_places(self._project))),
             exact=exact,
             misled=misled,
@@ -285,19 +285,17 @@ def _behind(folder: str, name: str, protected: Protected) -> list[str]:
     return [*places[:-1], *(place for path in inner for place in on_the_way_to(path))]
 
 
-def _above(hidden: tuple[str, ...], writable: tuple[str, ...]) -> list[str]:
-    """Give the folders between what it may write to and what is hidden in there.
-
-    Named themselves, they are mounts, which cannot be renamed: else another could be put in the hidden one's place.
-    """
-    tops = [os.path.realpath(path) + "/" for path in writable]
-    found = []
-    for path in map(os.path.realpath, hidden):
-        parent = os.path.dirname(path)
-        while any(parent.startswith(top) for top in tops):
-            found.append(parent)
-            parent = os.path.dirname(parent)
-    return found
+def _without_hidden_roots(drawn: Profile, place: profiles.Place, exact: tuple[str, ...]) -> Profile:
+    """Leave out folders that a grant of all files opens, but that lie in a hidden one: the host may run anywhere."""
+    hidden = tuple(f"{os.path.realpath(path)}/" for path in drawn.hidden)
+    roots = {path: os.path.realpath(path) for path in (place.user, *profiles.USERS_FOLDERS, place.project) if path}
+    kept = (*exact, *map(os.path.realpath, drawn.measured))
+    closed = {path for path, real in roots.items() if f"{real}/".startswith(hidden) and real not in kept}
+    if not closed:
+        return drawn
+    fields = ("readable", "writable", "brokered")
+    opened = {name: tuple(path for path in getattr(drawn, name) if path not in closed) for name in fields}
+    return msgspec.structs.replace(drawn, **opened)
 
 
 def _is_in_project(grant: str) -> bool:
@@ -323,8 +321,11 @@ def _followed(
         changeable += [place.user, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP, place.project or place.user]
     folders = tuple({*changeable, *map(os.path.realpath, changeable)})
     followed, exact, misled = [], [], []
+    ours = os.path.realpath(place.home)
     for grant in granted:
         real, is_misled = _follow(paths[grant], folders) if grant in paths else ("", False)
+        if f"{real}/".startswith(f"{ours}/"):
+            real = place.home + real[len(ours) :]  # by the name under which it is refused
         if is_misled:
             misled.append(grant)
         else:

@@ -246,9 +246,10 @@ def become_root() -> None:
 def attempts() -> dict[str, Callable[[], object]]:
     """Give all attempts, by name; or only those that are left where a folder may be written to."""
     if FACTS.get("only") == "protected":
-        return on_protected_paths()
+        return {**on_hidden_paths(), **on_protected_paths()}
     return {
         **on_files(),
+        **on_hidden_paths(),
         **on_protected_paths(),
         **on_the_network(),
         **on_programs(),
@@ -261,10 +262,7 @@ def on_files() -> dict[str, Callable[[], object]]:
     """Give attempts to read or change what is not its own."""
     host = FACTS["host"]
     return {
-        "read a key": lambda: read(FACTS["key"]),
         "read /etc/shadow": lambda: read("/etc/shadow"),
-        "read the host's store": lambda: read(FACTS["store"]),
-        "read another plugin's config": lambda: read(FACTS["other"]),
         "read the host's environment": lambda: read(f"/proc/{host}/environ"),
         "see the host's command line": lambda: see_command_line(host),
         "list the host's folder": lambda: FACTS["store_name"] in os.listdir(FACTS["home"]) or refuse(),
@@ -283,6 +281,17 @@ def on_files() -> dict[str, Callable[[], object]]:
         "hold up who opens its files": hold_up_others,
         "set attributes by ioctl": set_attributes,
         "rename its folder": lambda: rename(FACTS["data"], FACTS["data"] + "-moved"),
+    }
+
+
+def on_hidden_paths() -> dict[str, Callable[[], object]]:
+    """Return attempts to read what is hidden, also from who may write to all files."""
+    return {
+        "read a key": lambda: read(FACTS["key"]),
+        "read a password": lambda: read(FACTS["password"]),
+        "read a key among passwords": lambda: read(FACTS["inner_key"]),
+        "read the host's store": lambda: read(FACTS["store"]),
+        "read another plugin's config": lambda: read(FACTS["other"]),
     }
 
 

@@ -65,6 +65,8 @@ def scene(folder: str = OUTSIDE_TMP) -> Iterator[Scene]:
             home=home,
             user=user,
             project=os.path.join(top, "project"),
+            # Hidden inside something that is hidden, as the folders of other plugins are that have a configuration.
+            others=(os.path.join(home, "data", "other"), os.path.join(user, ".password-store", "ssh")),
         )
         for name in (".git/hooks", "sub", "other"):
             os.makedirs(os.path.join(place.project, name))
@@ -73,6 +75,8 @@ def scene(folder: str = OUTSIDE_TMP) -> Iterator[Scene]:
             "bashrc": os.path.join(user, ".bashrc"),
             "store": os.path.join(home, "anyplug.db"),
             "other": os.path.join(home, "data", "other", "config.json"),
+            "password": os.path.join(user, ".password-store", "mail"),
+            "inner_key": os.path.join(user, ".password-store", "ssh", "id"),
             "code": os.path.join(place.plugin, "main.py"),
             "git": os.path.join(place.project, ".git", "config"),
             "plain": os.path.join(place.project, "plain"),

@@ -11,14 +11,14 @@ import os
 import resource
 
 from anyplug.runtime.sandbox import packets
-from anyplug.runtime.sandbox.linux import broker, cpu_share, landlock, mounts, seccomp, syscalls
+from anyplug.runtime.sandbox.linux import broker, cpu_share, hidden_paths, landlock, mounts, seccomp, syscalls
 from anyplug.runtime.sandbox.linux.hidden_paths import HiddenNames
 from anyplug.runtime.sandbox.linux.own_folder_mount import UNSAFE, Shelf
 from anyplug.runtime.sandbox.linux.protected_names import Protected
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
 BROKER = "broker"  # held like a layer, for those who were granted folders to write to
@@ -40,6 +40,7 @@ class Order:
     executable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()  # folders above hidden paths; found here, in no profile
     code: tuple[str, ...] = ()
     private_tmp: bool = False
     network: seccomp.Network = "none"
@@ -78,6 +79,7 @@ class Confinement:
         self._user_namespace = False
         self._below_tmp: list[str] = []
         self._outer_tmp = -1
+        self._to_cover: dict[str, tuple[int, int]] = {}  # what hidden paths led to before they were covered
         self._filter = b""
         self.shelf: Shelf | None = None
         self._rules: landlock.Ruleset | None = None
@@ -208,6 +210,8 @@ class Confinement:
         if self.lays_code:
             assert self.shelf is not None
             self.shelf.clear()
+        if trees:
+            hidden_paths.check_covered(self._to_cover)
 
     @property
     def lays_code(self) -> bool:
@@ -296,15 +300,19 @@ class Confinement:
         readable, writable, executable = (
             _existing(paths, order.exact) for paths in (order.readable, order.writable, order.executable)
         )
-        named = {*readable, *writable, *executable}
+        measured = _existing(order.measured)
+        # A grant that names a hidden path opens it, but never our home; a grant of everything opens none.
+        opening = {*order.exact, *executable, *measured} - {*_existing(order.hidden[:1])}
+        hidden = tuple(path for path in _existing(order.hidden) if path not in opening)
         return order.but(
-            readable=readable,
-            writable=writable,
-            executable=executable,
-            hidden=tuple(path for path in _existing(order.hidden) if path not in named),
+            readable=_without(hidden, readable),
+            writable=_without(hidden, writable),
+            executable=_without(hidden, executable),
+            hidden=hidden,
+            pinned=_existing(tuple(_above(order.hidden, writable))),
             code=_existing(order.code),
-            measured=_existing(order.measured),
-            brokered=tuple(filter(os.path.isdir, _existing(order.brokered, order.exact))),
+            measured=measured,
+            brokered=tuple(filter(os.path.isdir, _without(hidden, _existing(order.brokered, order.exact)))),
         )
 
     def hidden_names(self) -> HiddenNames | None:
@@ -384,15 +392,18 @@ class Confinement:
             self.shelf = Shelf(**order.shown)
         if order.private_tmp:
             self._outer_tmp = os.open(mounts.TMP, os.O_PATH | os.O_CLOEXEC)
+        self._to_cover = hidden_paths.identities(order.hidden)
         self._below_tmp = mounts.furnish(
             (*order.readable, *order.writable, *order.executable),
             order.writable,
             order.hidden,
             order.code,
+            order.pinned,
             private_tmp=order.private_tmp,
             tmp_bytes=order.limits["tmp"],
             shelf=self.shelf,
         )
+        hidden_paths.check_covered(self._to_cover)
         self.held.append("read-only")
         if self.shelf is not None:
             self.held.append("snapshot")
@@ -474,6 +485,19 @@ def around(path: str, rights: int, hidden: tuple[str, ...]) -> list[tuple[str, i
 def _existing(paths: tuple[str, ...], exact: tuple[str, ...] = ()) -> tuple[str, ...]:
     found = [(path, _led_to(path)) for path in paths]
     return tuple(dict.fromkeys(real for path, real in found if real and (real == path or path not in exact)))
+
+
+def _above(hidden: tuple[str, ...], writable: tuple[str, ...]) -> Iterator[str]:
+    """Yield the folders between what may be written to and what is hidden in there, or would be if it existed.
+
+    If they could be renamed, another folder could be put in the hidden one's place.
+    """
+    for path in hidden:
+        yield from mounts.between(_led_to(path) or os.path.realpath(path), writable)
+
+
+def _without(hidden: tuple[str, ...], paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(path for path in paths if path not in hidden)
 
 
 def _led_to(path: str) -> str:

@@ -5,6 +5,7 @@ Standard library only; part of the spawner.
 
 from __future__ import annotations
 
+import errno
 import os
 
 from anyplug.runtime.sandbox.linux import syscalls
@@ -52,6 +53,19 @@ class HiddenNames:
         self._names |= {os.fsencode(name) + b"\0" for way in ways for name in way.split("/") if name}
         for folder in {above for way in ways for above in _above(way)}:
             syscalls.libc.inotify_add_watch(self.fd, os.fsencode(folder), ARRIVED | ONLY_FOLDERS)
+
+
+def identities(paths: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+    """Return what paths lead to now, to be covered. An empty device is as good as its cover."""
+    found = {path: state for path in paths if (state := _identity(path)) is not None}
+    return {path: state for path, state in found.items() if state != _identity(os.devnull)}
+
+
+def check_covered(to_cover: dict[str, tuple[int, int]]) -> None:
+    """Raise OSError if one of these paths still leads to what it led to."""
+    for path, state in to_cover.items():
+        if _identity(path) == state:
+            raise OSError(errno.EBUSY, f"{path} is hidden, and could not be covered")
 
 
 def _above(path: str) -> list[str]:

@@ -16,7 +16,7 @@ from anyplug.runtime.sandbox.linux import syscalls
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from anyplug.runtime.sandbox.linux.own_folder_mount import Shelf
 
@@ -106,6 +106,7 @@ def furnish(
     writable: Paths,
     hidden: Paths,
     code: Paths,
+    pinned: Paths,
     *,
     private_tmp: bool,
     tmp_bytes: int,
@@ -128,11 +129,10 @@ def furnish(
     read_only |= dict.fromkeys(writable, False) | dict.fromkeys(own, False)
     if "/" in writable:  # the kernel's own switches are no files of anybody's
         read_only |= dict.fromkeys(KERNELS, True)
-    for path in code:  # a folder between could be renamed, and another put in its place: mount points cannot
-        read_only |= {folder: False for folder in between(path, writable) if folder not in read_only}
-        read_only[path] = True
+    read_only |= dict.fromkeys(code, True)
     if shelf is not None:
         read_only |= dict.fromkeys(shelf.read_only, True)
+    _pin({*pinned, *(folder for path in code for folder in between(path, writable))}, read_only, mounted)
     in_order = sorted((path for path in read_only if os.path.lexists(path)), key=_depth)
     for path in in_order:
         if path != "/" and path not in mounted:
@@ -142,6 +142,16 @@ def furnish(
     if shelf is not None:
         shelf.settle()
     return [path for path in mounted if is_below(path, TMP)] if private_tmp else []
+
+
+def _pin(folders: set[str], read_only: dict[str, bool], mounted: dict[str, bool]) -> None:
+    """Make folders mount points as well, which cannot be renamed: otherwise another could be put in their place.
+
+    They stay as writable as they are. What lies in a cover is left out: it stays covered, and nothing is renamed there.
+    """
+    for path in sorted(folders, key=_depth):
+        if path not in read_only and not mounted.get(_nearest(path, mounted)):
+            read_only[path] = read_only[_nearest(path, read_only)]
 
 
 def _around(shelf: Shelf, seen: Paths, writable: Paths, hidden: Paths) -> tuple[Paths, Paths]:
@@ -201,7 +211,7 @@ def _holds(folders: Paths, path: str) -> bool:
     return any(path == folder or is_below(path, folder) for folder in folders)
 
 
-def _nearest(path: str, mounted: dict[str, bool]) -> str:
+def _nearest(path: str, mounted: Iterable[str]) -> str:
     """Return the innermost mount point above a path; empty if there is none."""
     return max((place for place in mounted if is_below(path, place)), key=_depth, default="")
 
