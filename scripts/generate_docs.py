@@ -173,8 +173,8 @@ MEANINGS = {
     "of one Stavrobot plugin take turns on the real `/tmp/NAME`.",
     "Settings.confinement": "`off` lets every plugin do whatever you can: nothing holds it to its permissions. "
     "`ANYPLUG_CONFINEMENT` in the environment has the last word.",
-    "Settings.formats": "Names of formats that [other packages bring](../how-to/add-a-format.md). Their code runs in the "
-    "host, with your permissions and outside the sandbox.",
+    "Settings.formats": "Names of formats that [other packages bring](../how-to/add-a-format.md). Their code runs in "
+    "the host, with your permissions and outside the sandbox.",
     "Settings.mcp": "MCP servers that other programs are set up with: the plugin's name, and the path of the program's "
     "configuration. [More](mcp.md#another-programs-configuration).",
     "Settings.http": "Who may come in over HTTP, and how much at once, `[http]`; see below.",
