@@ -44,9 +44,11 @@ def tried(facts):
 if __name__ == "__main__":
     json.dump(tried(json.load(sys.stdin)), sys.stdout)
 """
+FORMATS = 'formats = ["acme"]\n'  # of settings.toml
 ONCE = "#!/usr/bin/env python3\nimport json, os, sys\nsys.path.insert(0, {folder!r})\nimport tries\n{body}\n"
 ONCE_CYCLOP = "print(json.dumps({'result': json.dumps(tries.tried(json.load(sys.stdin)['input']))}))"
 ONCE_STAVROBOT = "print(json.dumps(tries.tried(json.load(sys.stdin)['facts'])))"
+ONCE_ACME = "print(json.dumps(tries.tried(json.load(sys.stdin))))"
 STAYS_UP = """
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tries
@@ -140,6 +142,9 @@ def write(format: str, root: str, probe: str, tries: str = TRIES, index: str = I
     if format == "stavrobot":
         plugin_folders.stavrobot(root, NAME, ONCE.format(folder=folder, body=ONCE_STAVROBOT), parameters=FACTS)
         return f"{NAME}.act", os.path.join(folder, "act", "run")
+    if format == "acme":
+        plugin_folders.acme(root, NAME, ONCE.format(folder=folder, body=ONCE_ACME))
+        return NAME, os.path.join(folder, "run")
     if format == "zot":
         zot_folders.extension(root, NAME, STAYS_UP)
         return "escape", os.path.join(folder, "run.py")
@@ -164,7 +169,7 @@ async def attempt(case: dict[str, Any]) -> dict[str, Any]:
         os.unlink(scene.facts["store"])  # the host makes a real one
         other = plugin_folders.write(os.path.join(home, "plugins", "other", "config.json"), '{"token": "secret"}')
         tool, code = write(case["format"], os.path.join(home, "plugins"), escape_test.PROBE)
-        plugin_folders.write(os.path.join(home, "settings.toml"), case.get("settings", ""))
+        plugin_folders.write(os.path.join(home, "settings.toml"), FORMATS + case.get("settings", ""))
         work = os.path.join(os.path.dirname(home), "work")
         data = os.path.join(home, "data", NAME)
         for folder in (work, data):

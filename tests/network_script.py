@@ -18,6 +18,7 @@ from typing import Any
 import anyio
 
 import escape_script
+import plugin_folders
 
 # Put beside each plugin, in place of what tries to escape.
 TRIES = """
@@ -172,6 +173,7 @@ async def reach(case: dict[str, Any]) -> dict[str, Any]:
         os.unlink(scene.facts["store"])  # the host makes a real one
         root = os.path.join(home, "plugins")
         tool, _ = escape_script.write(case["format"], root, escape_test.PROBE, TRIES, IN_NODE)
+        plugin_folders.write(os.path.join(home, "settings.toml"), escape_script.FORMATS)
         certificate = make_certificate(os.path.join(root, escape_script.NAME, "site.pem"))
         facts = {
             **scene.facts,

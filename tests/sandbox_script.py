@@ -97,6 +97,7 @@ NOT_EVERYWHERE = {
 }
 
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "src"))
+DISTRIBUTIONS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "distributions")  # that bring a sixth format
 
 
 async def main() -> None:
@@ -157,7 +158,7 @@ def environment() -> dict[str, str]:
         "PATH": os.defpath,
         "HOME": "/nonexistent",
         "ANYPLUG_GUARD": os.environ.get("ANYPLUG_GUARD", ""),
-        "PYTHONPATH": f"{SOURCE}:{sysconfig.get_paths()['purelib']}",
+        "PYTHONPATH": f"{SOURCE}:{DISTRIBUTIONS}:{sysconfig.get_paths()['purelib']}",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 

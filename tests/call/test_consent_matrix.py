@@ -10,6 +10,7 @@ import os
 
 import pytest
 
+import acme_distribution
 import plugin_folders
 import processes
 import ways
@@ -77,6 +78,7 @@ TOOLS = {
     "zot": "zed",
     "workbench": "workbench.act",
     "mcp": "mcp.kit.act",
+    "acme": "acme",
     "builtin": "builtin.reload_plugins",
 }
 GATES = {
@@ -110,7 +112,10 @@ def world(tmp_path_factory):
         zot_folders.extension(world.root, "zed", here + ZED)
         plugin_folders.workbench(world.root, "workbench", BENCH.replace("RAN", repr(ran)))
         mcp_plugin(world.root, here + MCP)
-        world.approve("cyclop", "stavrobot", "zed", "workbench", "kit", always=False)
+        acme_distribution.install(patch)
+        plugin_folders.write(os.path.join(world.home, "settings.toml"), acme_distribution.SETTINGS)
+        plugin_folders.acme(world.root, "acme", plugin_folders.python(here + ONE_SHOT), permissions=["network"])
+        world.approve("cyclop", "stavrobot", "zed", "workbench", "kit", "acme", always=False)
         zot_folders.extension(world.root, "warden", GUARD)
         zot_folders.extension(world.root, "broker", BROKER)
         world.approve("warden", "broker")

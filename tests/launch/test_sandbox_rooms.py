@@ -42,7 +42,7 @@ from sandbox_script import (
 
 pytestmark = pytest.mark.xdist_group("tmp")  # without namespaces, /tmp/bundle is the machine's
 
-FORMATS = ("cyclop", "stavrobot", "zot", "workbench", "mcp")
+FORMATS = ("cyclop", "stavrobot", "zot", "workbench", "mcp", "acme")
 WRITE_BESIDE_THEMSELVES = {"stavrobot", "zot", "mcp"}
 EVERYTHING = ("filesystem:read", "filesystem:write", "network", "network:unix", "shell:exec")
 OWN = {"keep data", "use /tmp"}  # what all may do

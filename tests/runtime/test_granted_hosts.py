@@ -26,7 +26,7 @@ from anyplug.runtime.sandbox.enforcement import LAYERS
 from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 from sandbox_script import USERS
 
-FORMATS = ("cyclop", "stavrobot", "zot", "workbench", "mcp")
+FORMATS = ("cyclop", "stavrobot", "zot", "workbench", "mcp", "acme")
 GRANTED = ("network:127.0.0.1:{site}", "network:127.0.0.1:{secure}", "network:localhost", "shell:exec:curl")
 YES = Attachment(yes=True)
 PROXY_THREAD = "anyplug-proxy"

@@ -299,7 +299,7 @@ class Installer:
                 f"its program {os.path.relpath(plugin.launch.program, named)} is not in {source.shown}",
                 "fetch it yourself, build it, and install that folder"
                 if source.is_git
-                else "build it first, or mend `exec` in extension.json",
+                else f"build it first, or change `exec` in {registry.BY_NAME[plugin.format].MANIFEST}",
             )
         return brought, plugin
 

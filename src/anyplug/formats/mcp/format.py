@@ -11,7 +11,7 @@ from anyplug.formats.mcp.config_file import PROJECT
 from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import Folder, Surroundings
 from anyplug.formats.shared.new_plugins import NewPlugin
-from anyplug.formats.workbench.format import modules_above
+from anyplug.formats.shared.scripts import modules_above
 from anyplug.home.settings import Arguments
 from anyplug.model import permissions
 from anyplug.model.types import Call, Endpoint, Plugin, Result, Tool

@@ -1,4 +1,4 @@
-"""How a script is started, and how `uv` scripts get their dependencies before their first call."""
+"""How a script is started, where Node finds modules, and how `uv` scripts get dependencies before their first call."""
 
 import fcntl
 import functools
@@ -140,3 +140,13 @@ def _marker(script: str, source: bytes, notes: str) -> str:
     """Give the path of the note, by what the script is: a plugin can change the time of its file, where no mount is."""
     key = hashlib.sha256(os.fsencode(script) + b"\0" + source).hexdigest()
     return os.path.join(notes, key[:32])
+
+
+def modules_above(folder: str) -> list[str]:
+    """List where modules are looked for from a folder on upwards."""
+    found = []
+    while True:
+        found.append(os.path.join(folder, "node_modules"))
+        if (parent := os.path.dirname(folder)) == folder:
+            return found
+        folder = parent

@@ -12,6 +12,7 @@ import msgspec
 from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import Folder, Surroundings
 from anyplug.formats.shared.new_plugins import ACTION, WORD, NewPlugin
+from anyplug.formats.shared.scripts import modules_above
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import permissions
 from anyplug.model.errors import BadOutput, TooLarge
@@ -110,16 +111,6 @@ def readable(plugin: Plugin) -> tuple[str, ...]:
     """Give our runner, and the folders of modules around the plugin."""
     around = [*modules_above(plugin.path), *modules_above(os.path.dirname(plugin.found_at))]
     return (os.path.dirname(os.path.abspath(__file__)), *around)
-
-
-def modules_above(folder: str) -> list[str]:
-    """List where modules are looked for from a folder on upwards."""
-    found = []
-    while True:
-        found.append(os.path.join(folder, "node_modules"))
-        if (parent := os.path.dirname(folder)) == folder:
-            return found
-        folder = parent
 
 
 async def invoke(call: Call, around: Surroundings) -> Result:

@@ -14,6 +14,7 @@ from anyio import CancelScope
 
 from anyplug.formats.shared import long_lived
 from anyplug.formats.shared.contract import PeerListener, Terms
+from anyplug.formats.shared.scripts import modules_above
 from anyplug.formats.workbench import format as workbench
 from anyplug.model import json_values
 from anyplug.model.errors import CURE_FOR_SHORTAGE, CallError, TimedOut, Unavailable, is_shortage
@@ -185,7 +186,7 @@ class NodePlugin:
         options = {
             "folder": plugin.path,
             "pluginsDir": lies_in,
-            "searched": [] if plugin.path.startswith(lies_in + "/") else workbench.modules_above(lies_in),
+            "searched": [] if plugin.path.startswith(lies_in + "/") else modules_above(lies_in),
             "limit": limit,
             "frame": longest_line,
         }
