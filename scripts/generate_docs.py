@@ -1,4 +1,4 @@
-"""Writes the parts of docs/reference that the program itself knows: commands, error codes, settings.
+"""Writes the parts of docs/reference that the program itself knows, and the table of requirements in tests/.
 
 python scripts/generate_docs.py            writes what is stale
 python scripts/generate_docs.py --check    exits 1 if anything is, and says what
@@ -26,6 +26,7 @@ from anyplug.model.errors import CODES, DONE
 from anyplug.rego.builtins import TABLE
 from anyplug.runtime.sandbox import profile
 from claims import Held, held_claims
+from requirements import requirements_page
 
 DOCS = Path(__file__).parent.parent / "docs"
 USUAL = profile.Limits()
@@ -252,13 +253,13 @@ def main() -> int:
     stale = {name: text for name, text in pages().items() if not is_current(DOCS / name, text)}
     if check:
         for name in stale:
-            print(f"docs/{name} is stale", file=sys.stderr)
+            print(f"{os.path.normpath(f'docs/{name}')} is stale", file=sys.stderr)
         if stale:
             print("hint: `make docs` writes it again", file=sys.stderr)
         return 1 if stale else 0
     for name, text in stale.items():
         (DOCS / name).write_text(text, encoding="utf-8")
-        print(f"wrote docs/{name}")
+        print(f"wrote {os.path.normpath(f'docs/{name}')}")
     return 0
 
 
@@ -271,6 +272,7 @@ def pages() -> dict[str, str]:
         "reference/protected-paths.md": protected(),
         "reference/settings.md": settings_page(),
         "explanation/security.md": with_section("explanation/security.md", "claims", claims_table()),
+        "../tests/requirements.md": f"{NOTE}\n\n{requirements_page()}",
     }
 
 
