@@ -3,7 +3,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test random check format bench clients conformance rego-fuzz picture docs lock setup clean vendor
+.PHONY: help demo test quick random check format bench clients conformance rego-fuzz picture docs lock setup clean vendor
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,10 @@ demo: setup ## run the example plugins
 test: check ## run everything that CI runs: the checks, then every test
 	$(BIN)/python -m compileall -q src
 	$(BIN)/pytest -n auto --dist loadgroup
+
+# The files and tests that tests/quick.txt lists: the central ones of every folder.
+quick: setup ## run the central tests of every folder, in about a minute
+	$(BIN)/pytest -n 2 --dist loadgroup @tests/quick.txt
 
 random: setup ## run the property-based tests with four times as many random examples
 	ANYPLUG_LONG_TESTS=1 $(BIN)/pytest -n auto --dist loadgroup -m hypothesis

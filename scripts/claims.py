@@ -36,10 +36,7 @@ class Held(msgspec.Struct, frozen=True):
 def held_claims() -> list[Held]:
     """Read all claims with their tests; exit with an error if the two do not fit."""
     stated = msgspec.convert(tomllib.loads(CLAIMS.read_text(encoding="utf-8")), dict[str, list[Claim]])["claim"]
-    tests: dict[str, list[str]] = {}
-    for path in sorted(TESTS.rglob("test_*.py")):
-        for claim, name in _marked(path):
-            tests.setdefault(claim, []).append(f"{path.relative_to(ROOT)}::{name}")
+    tests = tests_marked("claim")
     known = {claim.id for claim in stated}
     if unknown := tests.keys() - known:
         sys.exit(f"docs/claims.toml does not state what tests claim to hold: {', '.join(sorted(unknown))}")
@@ -50,28 +47,36 @@ def held_claims() -> list[Held]:
     return [Held(claim, tuple(tests[claim.id])) for claim in stated]
 
 
-def _marked(path: Path) -> Iterator[tuple[str, str]]:
-    """Find the tests of a file that are marked, or whose class or module is, each with the claim."""
+def tests_marked(marker: str) -> dict[str, list[str]]:
+    """Find the tests (`path::name`) that carry a marker themselves or by their class, by the marker's arguments."""
+    tests: dict[str, list[str]] = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        for id, name in _marked(path, marker):
+            tests.setdefault(id, []).append(f"{path.relative_to(ROOT)}::{name}")
+    return tests
+
+
+def _marked(path: Path, marker: str) -> Iterator[tuple[str, str]]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
-            of_class = list(_claims(node.decorator_list))
+            of_class = list(_arguments(node.decorator_list, marker))
             for inner in node.body:
                 if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and inner.name.startswith("test_"):
-                    for claim in (*of_class, *_claims(inner.decorator_list)):
-                        yield claim, inner.name
+                    for id in (*of_class, *_arguments(inner.decorator_list, marker)):
+                        yield id, inner.name
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-            for claim in _claims(node.decorator_list):
-                yield claim, node.name
+            for id in _arguments(node.decorator_list, marker):
+                yield id, node.name
 
 
-def _claims(decorators: list[ast.expr]) -> Iterator[str]:
+def _arguments(decorators: list[ast.expr], marker: str) -> Iterator[str]:
     for decorator in decorators:
         if (
             isinstance(decorator, ast.Call)
             and isinstance(decorator.func, ast.Attribute)
-            and decorator.func.attr == "claim"
-            and decorator.args
-            and isinstance(decorator.args[0], ast.Constant)
+            and decorator.func.attr == marker
         ):
-            yield str(decorator.args[0].value)
+            for argument in decorator.args:
+                if isinstance(argument, ast.Constant):
+                    yield str(argument.value)

@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/: commands, error codes, settings, protected paths, claims.
+"""Write the generated parts of docs/ (commands, error codes, settings, protected paths, claims), and requirements.md.
 
 python scripts/generate_docs.py            writes stale pages
 python scripts/generate_docs.py --check    names stale pages and exits with 1 if there are any
@@ -27,6 +27,7 @@ from anyplug.model.errors import CODES, DONE
 from anyplug.rego.builtins import TABLE
 from anyplug.runtime.sandbox import profile
 from claims import Held, held_claims
+from requirements import requirements_page
 
 DOCS = Path(__file__).parent.parent / "docs"
 USUAL = profile.Limits()
@@ -254,13 +255,13 @@ def main() -> int:
     stale = {name: text for name, text in pages().items() if not is_current(DOCS / name, text)}
     if check:
         for name in stale:
-            print(f"docs/{name} is stale", file=sys.stderr)
+            print(f"{os.path.normpath(f'docs/{name}')} is stale", file=sys.stderr)
         if stale:
             print("hint: `make docs` writes it again", file=sys.stderr)
         return 1 if stale else 0
     for name, text in stale.items():
         (DOCS / name).write_text(text, encoding="utf-8")
-        print(f"wrote docs/{name}")
+        print(f"wrote {os.path.normpath(f'docs/{name}')}")
     return 0
 
 
@@ -273,6 +274,7 @@ def pages() -> dict[str, str]:
         "reference/protected-paths.md": protected(),
         "reference/settings.md": settings_page(),
         "explanation/security.md": with_section("explanation/security.md", "claims", claims_table()),
+        "../tests/requirements.md": f"{NOTE}\n\n{requirements_page()}",
     }
 
 

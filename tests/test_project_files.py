@@ -36,6 +36,13 @@ def test_ci_tests_every_python_that_the_package_names():
     assert "- run: .ci/run\n" in workflow
 
 
+def test_the_quick_suite_has_tests_of_every_folder():
+    quick = (ROOT / "tests" / "quick.txt").read_text().split()
+    folders = {path.parent.relative_to(ROOT).parts[1] for path in ROOT.glob("tests/*/**/test_*.py")}
+    needs_other_programs = {"clients"}
+    assert folders - {Path(line.partition("::")[0]).parts[1] for line in quick} == needs_other_programs
+
+
 def test_the_yaml_files_can_be_parsed():
     found = [*ROOT.glob(".github/**/*.yml"), ROOT / ".pre-commit-config.yaml"]
     assert len(found) > 4

@@ -68,6 +68,7 @@ def test_what_nobody_decided_about_is_new_and_its_files_are_not_even_hashed(cata
     assert not os.path.exists(home / "anyplug.db")
 
 
+@pytest.mark.requirement("CYC-34")
 def test_an_approved_plugin_is_approved_also_in_the_next_process(catalog, root, cyclop):
     cyclop()
     approve(catalog)
@@ -85,6 +86,7 @@ def test_a_denied_plugin_is_denied_until_it_is_approved_after_all(catalog, cyclo
     assert standing(catalog).state == "approved"
 
 
+@pytest.mark.requirement("CYC-34")
 def test_a_revoked_approval_is_forgotten(catalog, cyclop):
     cyclop()
     plugin = approve(catalog)
@@ -109,6 +111,7 @@ def test_a_broken_plugin_is_broken_whatever_was_decided(catalog, cyclop):
     assert standing(catalog).state == "broken"
 
 
+@pytest.mark.requirement("CYC-42")
 @pytest.mark.parametrize(
     ("change", "told"),
     [

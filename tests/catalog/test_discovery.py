@@ -38,6 +38,7 @@ def the_problem(snapshot, name):
     return problem.message
 
 
+@pytest.mark.requirement("CYC-03", "ZOT-03")
 def test_the_roots_are_these_in_this_order(home, tmp_path, monkeypatch):
     work, user = tmp_path / "work", tmp_path / "user"
     expected = [
@@ -68,6 +69,7 @@ def test_the_home_is_where_it_was_said_to_be(monkeypatch, home):
         assert find_home().path == os.path.expanduser("~/.local/share/anyplug")
 
 
+@pytest.mark.requirement("ZOT-53")
 def test_the_first_plugin_of_a_name_wins_and_the_others_are_listed_as_shadowed(load, tmp_path):
     paths = [plugin_folders.cyclop(tmp_path / where, description=where) for where in ("named", "first", "second")]
     snapshot = load(paths[0], roots=[tmp_path / "first", tmp_path / "second"])
@@ -211,6 +213,7 @@ def test_every_kind_of_trouble_at_once_leaves_the_good_ones_alone(load, root):
 # Names of tools
 
 
+@pytest.mark.requirement("CYC-15")
 def test_of_two_tools_with_one_name_the_first_wins_and_the_other_is_a_problem(load, root):
     tool = {"name": "same", "description": "d", "input_schema": plugin_folders.NO_PARAMETERS}
     other = tool | {"name": "other"}
@@ -222,6 +225,7 @@ def test_of_two_tools_with_one_name_the_first_wins_and_the_other_is_a_problem(lo
     assert the_problem(snapshot, "b") == "Duplicate tool name 'same' from plugin 'b': the name belongs to plugin 'a'"
 
 
+@pytest.mark.requirement("CYC-16")
 @pytest.mark.parametrize("name", ["click", "take_screenshot", "bash", "read", "builtin.x", "mcp.server.tool"])
 def test_reserved_names_are_not_given_to_plugins(name, load, root):
     plugin_folders.cyclop(

@@ -62,6 +62,7 @@ def tool_named(name):
     return [{"name": name, "description": "d", "input_schema": plugin_folders.NO_PARAMETERS}]
 
 
+@pytest.mark.requirement("CYC-04")
 async def test_a_new_folder_appears_and_a_removed_one_goes(host, root, cyclop):
     cyclop("first")
     async with host(roots=(root,), watch=True) as h:
@@ -87,6 +88,7 @@ async def test_what_changes_while_a_host_starts_is_seen(host, root, tmp_path, cy
             await until(lambda: "second" in [entry.name for entry in h.plugins])
 
 
+@pytest.mark.requirement("CYC-42")
 async def test_a_change_of_the_manifest_is_seen(host, root, cyclop):
     cyclop()
     async with host(roots=(root,), watch=True) as h:

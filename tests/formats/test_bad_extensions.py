@@ -75,6 +75,7 @@ def test_every_habit_has_a_folder_and_an_expectation():
     assert set(os.listdir(FOLDER)) == set(EXPECTED)
 
 
+@pytest.mark.requirement("ZOT-14")
 @pytest.mark.parametrize("habit", [habit for habit in EXPECTED if habit not in {"well-behaved", *SLOW_TO_STOP}])
 async def test_a_bad_extension_gets_a_clear_answer_and_others_go_on(habit, habits):
     with anyio.fail_after(30):

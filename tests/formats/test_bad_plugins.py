@@ -131,6 +131,7 @@ async def test_all_bad_plugins_at_once_do_not_disturb_each_other(format, host, s
     assert processes.tagged(tag) == {}
 
 
+@pytest.mark.requirement("CYC-41")
 @pytest.mark.parametrize("format", EXPECTED)
 async def test_what_it_said_before_a_timeout_is_kept(format, host, settings):
     settings(f"[plugins.ignores-sigterm]\n{SHORT}")
@@ -139,6 +140,7 @@ async def test_what_it_said_before_a_timeout_is_kept(format, host, settings):
     assert [block.text for block in result.content] == [result.error.message, "before\n"]
 
 
+@pytest.mark.requirement("CYC-25")
 async def test_of_much_stderr_the_first_64_kib_are_kept_and_the_call_succeeds(host, home):
     async with host(folder("cyclop", "floods-stderr")) as h:
         assert not (await h.call("floods_stderr")).is_error

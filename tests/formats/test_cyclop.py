@@ -37,6 +37,7 @@ def answering(text):
 # The manifest
 
 
+@pytest.mark.requirement("CYC-02", "CYC-09")
 def test_a_right_manifest_has_no_problems(root):
     plugin = load(plugin_folders.cyclop(root, permissions=["filesystem:read"], author="somebody", unknown=1))
     assert plugin.problems == ()
@@ -48,6 +49,7 @@ def test_a_right_manifest_has_no_problems(root):
     assert tool.program == os.path.join(plugin.path, "run")
 
 
+@pytest.mark.requirement("CYC-07")
 @pytest.mark.parametrize("value", [..., "", 1.0, None, ["x"]])
 @pytest.mark.parametrize("field", ["name", "version", "description", "entrypoint"])
 def test_each_required_field_must_be_a_string_that_is_not_empty(field, value, root):
@@ -59,11 +61,13 @@ def test_each_required_field_must_be_a_string_that_is_not_empty(field, value, ro
     assert plugin.name == "hello"
 
 
+@pytest.mark.requirement("CYC-38")
 def test_every_fault_is_named_at_once(root):
     plugin = load(plugin_folders.cyclop(root, version=..., description=..., permissions=..., tools=...))
     assert len(errors(plugin)) == 4
 
 
+@pytest.mark.requirement("CYC-06")
 @pytest.mark.parametrize("name", ["Hello", "-hello", "he llo", "../evil", "he_llo", "héllo", "a/b", ".", "hello\n"])
 def test_a_name_outside_the_pattern_is_refused(name, root):
     folder = plugin_folders.cyclop(root)
@@ -73,6 +77,7 @@ def test_a_name_outside_the_pattern_is_refused(name, root):
     assert plugin.name == "hello"
 
 
+@pytest.mark.requirement("CYC-05")
 def test_the_folder_must_be_named_like_the_plugin(root):
     folder = plugin_folders.cyclop(root)
     os.rename(folder, os.path.join(root, "other"))
@@ -86,6 +91,7 @@ def test_a_link_named_like_the_plugin_is_enough(root):
     assert errors(load(folder)) == []
 
 
+@pytest.mark.requirement("CYC-10")
 @pytest.mark.parametrize(
     ("entrypoint", "text"),
     [
@@ -110,6 +116,7 @@ def test_an_entrypoint_that_leads_elsewhere_is_refused(entrypoint, text, root):
     assert plugin.tools == ()
 
 
+@pytest.mark.requirement("CYC-10")
 @pytest.mark.parametrize("entrypoint", ["a..b", "bin/run", "./run", "inside"])
 def test_an_entrypoint_inside_the_plugin_is_fine(entrypoint, root):
     folder = plugin_folders.cyclop(root, entrypoint=entrypoint)
@@ -119,6 +126,7 @@ def test_an_entrypoint_inside_the_plugin_is_fine(entrypoint, root):
     assert load(folder).problems == ()
 
 
+@pytest.mark.requirement("CYC-39")
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
@@ -137,11 +145,13 @@ def test_an_entrypoint_that_cannot_run_is_a_warning_that_says_why(spoil, reason,
     assert plugin.problems[0].hint
 
 
+@pytest.mark.requirement("CYC-12")
 @pytest.mark.parametrize("tools", [..., [], {}, None, "hello"])
 def test_at_least_one_tool_is_needed(tools, root):
     assert errors(load(plugin_folders.cyclop(root, tools=tools))) == ["plugin.json declares no tools"]
 
 
+@pytest.mark.requirement("CYC-13")
 @pytest.mark.parametrize(
     "tool", [{}, {"name": "x"}, {"description": "x"}, TOOL | {"name": ""}, TOOL | {"name": 1}, "x", None]
 )
@@ -151,12 +161,14 @@ def test_a_tool_needs_a_name_and_a_description(tool, root):
     assert plugin.tools == ()
 
 
+@pytest.mark.requirement("CYC-14")
 @pytest.mark.parametrize("schema", [..., {}, None, [], "object"])
 def test_a_tool_needs_a_schema(schema, root):
     tool = {key: value for key, value in (TOOL | {"input_schema": schema}).items() if value is not ...}
     assert errors(load(plugin_folders.cyclop(root, tools=[tool]))) == ["Tool 'hello' has an empty input_schema"]
 
 
+@pytest.mark.requirement("CYC-14")
 @pytest.mark.parametrize("schema", [{"type": "string"}, {"properties": {}}, {"type": ["object"]}])
 def test_a_schema_must_be_of_type_object(schema, root):
     plugin = load(plugin_folders.cyclop(root, tools=[TOOL | {"input_schema": schema}]))
@@ -181,6 +193,7 @@ def test_a_tools_own_entrypoint_is_checked_alike(root):
     assert errors(plugin) == ["Plugin entrypoint '../../bin/sh' contains path traversal"]
 
 
+@pytest.mark.requirement("CYC-15")
 def test_of_two_tools_with_one_name_the_first_is_kept(root):
     plugin = load(plugin_folders.cyclop(root, tools=[TOOL, TOOL | {"description": "Another."}]))
     assert errors(plugin) == []
@@ -188,6 +201,7 @@ def test_of_two_tools_with_one_name_the_first_is_kept(root):
     assert [tool.description for tool in plugin.tools] == ["Does it."]
 
 
+@pytest.mark.requirement("CYC-08")
 @pytest.mark.parametrize("version", ["1", "1.0", "v1.0.0", "latest"])
 def test_a_version_that_is_not_semantic_is_only_a_warning(version, root):
     plugin = load(plugin_folders.cyclop(root, version=version))
@@ -195,17 +209,20 @@ def test_a_version_that_is_not_semantic_is_only_a_warning(version, root):
     assert warnings(plugin) == [f"version '{version}' is not a semantic version"]
 
 
+@pytest.mark.requirement("CYC-08", "CYC-09")
 @pytest.mark.parametrize("version", ["1.0.0", "0.12.3-beta.1", "1.2.3+build.5"])
 def test_a_semantic_version_is_fine(version, root):
     assert load(plugin_folders.cyclop(root, version=version)).problems == ()
 
 
+@pytest.mark.requirement("CYC-11")
 @pytest.mark.parametrize("permissions", [..., "network", {"network": True}, ["network", 1], None])
 def test_permissions_must_be_a_list_of_strings(permissions, root):
     plugin = load(plugin_folders.cyclop(root, permissions=permissions))
     assert errors(plugin) == ["plugin.json missing required field 'permissions'"]
 
 
+@pytest.mark.requirement("CYC-31", "CYC-35", "CYC-36")
 @pytest.mark.parametrize(
     ("permissions", "expected"),
     [
@@ -244,6 +261,7 @@ def test_a_manifest_cannot_ask_for_a_secret_of_the_environment(root):
     assert warnings(plugin) == ["'env:API_TOKEN' cannot be asked for; it is ignored"]
 
 
+@pytest.mark.requirement("CYC-37")
 def test_shell_and_network_together_carry_a_warning():
     assert warning(("shell:exec", "network"))
     assert not warning(("shell:exec",))
@@ -337,6 +355,7 @@ def test_no_bytes_make_loading_raise(text, tmp_path_factory):
 ECHO = plugin_folders.python("print(json.dumps({'result': json.dumps(given)}))")
 
 
+@pytest.mark.requirement("CYC-17")
 @pytest.mark.anyio
 async def test_the_request_is_one_line_and_then_the_end(host, cyclop):
     script = '#!/bin/sh\nset -e\nread -r line\nrest=$(cat)\nprintf \'{"result": "%s|%s"}\' "${#line}" "$rest"\n'
@@ -346,6 +365,7 @@ async def test_the_request_is_one_line_and_then_the_end(host, cyclop):
     assert rest == ""
 
 
+@pytest.mark.requirement("CYC-18", "CYC-19")
 @pytest.mark.anyio
 async def test_the_request_has_the_tool_the_input_and_both_folders(host, cyclop, home):
     async with host(cyclop(script=ECHO)) as h:
@@ -358,6 +378,7 @@ async def test_the_request_has_the_tool_the_input_and_both_folders(host, cyclop,
     }
 
 
+@pytest.mark.requirement("CYC-27", "CYC-29", "CYC-30")
 @pytest.mark.anyio
 async def test_the_surroundings_are_the_users_with_two_variables(host, cyclop, home, monkeypatch):
     monkeypatch.setenv("MY_SETTING", "blue")
@@ -383,6 +404,7 @@ async def test_the_surroundings_are_the_users_with_two_variables(host, cyclop, h
     assert not os.path.exists(f"{folder}/__pycache__")
 
 
+@pytest.mark.requirement("CYC-29")
 @pytest.mark.anyio
 async def test_a_granted_secret_is_given(host, cyclop, root, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "shown")
@@ -395,6 +417,7 @@ async def test_a_granted_secret_is_given(host, cyclop, root, monkeypatch):
         assert (await h.call("hello")).text == "shown"
 
 
+@pytest.mark.requirement("CYC-20")
 @pytest.mark.anyio
 async def test_the_data_folder_is_there_private_and_kept(host, cyclop, home):
     script = (
@@ -433,6 +456,7 @@ async def test_a_plugin_with_a_file_in_its_data_folders_place_is_told_so(is_new,
     assert os.path.join(h.catalog.home.path, "data", "hello") in result.error.message
 
 
+@pytest.mark.requirement("CYC-01")
 @pytest.mark.anyio
 async def test_a_plugin_may_start_in_any_language_that_has_a_shebang(host, cyclop):
     async with host(cyclop(script='#!/usr/bin/awk -f\nBEGIN { print "{\\"result\\": \\"awk\\"}" }\n')) as h:
@@ -442,6 +466,7 @@ async def test_a_plugin_may_start_in_any_language_that_has_a_shebang(host, cyclo
 # The response
 
 
+@pytest.mark.requirement("CYC-21", "CYC-22")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("answer", "text", "is_error", "warned"),
@@ -477,6 +502,7 @@ async def test_a_result_that_is_no_string_is_given_as_it_is_too(host, cyclop):
         assert (await h.call("hello")).structured == {"a": [1]}
 
 
+@pytest.mark.requirement("CYC-40")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "answer",
@@ -501,6 +527,7 @@ async def test_any_other_output_is_invalid_and_is_shown(answer, host, cyclop):
     assert result.error.hint == "write one JSON object to stdout and everything else to stderr"
 
 
+@pytest.mark.requirement("CYC-40")
 @pytest.mark.anyio
 @pytest.mark.parametrize("script", ["#!/bin/sh\necho why >&2\n", "#!/bin/sh\necho why >&2; printf ' \\n\\t'\n"])
 async def test_no_output_is_said_with_what_stderr_had(script, host, cyclop):
@@ -510,6 +537,7 @@ async def test_no_output_is_said_with_what_stderr_had(script, host, cyclop):
     assert result.metadata["stderr"] == "why\n"
 
 
+@pytest.mark.requirement("CYC-26")
 @pytest.mark.anyio
 async def test_stderr_of_a_success_goes_to_the_log_and_not_to_the_caller(host, cyclop, home):
     async with host(cyclop(script='#!/bin/sh\necho secret-thought >&2\necho \'{"result": "hi"}\'\n')) as h:
@@ -520,6 +548,7 @@ async def test_stderr_of_a_success_goes_to_the_log_and_not_to_the_caller(host, c
     assert os.stat(log).st_mode & 0o777 == 0o600
 
 
+@pytest.mark.requirement("CYC-28")
 @pytest.mark.anyio
 async def test_of_a_failures_stderr_500_characters_are_shown(host, cyclop):
     async with host(cyclop(script="#!/bin/sh\nyes | head -c 2000 >&2\necho out\nexit 7\n")) as h:
@@ -541,6 +570,7 @@ async def test_what_went_wrong_is_told_though_it_stands_at_the_end_of_a_long_tra
 # The limits
 
 
+@pytest.mark.requirement("CYC-24")
 @pytest.mark.anyio
 @pytest.mark.parametrize(("length", "code"), [((1 << 20) - 14, ""), ((1 << 20) - 13, "too_large")])
 async def test_stdout_may_have_one_megabyte_and_no_byte_more(length, code, host, cyclop):
@@ -562,6 +592,7 @@ async def test_the_limits_can_be_set_for_each_plugin(host, cyclop, settings):
         assert len((await h.call("hello")).text) == 1_500_000
 
 
+@pytest.mark.requirement("CYC-23")
 def test_a_call_has_30_seconds(root):
     assert load(plugin_folders.cyclop(root)).tools[0].timeout_s == 30
     assert format.WORDS.timed_out.format(seconds=30.0) == "Plugin timed out after 30s"

@@ -484,6 +484,7 @@ async def test_uv_makes_the_environment_of_each_servers_project_where_it_may(mcp
     assert all(place.startswith(f"{cache}/") for place in places)
 
 
+@pytest.mark.requirement("WB-14")
 async def test_the_prefix_is_only_for_servers(mcp, host, cyclop, zot):
     tools = [{"name": "mcp.one.act", "description": "d", "input_schema": {"type": "object"}}]
     extension = zot("other", "hello()\ntool('mcp.x.y')\nemit('ready')\nfor frame in heard(): pass\n")

@@ -49,6 +49,7 @@ def printing(text):
 # The bundle's manifest
 
 
+@pytest.mark.requirement("STV-01", "STV-03", "STV-24")
 def test_a_right_bundle_has_no_problems(root):
     plugin = load(plugin_folders.stavrobot(root, "17track", summary="short", unknown=1))
     assert plugin.problems == ()
@@ -62,6 +63,7 @@ def test_a_manifest_with_an_entrypoint_is_somebody_elses(root):
     assert load(plugin_folders.stavrobot(root, entrypoint="run")) is None
 
 
+@pytest.mark.requirement("STV-04")
 @pytest.mark.parametrize("value", [..., "", 1, None])
 def test_a_bundle_needs_a_name(value, root):
     folder = plugin_folders.stavrobot(root)
@@ -69,6 +71,7 @@ def test_a_bundle_needs_a_name(value, root):
     assert errors(load(folder)) == [f"manifest.json missing required field 'name' at {folder}/manifest.json"]
 
 
+@pytest.mark.requirement("STV-06")
 @pytest.mark.parametrize("value", [..., 1, None])
 def test_a_bundle_needs_a_description_which_may_be_empty(value, root):
     folder = plugin_folders.stavrobot(root)
@@ -78,6 +81,7 @@ def test_a_bundle_needs_a_description_which_may_be_empty(value, root):
     assert load(folder).problems == ()
 
 
+@pytest.mark.requirement("STV-04")
 @pytest.mark.parametrize("name", ["Bundle", "a_b", "../up", "a b", "a/b"])
 def test_a_name_outside_the_pattern_is_refused(name, root):
     folder = plugin_folders.stavrobot(root)
@@ -93,6 +97,7 @@ def test_the_folder_must_be_named_like_the_bundle_unless_the_person_named_it(roo
     assert errors(load(folder, explicit=True)) == []
 
 
+@pytest.mark.requirement("STV-07", "STV-09")
 def test_instructions_must_be_text_and_are_cut_at_5000_characters(root):
     folder = plugin_folders.stavrobot(root, instructions="\N{GRINNING FACE}" * 6000)
     assert load(folder).instructions == "\N{GRINNING FACE}" * 5000
@@ -130,6 +135,7 @@ def test_a_manifest_that_is_no_json_object_is_refused(text, root):
 # The tools' manifests
 
 
+@pytest.mark.requirement("STV-16")
 @pytest.mark.parametrize("field", ["name", "description", "entrypoint", "parameters"])
 @pytest.mark.parametrize("value", [None, 1, ["x"]])
 def test_one_bad_tool_is_left_out_with_its_reason_and_the_others_load(field, value, root):
@@ -160,6 +166,7 @@ def test_a_tool_is_named_like_its_folder(root):
     assert warnings(plugin) == ["Skipping tool \"bad\": its folder is named 'other'"]
 
 
+@pytest.mark.requirement("STV-03")
 def test_folders_without_a_manifest_and_dangling_links_are_no_tools(root):
     folder = plugin_folders.stavrobot(root)
     for name in ("lib", "tests", "node_modules", ".git", ".hidden"):
@@ -170,11 +177,13 @@ def test_folders_without_a_manifest_and_dangling_links_are_no_tools(root):
     assert plugin.problems == ()
 
 
+@pytest.mark.requirement("STV-17")
 def test_a_tool_may_share_its_neighbours_program(root):
     folder = plugin_folders.stavrobot(root, tools={"a": SAY_NOTHING, "b": SAY_NOTHING}, tool={"entrypoint": "../a/run"})
     assert {tool.program for tool in load(folder).tools} == {f"{folder}/a/run"}
 
 
+@pytest.mark.requirement("STV-17")
 @pytest.mark.parametrize("entrypoint", ["/bin/sh", "../../run", "out"])
 def test_a_tools_program_stays_inside_the_plugin(entrypoint, root):
     folder = plugin_folders.stavrobot(root, tool={"entrypoint": entrypoint})
@@ -218,6 +227,7 @@ PARAMETERS = {
 }
 
 
+@pytest.mark.requirement("STV-18", "STV-19")
 @pytest.mark.parametrize(
     ("arguments", "violations"),
     [
@@ -257,6 +267,7 @@ def test_nothing_is_required_unless_it_says_so(root):
     assert format.violations(tool, {"a": "x"}) == []
 
 
+@pytest.mark.requirement("STV-18")
 def test_what_agents_see_of_parameters_is_json_schema(root):
     (tool,) = load(plugin_folders.stavrobot(root, parameters=PARAMETERS)).tools
     seen = tool.input_schema["properties"]
@@ -276,6 +287,7 @@ async def test_unknown_keys_are_refused_before_anything_runs(host, stavrobot):
         assert not os.path.exists(f"{h.plugins[0].path}/ran")
 
 
+@pytest.mark.requirement("STV-02", "STV-20")
 @pytest.mark.anyio
 async def test_the_arguments_are_stdin_and_nothing_is_added(host, stavrobot):
     async with host(stavrobot(script="#!/bin/sh\ncat\n", parameters=PARAMETERS)) as h:
@@ -326,6 +338,7 @@ def test_no_manifest_makes_loading_or_checking_raise(bundle, tool, arguments, tm
 # Configuration
 
 
+@pytest.mark.requirement("STV-11")
 @pytest.mark.anyio
 async def test_a_required_key_that_is_missing_is_named_before_anything_runs(host, stavrobot):
     folder = stavrobot(script="#!/bin/sh\ntouch ../ran\n", config=KEY)
@@ -341,6 +354,7 @@ async def test_a_required_key_that_is_missing_is_named_before_anything_runs(host
         assert not os.path.exists(f"{folder}/ran")
 
 
+@pytest.mark.requirement("STV-14", "STV-15")
 @pytest.mark.anyio
 async def test_a_tool_finds_its_configuration_beside_its_folder(host, stavrobot):
     folder = stavrobot(script="#!/bin/sh\ncat ../config.json\n", config=KEY)
@@ -349,6 +363,7 @@ async def test_a_tool_finds_its_configuration_beside_its_folder(host, stavrobot)
         assert (await h.call("bundle.act")).structured == {"api": "k"}
 
 
+@pytest.mark.requirement("STV-12")
 @pytest.mark.anyio
 async def test_defaults_are_written_where_tools_look_for_them_and_nothing_else_is_touched(host, stavrobot):
     keys = {
@@ -411,6 +426,7 @@ def test_keys_that_look_secret_are_secret_unless_the_manifest_says_otherwise(roo
     assert {key.name for key in plugin.config if key.secret} == {"api_key", "Token", "password", "pin"}
 
 
+@pytest.mark.requirement("STV-10")
 @pytest.mark.parametrize("given", [[], "x", {"a": "x"}, {"permissions": {"description": "d", "default": []}}])
 def test_a_config_that_is_none_is_ignored_with_a_warning(given, root):
     plugin = load(plugin_folders.stavrobot(root, config=given))
@@ -458,6 +474,7 @@ async def test_a_tool_may_rewrite_its_configuration_and_stays_approved(host, sta
 # Output
 
 
+@pytest.mark.requirement("STV-02", "STV-21")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("printed", "text", "structured"),
@@ -479,6 +496,7 @@ async def test_output_is_json_or_text(printed, text, structured, host, stavrobot
     assert (result.text, result.structured, result.is_error) == (text, structured, False)
 
 
+@pytest.mark.requirement("STV-22", "STV-23")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("script", "message"),
@@ -497,6 +515,7 @@ async def test_on_failure_stderr_and_stdout_are_the_message(script, message, hos
     assert result.metadata["exit_code"] == int(script[-1])
 
 
+@pytest.mark.requirement("STV-22")
 @pytest.mark.anyio
 async def test_stderr_of_a_success_is_no_failure(host, stavrobot):
     async with host(stavrobot(script="#!/bin/sh\necho 'Installed 5 packages' >&2\necho '{}'\n")) as h:
@@ -518,6 +537,7 @@ async def test_a_file_that_may_have_switched_it_off_and_is_broken_now_does_not_s
     assert processes.read(path) == b'{"permissions": []'
 
 
+@pytest.mark.requirement("STV-26")
 @pytest.mark.anyio
 async def test_the_environment_is_stavrobots_short_list(host, stavrobot, home, monkeypatch):
     monkeypatch.setenv("MY_SETTING", "blue")
@@ -543,6 +563,7 @@ async def test_the_home_folder_is_private_and_kept(host, stavrobot, home):
     assert stat.S_IMODE(os.stat(home / "data" / "bundle" / "home").st_mode) == 0o700
 
 
+@pytest.mark.requirement("STV-15")
 @pytest.mark.anyio
 async def test_a_tool_finds_shared_code_in_its_plugin(host, stavrobot):
     script = (
@@ -741,6 +762,7 @@ def wheel(folder) -> str:
     return path
 
 
+@pytest.mark.requirement("STV-25")
 @pytest.mark.anyio
 async def test_dependencies_of_a_uv_script_are_resolved_outside_the_calls_time(host, stavrobot):
     folder = stavrobot()
@@ -760,6 +782,7 @@ async def test_dependencies_of_a_uv_script_are_resolved_outside_the_calls_time(h
     assert len(told) == 2
 
 
+@pytest.mark.requirement("STV-25")
 @pytest.mark.anyio
 async def test_dependencies_that_cannot_be_resolved_say_why(host, stavrobot):
     folder = stavrobot()

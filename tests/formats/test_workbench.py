@@ -60,6 +60,7 @@ async def approved(h, *plugins, **how):
 # Finding and loading
 
 
+@pytest.mark.requirement("WB-12")
 async def test_a_folder_is_a_plugin_if_its_index_mentions_register(workbench, host, root):
     workbench("plain", index="module.exports = { name: 'a library' };")
     workbench("other", index="exports.register = () => {};")
@@ -97,6 +98,7 @@ async def test_folders_with_odd_names_are_plugins_whose_logs_stay_where_they_bel
     assert sorted(os.listdir(home / "logs")) == ["_.log", "_dash.log", "a_b.log", "two_words.log"]
 
 
+@pytest.mark.requirement("WB-08", "WB-09")
 async def test_registering_the_guides_way_gives_name_description_and_schema(host):
     async with host(os.path.join(HABITS, "workbench", "well-behaved")) as h:
         (tool,) = h.tools
@@ -107,6 +109,7 @@ async def test_registering_the_guides_way_gives_name_description_and_schema(host
             assert (await h.call(name)).text == "done"
 
 
+@pytest.mark.requirement("WB-15")
 async def test_odd_names_work_and_those_nobody_could_use_are_listed(host):
     async with host(os.path.join(HABITS, "workbench", "odd-names")) as h:
         assert names(h) == ["odd-names.act", "Two Words", "nodot", "a.b.c.d", "ünï.çødé"]
@@ -142,6 +145,7 @@ async def test_names_that_meet_for_models_are_told_apart_the_same_way_each_time(
     assert seen[0] == seen[1]
 
 
+@pytest.mark.requirement("WB-10", "WB-18")
 async def test_odd_schemas_load_and_are_not_checked(host):
     async with host(os.path.join(HABITS, "workbench", "odd-schemas")) as h:
         for tool in h.tools:
@@ -153,12 +157,14 @@ async def test_odd_schemas_load_and_are_not_checked(host):
         assert len([text for text in problems(h) if "is no JSON Schema" in text]) == 6
 
 
+@pytest.mark.requirement("WB-22")
 async def test_of_one_name_in_a_plugin_the_last_counts_in_the_firsts_place(host):
     async with host(os.path.join(HABITS, "workbench", "same-name-twice")) as h:
         assert names(h) == ["same-name-twice.act", "same-name-twice.other"]
         assert h.tools[0].description == "done"
 
 
+@pytest.mark.requirement("WB-22")
 async def test_of_one_name_in_two_plugins_the_first_in_root_order_counts(workbench, host):
     index = "exports.register = (api) => api.registerTool({ name: 'shared', run: () => __dirname });"
     one, two = workbench("one", index=index), workbench("two", index=index)
@@ -180,6 +186,7 @@ async def test_tools_that_come_and_a_register_that_ends_after_its_time_are_notic
         assert (await h.call("second")).text == "2"
 
 
+@pytest.mark.requirement("WB-20")
 @pytest.mark.parametrize("text", ["null.x;", "syntax error here("])
 async def test_the_file_that_is_to_be_mended_is_named(text, workbench, host, node):
     index = "const it = require('./lib/it'); exports.register = () => {};"
@@ -207,6 +214,7 @@ def app(tmp_path):
     return tmp_path
 
 
+@pytest.mark.requirement("WB-13")
 async def test_without_package_json_it_is_commonjs_whatever_lies_above_and_so_are_its_modules(
     workbench, host, app, node
 ):
@@ -299,6 +307,7 @@ async def test_the_systems_clipboard_is_used_where_there_is_one(host, tmp_path, 
 # Calls
 
 
+@pytest.mark.requirement("WB-11")
 async def test_run_gets_the_arguments_and_nothing_else_and_this_is_the_tool(host, node):
     async with host(EVALUATES) as h:
         result = await evaluate(
@@ -456,6 +465,7 @@ ANSWERS = {
 }  # fmt: skip
 
 
+@pytest.mark.requirement("WB-01", "WB-03", "WB-05", "WB-06", "WB-07")
 async def test_what_becomes_of_an_answer_in_the_order_of_the_original(host, node):
     wrong = {}
     async with host(EVALUATES) as h:
@@ -480,6 +490,7 @@ async def test_what_becomes_of_an_answer_in_the_order_of_the_original(host, node
     assert wrong == {}
 
 
+@pytest.mark.requirement("WB-19")
 async def test_a_thrown_error_names_the_tool_the_input_and_the_time_and_is_logged_with_its_trace(host, home):
     async with host(EVALUATES) as h:
         result = await evaluate(h, "throw new TypeError('b')", n=1)
@@ -517,6 +528,7 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.requirement("WB-02")
 async def test_the_blocks_of_a_content(host):
     async with host(EVALUATES) as h:
         result = await evaluate(h, "return { content: input.blocks }", blocks=[block for block, _ in BLOCKS])
@@ -617,6 +629,7 @@ async def test_arguments_that_are_too_large_are_refused_and_harm_nobody(host):
         assert place(h, "evaluates").restarts == 0
 
 
+@pytest.mark.requirement("WB-18")
 async def test_arguments_warn_by_default_and_are_refused_if_the_person_wants_it(host, settings):
     async with host(EVALUATES) as h:
         result = await h.call("evaluates.act", {"js": 7})
@@ -731,6 +744,7 @@ async def test_the_call_right_after_a_death_is_answered_by_the_next_process(host
             assert (await evaluate(h, "return 'anew'")).text == "anew"
 
 
+@pytest.mark.requirement("WB-21")
 async def test_what_is_printed_is_in_the_log_and_never_in_an_answer(host, home):
     async with host(os.path.join(HABITS, "workbench", "prints")) as h:
         assert (await h.call("prints.act")).text == "done"
@@ -944,6 +958,7 @@ async def test_a_watching_host_reloads_by_itself(host, root, workbench):
         assert (await h.call("bench.act", attachment=YES)).text == "new"
 
 
+@pytest.mark.requirement("WB-17")
 async def test_reload_by_name_starts_just_this_one_anew(host, workbench):
     one, two = workbench("one", PID), workbench("two", PID)
     async with host(one, two) as h:
@@ -971,6 +986,7 @@ async def test_a_broken_edit_names_the_problem_and_a_mended_one_works(host, root
         assert h.problems == []
 
 
+@pytest.mark.requirement("WB-17")
 @pytest.mark.parametrize("name", ["builtin.reload_plugins", "builtin_reload_plugins", "builtin/reload_plugins"])
 async def test_the_built_in_reload_says_what_there_is_now(name, host, root, workbench):
     workbench("one", PID)
@@ -1013,6 +1029,7 @@ async def test_the_built_in_reload_tries_those_again_that_were_given_up(host, ro
         assert "New tools: act" in (await h.call("builtin.reload_plugins")).text
 
 
+@pytest.mark.requirement("WB-14")
 async def test_a_plugin_named_builtin_takes_nothing_away(host, workbench):
     folder = workbench(
         "builtin",

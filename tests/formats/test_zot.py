@@ -73,6 +73,7 @@ async def test_a_name_that_only_zot_can_use_is_another_here_and_the_extension_wo
         assert (await h.call(f"{here}/act")).text == "done"
 
 
+@pytest.mark.requirement("ZOT-04")
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -107,6 +108,7 @@ async def test_a_manifest_that_is_no_object_is_a_broken_plugin(text, zot, host):
         assert [entry.state for entry in h.plugins] == ["broken"]
 
 
+@pytest.mark.requirement("ZOT-05")
 async def test_a_byte_order_mark_unknown_fields_and_null_ones_are_no_fault(zot, host):
     folder = zot("echo")
     manifest = {"name": "echo", "exec": "./run.py", "language": "python", "theme": {"a": 1}}
@@ -160,6 +162,7 @@ def programs():
         yield folder
 
 
+@pytest.mark.requirement("ZOT-06")
 async def test_exec_may_be_absolute_beside_the_manifest_or_a_bare_name_from_the_path(zot, host, programs, monkeypatch):
     beside = zot("beside", exec="bin/run.py")
     os.makedirs(os.path.join(beside, "bin"))
@@ -201,6 +204,7 @@ async def test_it_runs_in_its_own_folder_with_the_users_environment_less_secrets
         assert json.loads((await h.call("act")).text) == [folder, "blue", False]
 
 
+@pytest.mark.requirement("ZOT-07")
 @pytest.mark.parametrize("explicit", [True, False])
 async def test_enabled_false_switches_it_off_also_when_the_person_names_it(explicit, zot, host, root):
     folder = zot("echo", enabled=False)
@@ -215,6 +219,7 @@ async def test_enabled_false_switches_it_off_also_when_the_person_names_it(expli
 # The handshake
 
 
+@pytest.mark.requirement("ZOT-12")
 async def test_the_ack_goes_out_at_once_and_nothing_before_it(zot, host, home, tmp_path):
     script = (
         "time.sleep(0.1)\nhello()\nfirst = json.loads(sys.stdin.readline())\n"
@@ -240,12 +245,14 @@ async def test_the_ack_goes_out_at_once_and_nothing_before_it(zot, host, home, t
     assert ack["zot_version"][0].isdigit()
 
 
+@pytest.mark.requirement("ZOT-01", "ZOT-21")
 async def test_registrations_before_the_ack_and_before_ready_count(zot, host):
     folder = zot("eager", 'hello(); tool("one"); sys.stdin.readline(); tool("two"); emit("ready")' + LOOP)
     async with host(folder) as h:
         assert [tool.name for tool in h.tools] == ["one", "two"]
 
 
+@pytest.mark.requirement("ZOT-22")
 async def test_a_tool_registered_long_after_ready_appears_and_can_be_called(zot, host):
     script = QUICK + (
         "def later():\n    time.sleep(0.4)\n    tool('late')\n    command('late')\n"
@@ -260,6 +267,7 @@ async def test_a_tool_registered_long_after_ready_appears_and_can_be_called(zot,
     assert "SnapshotChanged" in changes
 
 
+@pytest.mark.requirement("ZOT-21")
 async def test_without_ready_it_is_waited_for_until_it_is_quiet(zot, host):
     script = 'hello()\nfor n in range(4):\n    time.sleep(0.15)\n    tool(f"t{n}")\n' + LOOP
     async with host(zot("wordy", script)) as h:
@@ -286,6 +294,7 @@ async def test_a_name_that_a_slow_one_may_yet_register_is_waited_for(zot, host):
         assert (await h.call("nobody")).error.code == "not_found"  # after the time that all have
 
 
+@pytest.mark.requirement("ZOT-08")
 async def test_another_name_in_hello_is_a_warning_and_the_manifests_counts(zot, host):
     folder = zot("given", 'hello(name="chosen"); tool("act"); emit("ready")' + LOOP)
     async with host(folder) as h:
@@ -293,6 +302,7 @@ async def test_another_name_in_hello_is_a_warning_and_the_manifests_counts(zot, 
         assert problems(h) == ["given: it calls itself 'chosen'; its manifest says 'given'"]
 
 
+@pytest.mark.requirement("ZOT-11")
 @pytest.mark.parametrize(
     "first",
     [
@@ -384,6 +394,7 @@ async def test_no_depth_that_an_extension_sends_ends_the_host(levels, zot, host,
         assert [tool.name for tool in h.tools] == ["act", "echo"]
 
 
+@pytest.mark.requirement("ZOT-44")
 async def test_a_timeout_says_that_the_answer_may_have_been_no_frame(zot, host, settings):
     settings("[plugins.pretty]\ntimeout_s = 0.5\n")
     pretty = "print(json.dumps({'type': 'tool_result', 'id': frame['id'], 'content': []}, indent=1), flush=True)"
@@ -487,6 +498,7 @@ async def test_what_could_not_be_understood_stands_in_its_log(zot, host, home):
 # Tools
 
 
+@pytest.mark.requirement("ZOT-23")
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -518,6 +530,7 @@ async def test_an_image_that_cannot_be_decoded_is_bad_output(data, zot, host):
     )
 
 
+@pytest.mark.requirement("ZOT-23")
 async def test_a_large_image_arrives_whole(zot, host):
     data = base64.b64encode(os.urandom(1_500_000)).decode()
     lines = "emit('tool_result', id=frame['id'], content=[{'type': 'image', 'data': frame['args']['data']}])"
@@ -533,6 +546,7 @@ async def test_the_last_words_of_one_that_dies_begin_at_the_beginning_of_a_line(
     assert all(line.startswith("line ") for line in said)
 
 
+@pytest.mark.requirement("ZOT-24")
 async def test_is_error_and_structured_content_are_passed_on(zot, host):
     async with host(zot("both", answering("say(frame, 'no luck', is_error=True, structured_content={'n': [1]})"))) as h:
         result = await h.call("act")
@@ -541,6 +555,7 @@ async def test_is_error_and_structured_content_are_passed_on(zot, host):
     assert (result.tool, result.plugin, result.format) == ("act", "both", "zot")
 
 
+@pytest.mark.requirement("ZOT-19", "ZOT-43")
 async def test_args_is_always_an_object_and_a_broken_schema_only_warns(zot, host):
     folder = zot("typed", zot_folders.ECHO.replace("tool(NAME", "tool(schema={'required': ['a']}, name=NAME"))
     async with host(folder) as h:
@@ -550,6 +565,7 @@ async def test_args_is_always_an_object_and_a_broken_schema_only_warns(zot, host
     assert heard(folder, "tool_call")[0].keys() == {"type", "id", "name", "args"}
 
 
+@pytest.mark.requirement("ZOT-44")
 async def test_a_timeout_is_passed_on_as_tool_cancel_only_where_that_was_advertised(zot, host, settings):
     settings("[plugins.knows]\ntimeout_s = 0.2\n[plugins.simple]\ntimeout_s = 0.2\n")
     quiet = answering("if 'ping' in frame['args']: say(frame, 'pong')")
@@ -598,6 +614,7 @@ async def test_an_interactive_tool_ends_with_its_extension(zot, host):
     assert (result.error.code, result.metadata["exit_code"]) == ("unavailable", 3)
 
 
+@pytest.mark.requirement("ZOT-17")
 async def test_many_calls_in_flight_are_answered_in_any_order(zot, host):
     script = (
         QUICK + "calls = []\nfor frame in heard():\n    if frame['type'] == 'tool_call': calls.append(frame)\n"
@@ -648,6 +665,7 @@ async def test_a_result_that_comes_as_the_answer_to_a_command_is_nobodys(zot, ho
 # Commands
 
 
+@pytest.mark.requirement("ZOT-36")
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -667,6 +685,7 @@ async def test_the_actions_of_a_command(fields, expected, zot, host):
     assert (outcome.command, outcome.plugin, outcome.error, outcome.panel) == ("/go", "acts", None, None)
 
 
+@pytest.mark.requirement("ZOT-37")
 async def test_an_error_stands_above_every_action(zot, host):
     async with host(zot("acts", responding({"action": "prompt", "prompt": "x", "error": "no key"}))) as h:
         outcome = await h.run_command("/go")
@@ -690,6 +709,7 @@ async def test_a_malformed_answer_fails_the_command_at_once(zot, host):
     assert outcome.error.code == "bad_output"
 
 
+@pytest.mark.requirement("ZOT-42")
 async def test_args_are_trimmed_keep_inner_space_and_are_left_out_when_empty(zot, host):
     folder = zot("acts", responding({}))
     async with host(folder) as h:
@@ -706,6 +726,7 @@ async def test_names_are_found_in_any_case_and_sent_as_they_were_registered(zot,
     assert heard(folder, "command_invoked")[0]["name"] == "Ping"
 
 
+@pytest.mark.requirement("ZOT-13")
 async def test_a_name_of_zots_or_of_another_extension_is_shadowed_and_shown(zot, host):
     first = zot("first", 'hello(); command("Help"); command("go"); command("GO"); tool("bash"); emit("ready")' + LOOP)
     second = zot("second", 'hello(); command("gO"); command("own"); tool("read"); emit("ready")' + LOOP)
@@ -750,6 +771,7 @@ async def test_a_tool_that_a_plugin_that_was_named_does_not_have_is_answered_for
     assert error.hint == hint.replace("{root}", root)
 
 
+@pytest.mark.requirement("ZOT-20")
 async def test_a_tool_whose_name_is_reserved_is_not_listed_and_can_be_called_with_its_plugins(zot, host):
     script = answering("say(frame, frame['name'])", up='hello()\ntool("bash")\ntool("bash")\nemit("ready")\n')
     guard = "if frame['type'] == 'event_intercept': emit('event_intercept_response', id=frame['id'], block=True)"
@@ -796,6 +818,7 @@ async def test_a_cancelled_command_is_recorded_and_nobody_waits_for_it(zot, host
 # What extensions say on their own account
 
 
+@pytest.mark.requirement("ZOT-41")
 async def test_notes_and_texts_reach_whoever_listens(zot, host):
     said = (
         "emit('notify', level='warn', message='mind'); emit('notify', message='plain'); emit('notify', message='');"
@@ -885,6 +908,7 @@ for frame in heard():
 """
 
 
+@pytest.mark.requirement("ZOT-38", "ZOT-39", "ZOT-40")
 async def test_a_command_opens_a_panel_that_keys_redraw_and_its_owner_closes(zot, host):
     notices = []
     async with host(zot("todos", PANEL)) as h:
@@ -904,6 +928,7 @@ async def test_a_command_opens_a_panel_that_keys_redraw_and_its_owner_closes(zot
     assert notices[-1].is_open is False
 
 
+@pytest.mark.requirement("ZOT-48")
 @pytest.mark.parametrize("key", ["esc", "Escape", "ctrl-c", "ctrl+c", "\x1b", "\x03"])
 async def test_the_person_closes_a_panel_and_what_comes_after_is_ignored(key, zot, host):
     folder = zot("todos", PANEL)
@@ -921,6 +946,7 @@ async def test_the_person_closes_a_panel_and_what_comes_after_is_ignored(key, zo
     assert heard(folder, "panel_key") == []
 
 
+@pytest.mark.requirement("ZOT-47")
 async def test_keys_have_the_guides_names_runes_their_text_and_pasted_text_arrives(zot, host):
     folder = zot("todos", PANEL)
     async with host(folder) as h:
@@ -1223,6 +1249,7 @@ async def test_calls_of_an_extension_that_died_are_cancelled_and_its_ids_are_fre
 # Events
 
 
+@pytest.mark.requirement("ZOT-25", "ZOT-26", "ZOT-45")
 async def test_events_reach_only_who_subscribed_and_in_order(zot, host):
     subscribe = "emit('subscribe', events={})\n"
     some = zot("some", "hello()\n" + subscribe.format(["turn_start", "turn_end"]) + "emit('ready')" + LOOP)
@@ -1243,6 +1270,7 @@ async def test_events_reach_only_who_subscribed_and_in_order(zot, host):
     assert heard(none, "event") == []
 
 
+@pytest.mark.requirement("ZOT-26", "ZOT-45")
 async def test_a_tool_call_of_any_format_is_an_event(zot, cyclop, host):
     watcher = zot("watcher", "hello()\nemit('subscribe', events=['tool_call'])\nemit('ready')" + LOOP)
     async with host(watcher, cyclop("target")) as h:

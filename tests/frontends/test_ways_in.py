@@ -80,6 +80,7 @@ def called(way, name, arguments=None, /, *, code="", **facts):
     return answer
 
 
+@pytest.mark.requirement("CYC-02")
 def test_a_call_gives_what_the_tool_said(way):
     answer = called(way, "echo", {"text": "hello"}, tool="echo", plugin="echo", format="cyclop", verdict="allowed")
     assert answer.content == [{"type": "text", "text": "hello"}]
@@ -111,17 +112,20 @@ def test_too_large_a_result_says_so(way):
     assert "1MB" in called(way, "big", {"size": 2_000_000}, code="too_large").message
 
 
+@pytest.mark.requirement("CYC-22")
 def test_a_tools_own_error_is_told_in_its_words(way):
     answer = called(way, "fails", code="tool_error", verdict="allowed")
     assert answer.message == "out of paper"
     assert "out of paper" in answer.text
 
 
+@pytest.mark.requirement("CYC-28")
 def test_a_crash_is_told_with_what_the_plugin_said_last(way):
     answer = called(way, "crashes", code="crashed", verdict="allowed")
     assert "oops" in answer.text
 
 
+@pytest.mark.requirement("CYC-41")
 def test_what_does_not_end_is_ended_and_said_to_be(way):
     assert "0.3" in called(way, "slow", code="timed_out", verdict="allowed").message
 

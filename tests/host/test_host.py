@@ -70,18 +70,21 @@ async def test_a_name_that_is_no_text_is_not_found(host):
         assert outcomes(h) == ["not_found"]
 
 
+@pytest.mark.requirement("STV-05")
 async def test_a_tool_is_found_by_each_of_its_names(host, stavrobot):
     async with host(stavrobot("my-bundle")) as h:
         for name in ("my-bundle.act", "my-bundle/act", "act", "my-bundle_act"):
             assert (await h.call(name)).tool == "my-bundle.act"
 
 
+@pytest.mark.requirement("STV-05")
 async def test_a_bare_name_that_two_plugins_have_leads_to_neither(host, stavrobot):
     async with host(stavrobot("one"), stavrobot("two")) as h:
         result = await h.call("act")
     assert result.error.message == "no tool is named 'act': several plugins have one: one/act, two/act"
 
 
+@pytest.mark.requirement("CYC-32")
 async def test_what_nobody_approved_never_spawns(host, cyclop, root, home):
     cyclop(script='#!/bin/sh\ntouch ran\necho \'{"result": "ran"}\'\n')
     async with host(roots=(root,)) as h:
@@ -104,6 +107,7 @@ async def test_a_denied_call_never_spawns(host, cyclop, root):
         assert outcomes(h) == ["denied"]
 
 
+@pytest.mark.requirement("CYC-36")
 @pytest.mark.parametrize(
     ("answer", "asked_in_three_calls", "allowed"),
     [("once", 3, 3), ("attachment", 1, 3), ("always", 1, 3), ("no", 3, 0)],
@@ -255,6 +259,7 @@ async def test_who_comes_while_the_next_is_asked_waits_as_well(host, cyclop, roo
     assert most == 1
 
 
+@pytest.mark.requirement("CYC-35")
 async def test_tier_1_never_asks(host, cyclop, root):
     cyclop(permissions=["filesystem:read"])
     async with host(roots=(root,)) as h:
@@ -386,6 +391,7 @@ async def test_arguments_nested_too_deep_are_refused(host, cyclop):
         deep = deep["a"]  # the interpreter's own way to free it is recursive
 
 
+@pytest.mark.requirement("CYC-18")
 async def test_arguments_reach_the_plugin_as_they_were_given(host, cyclop):
     arguments = {"text": 'quote " and ünïcödé ✓ \n', "n": 1.5, "big": 2**70, "list": [None, True, {"a": []}], "from": 1}
     async with host(cyclop(script=ECHO)) as h:

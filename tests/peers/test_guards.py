@@ -55,6 +55,7 @@ def target(zot):
 # Decisions
 
 
+@pytest.mark.requirement("ZOT-27")
 async def test_a_block_refuses_the_call_with_the_reason_and_the_tool_hears_nothing(zot, host, target):
     guard = zot("guard", guarding("{'block': True, 'reason': 'too dangerous', 'modified_args': {'command': 'x'}}"))
     async with host(guard, target) as h:
@@ -81,6 +82,7 @@ async def test_what_is_too_large_for_a_guard_to_be_asked_is_refused(zot, host, c
     assert len(heard(guard, "event_intercept")) == 1
 
 
+@pytest.mark.requirement("ZOT-46")
 async def test_a_guard_sees_the_call_as_the_guide_says(zot, host, target):
     guard = zot("guard", guarding("{}"))
     async with host(guard, target) as h:
@@ -98,6 +100,7 @@ async def test_a_guard_sees_the_call_as_the_guide_says(zot, host, target):
     assert (kept.verdict, kept.notes) == ("allowed", ())
 
 
+@pytest.mark.requirement("ZOT-28")
 async def test_a_rewrite_is_what_the_tool_gets_and_the_record_says_who_did_it(zot, host, target):
     guard = zot("guard", guarding("{'modified_args': {'command': 'echo ' + args['command']}, 'reason': 'safer'}"))
     async with host(guard, target) as h:
@@ -108,6 +111,7 @@ async def test_a_rewrite_is_what_the_tool_gets_and_the_record_says_who_did_it(zo
     assert (kept.arguments, kept.verdict) == (digest_of({"command": "echo ls"}), "allowed")
 
 
+@pytest.mark.requirement("ZOT-35")
 async def test_rewrites_chain_in_load_order_and_a_later_guard_sees_the_earlier_one(zot, host, target):
     chain = [
         zot(name, guarding(f"{{'modified_args': {{'command': args['command'] + '{name}'}}}}"))
@@ -120,6 +124,7 @@ async def test_rewrites_chain_in_load_order_and_a_later_guard_sees_the_earlier_o
     assert heard(chain[2], "event_intercept")[0]["tool_args"] == {"command": "=ba"}
 
 
+@pytest.mark.requirement("ZOT-34")
 async def test_the_first_block_wins_and_the_next_guard_is_not_asked(zot, host, target):
     first = zot("first", guarding("{'modified_args': {'command': 'x'}, 'reason': 'just so'}"))
     second = zot("second", guarding("{'block': True, 'reason': 'second says no'}"))
@@ -131,6 +136,7 @@ async def test_the_first_block_wins_and_the_next_guard_is_not_asked(zot, host, t
     assert heard(third, "event_intercept") == []
 
 
+@pytest.mark.requirement("ZOT-31")
 async def test_a_reason_without_a_block_is_a_note(zot, host, target):
     async with host(zot("guard", guarding("{'reason': 'looks fine'}")), target) as h:
         assert not (await h.call("run")).is_error
@@ -146,6 +152,7 @@ async def test_a_rewrite_to_the_same_is_none(zot, host, target):
 # Answers that are none
 
 
+@pytest.mark.requirement("ZOT-31")
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -175,6 +182,7 @@ async def test_an_answer_that_is_none_passes_or_refuses_as_the_person_set_it(
         assert kept.by == "guard:guard"
 
 
+@pytest.mark.requirement("ZOT-33")
 @pytest.mark.parametrize("on_silence", ["open", "closed"])
 async def test_a_silent_guard_is_waited_for_five_seconds(on_silence, zot, host, target, settings, monkeypatch):
     from anyplug.formats.zot import peer as extension  # only here
@@ -221,6 +229,7 @@ async def test_answers_twice_late_or_to_nothing_decide_nothing(zot, host, target
             assert not (await h.call("run", {"command": "ls"})).is_error
 
 
+@pytest.mark.requirement("ZOT-32")
 async def test_the_habit_of_answering_with_wrong_types_is_passed_over(host, target):
     async with host(os.path.join(HABITS, "zot", "intercepts-nonsense"), target) as h:
         assert (await h.call("run", {"command": "ls"})).text == '{"command": "ls"}'
@@ -354,6 +363,7 @@ async def test_the_person_is_asked_about_what_will_really_run(zot, host, root):
 # What an agent asks
 
 
+@pytest.mark.requirement("ZOT-29")
 async def test_turn_start_may_be_blocked_by_an_agents_guards(zot, host):
     guard = zot("guard", guarding("{'block': frame['step'] > 1, 'reason': 'after hours'}", events=["turn_start"]))
     async with host(guard) as h:
@@ -363,6 +373,7 @@ async def test_turn_start_may_be_blocked_by_an_agents_guards(zot, host):
     assert heard(guard, "event_intercept")[0].keys() == {"type", "id", "event", "step"}
 
 
+@pytest.mark.requirement("ZOT-26", "ZOT-30")
 async def test_an_assistants_message_is_replaced_in_a_chain_or_blocked(zot, host):
     events = ["assistant_message"]
     one = zot("one", guarding("{'replace_text': frame['text'].replace('SECRET', '[redacted]')}", events=events))
@@ -409,6 +420,7 @@ async def test_before_an_agent_starts_guards_are_told_whose_it_is_and_where_it_w
     }  # fmt: skip
 
 
+@pytest.mark.requirement("ZOT-46")
 async def test_guards_are_asked_only_about_what_they_subscribed_to(zot, host, target):
     guard = zot("guard", guarding("{'block': True}", events=["turn_start"]))
     async with host(guard, target) as h:
@@ -561,6 +573,7 @@ async def test_a_block_whose_reason_was_cut_in_the_middle_of_a_character_is_one(
             assert (await h.call("run")).text == "no \ufffd"
 
 
+@pytest.mark.requirement("ZOT-32")
 async def test_a_rewrite_that_nothing_could_read_is_no_usable_answer(zot, host, target):
     deep = "{'modified_args': {'command': json.loads('[' * 500 + ']' * 500)}}"
     async with host(zot("guard", guarding(deep)), target) as h:

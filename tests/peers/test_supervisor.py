@@ -77,6 +77,7 @@ def impatient(monkeypatch):
 # Crashes
 
 
+@pytest.mark.requirement("ZOT-14")
 async def test_a_crashed_extension_is_started_again_and_its_registrations_are_read_anew(zot, host):
     folder = zot("mortal", MORTAL)
     async with host(folder) as h:
@@ -226,6 +227,7 @@ async def test_a_host_starts_them_at_once_or_when_they_are_first_needed(zot, hos
         assert starts(folder) == 3
 
 
+@pytest.mark.requirement("ZOT-02")
 async def test_what_nobody_approved_is_never_started(zot, host, root):
     folder = zot("stranger", MORTAL)
     async with host(roots=(root,)) as h:
@@ -331,6 +333,7 @@ async def test_code_that_nobody_approved_is_not_started_after_a_crash_or_by_a_re
     assert not os.path.exists(os.path.join(folder, "evil.txt"))
 
 
+@pytest.mark.requirement("ZOT-09")
 async def test_state_written_beside_the_extension_leaves_it_in_peace(zot, host, root):
     folder = zot("writer", MORTAL)
     async with host(roots=(root,), watch=True) as h:
@@ -364,6 +367,7 @@ async def test_enabled_in_the_manifest_is_a_switch_and_no_part_of_the_digest(zot
 # Reloading
 
 
+@pytest.mark.requirement("ZOT-55")
 async def test_reload_reads_manifests_again_and_respawns_explicit_ones_too(zot, host):
     one, two = zot("one", MORTAL), zot("two", MORTAL.replace('"act"', '"other"').replace("start{", "begin{"))
     async with host(one, two) as h:
@@ -455,6 +459,7 @@ async def test_of_two_tools_of_one_name_the_first_in_sorted_order_wins_each_time
 # The end
 
 
+@pytest.mark.requirement("ZOT-15")
 async def test_all_are_told_goodbye_and_gone_when_the_host_leaves(zot, host):
     folders = [zot(f"e{n}", zot_folders.ECHO) for n in range(5)]
     async with host(*folders) as h:

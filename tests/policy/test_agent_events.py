@@ -37,6 +37,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.requirement("CUP-16")
 @each_row("broken", BROKEN)
 def test_what_is_no_event_is_refused(broken):
     with pytest.raises(BadEvent):
@@ -133,6 +134,7 @@ def test_calls_in_calls_have_a_bound():
         read("opencode", policy_projects.event("batch", tool_calls=[call("bash", command="ls")] * 501))
 
 
+@pytest.mark.requirement("CUP-15")
 @each_row(("theirs", "ours"), [*TOOL_NAMES.items(), ("apply_patch", "apply_patch"), ("x_y", "x_y")])
 def test_tool_names_are_those_of_policies(theirs, ours):
     assert document(policy_projects.event(theirs))["tool_name"] == ours

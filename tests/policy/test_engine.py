@@ -257,6 +257,7 @@ async def test_a_policy_that_waits_for_a_watchdog_is_refused():
 # Decisions that are kept.
 
 
+@pytest.mark.requirement("CUP-12")
 async def test_a_decision_is_kept_only_for_who_asks_and_for_the_same_event(engine):
     project({"p": policy("opencode.p", policy_projects.NO_VERIFY)})
     given = bash("git commit --no-verify")

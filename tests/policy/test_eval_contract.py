@@ -13,12 +13,14 @@ from policy_projects import answer, ask, bash, decision, event, policy, project
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.requirement("CUP-19")
 async def test_a_rule_that_holds_denies_with_its_reason():
     project({"safety": policy("opencode.safety", policy_projects.NO_VERIFY, tools=["Bash"])})
     assert await answer(bash("git  commit   --no-verify")) == {"decision": "deny", "reason": "hooks must run"}
     assert await answer(bash("git status")) == {"decision": "allow"}
 
 
+@pytest.mark.requirement("CUP-18")
 @pytest.mark.parametrize(
     ("verb", "printed"),
     [
@@ -33,6 +35,7 @@ async def test_each_verb_is_printed_as_the_original_prints_it(verb, printed):
     assert await answer(bash("ls")) == printed
 
 
+@pytest.mark.requirement("CUP-20")
 async def test_context_and_modifications_are_allowed_with_what_they_say():
     changed = 'modify contains {"rule_id": "M", "reason": "quieter", "updated_input": {"command": "ls -q"}}'
     project({"p": policy("opencode.p", 'add_context contains "mind the gap"\n')})
@@ -65,6 +68,7 @@ seen := [input.tool, input.tool_name, input.args.filePath, input.tool_input.file
     ]  # fmt: skip
 
 
+@pytest.mark.requirement("CUP-14", "CUP-17")
 async def test_results_of_tools_are_judged_after_them():
     body = decision("block", "leaks", when='contains(input.tool_response.output, "done")')
     project({"p": policy("opencode.p", body, events=["PostToolUse"])})
@@ -84,6 +88,7 @@ async def test_a_request_for_a_permission_is_decided_and_left_to_the_person_wher
     assert (await answer(given))["decision"] == "deny"
 
 
+@pytest.mark.requirement("CUP-26")
 async def test_policies_are_found_from_the_events_project_upwards(tmp_path):
     here = project({"p": policy("opencode.p", decision("deny", "outer"))}, folder=str(tmp_path / "outer"))
     inner = os.path.join(here, "a", "b")
@@ -105,6 +110,7 @@ async def test_a_policy_dir_is_read_as_the_original_reads_it(tmp_path):
         assert (await answer(bash("ls"), policy_dir=given))["reason"] == "there"
 
 
+@pytest.mark.requirement("CUP-28")
 @pytest.mark.parametrize(
     ("files", "says"),
     [
@@ -251,6 +257,7 @@ async def test_other_agents_are_refused(harness):
     assert (await ask(bash("ls"), harness))["decision"] is None
 
 
+@pytest.mark.requirement("CUP-06", "CUP-25")
 def test_the_program_is_a_stand_in_for_cupcake():
     project({"safety": policy("opencode.safety", policy_projects.NO_VERIFY, tools=["Bash"])})
     given = json.dumps(bash("git commit --no-verify"), indent=2)
@@ -266,6 +273,7 @@ def test_the_program_is_a_stand_in_for_cupcake():
     assert (done.code, done.out) == (2, "")
 
 
+@pytest.mark.requirement("CUP-25")
 def test_the_programs_own_grammar_knows_eval_too():
     project({"safety": policy("opencode.safety", policy_projects.NO_VERIFY, tools=["Bash"])})
     given = json.dumps(bash("ls"))

@@ -17,6 +17,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config" / "opencode"
 
 
+@pytest.mark.requirement("CUP-01")
 def test_a_project_gets_a_copy_that_knows_its_program_and_home(tmp_path: Path) -> None:
     changed = installation.install(str(tmp_path), home="/some/home")
     assert changed == installation.Changed(
@@ -29,6 +30,7 @@ def test_a_project_gets_a_copy_that_knows_its_program_and_home(tmp_path: Path) -
     assert os.listdir(os.path.dirname(changed.path)) == ["anyplug-policy.js"]
 
 
+@pytest.mark.requirement("CUP-02")
 def test_the_copy_for_all_lies_in_opencodes_own_folder(config: Path) -> None:
     assert installation.install().path == str(config / "plugin" / "anyplug-policy.js")
     assert installation.remove() == [
@@ -122,6 +124,7 @@ def install_for_all(project: Project) -> str:
     return installation.install(program=[str(project.folder / "bin" / "anyplug")]).path
 
 
+@pytest.mark.requirement("CUP-03")
 @needs_node
 def test_the_copy_for_all_stands_down_where_a_project_has_its_own(tmp_path: Path, config: Path) -> None:
     project = Project(tmp_path / "project")

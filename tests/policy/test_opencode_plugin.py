@@ -35,6 +35,7 @@ def deciding(project: Project, **decision: object) -> None:
 # ------------------------------------------------------------------------------------------------------------ decisions
 
 
+@pytest.mark.requirement("CUP-13", "CUP-16")
 def test_an_allowed_call_passes_and_the_event_is_as_the_guide_has_it(project: Project) -> None:
     project.decides(ALLOW)
     driven = project.drive(before(command="git status"))
@@ -54,6 +55,7 @@ def test_an_allowed_call_passes_and_the_event_is_as_the_guide_has_it(project: Pr
     }
 
 
+@pytest.mark.requirement("CUP-13")
 @pytest.mark.parametrize("verb", ["deny", "block", "halt"])
 @pytest.mark.parametrize("mode", ["closed", "open"])
 def test_a_denied_call_is_refused_in_both_fail_modes(project: Project, verb: str, mode: str) -> None:
@@ -65,6 +67,7 @@ def test_a_denied_call_is_refused_in_both_fail_modes(project: Project, verb: str
     assert toast == {"title": "Policy Violation", "message": "hooks must run", "variant": "error", "duration": 5000}
 
 
+@pytest.mark.requirement("CUP-19")
 def test_a_denial_without_a_reason_has_one(project: Project) -> None:
     deciding(project, decision="deny")
     assert project.drive(before()).threw == ["❌ Policy Violation\n\nOperation blocked by policy"]
@@ -75,6 +78,7 @@ def test_rule_and_severity_follow_the_reason(project: Project) -> None:
     assert project.drive(before()).threw == ["❌ Policy Violation\n\nno\n(Rule: R1, Severity: HIGH)"]
 
 
+@pytest.mark.requirement("CUP-29")
 def test_ask_ends_with_the_note_where_no_dialog_can_be_opened(project: Project) -> None:
     deciding(project, decision="ask", reason="pushes are seen by others")
     driven = project.drive(before())
@@ -132,6 +136,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.requirement("CUP-10", "CUP-11", "CUP-21")
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_failure_denies_when_closed_and_allows_when_open(project: Project, failure: str) -> None:
     body, message = FAILURES[failure]
@@ -150,6 +155,7 @@ def test_a_failure_denies_when_closed_and_allows_when_open(project: Project, fai
     assert opened.err.endswith(OPEN_WARNING + "\n")
 
 
+@pytest.mark.requirement("CUP-06")
 def test_a_missing_program_denies_when_closed_and_allows_when_open(project: Project) -> None:
     project.configure(cupcakePath="/nowhere/cupcake")
     [threw] = project.drive(before()).threw
@@ -162,11 +168,13 @@ def test_a_missing_program_denies_when_closed_and_allows_when_open(project: Proj
     assert OPEN_WARNING in opened.err
 
 
+@pytest.mark.requirement("CUP-23")
 def test_a_failing_program_is_quoted(project: Project) -> None:
     project.decides(FAILURES["exit code"][0])
     assert project.drive(before()).threw == ["Cupcake exited with code 1\n\npolicy.rego:3: no"]
 
 
+@pytest.mark.requirement("CUP-22")
 def test_a_parse_error_carries_the_raw_output_cut_at_2000_characters(project: Project) -> None:
     project.decides("print('é' * 5000)")
     [threw] = project.drive(before()).threw
@@ -174,6 +182,7 @@ def test_a_parse_error_carries_the_raw_output_cut_at_2000_characters(project: Pr
     assert threw.endswith("\n\nRaw output:\n" + "é" * 2000)
 
 
+@pytest.mark.requirement("CUP-09")
 def test_what_the_program_started_ends_with_it_at_the_timeout(project: Project, tmp_path: Path) -> None:
     done = tmp_path / "done"
     project.decides(f"import subprocess; subprocess.run(['sh', '-c', 'sleep 1.5; touch {done}'])")
@@ -194,11 +203,13 @@ def test_a_program_that_does_not_read_its_event_may_decide(project: Project) -> 
 # -------------------------------------------------------------------------------------------------------------- options
 
 
+@pytest.mark.requirement("CUP-05")
 def test_a_disabled_plugin_has_no_hooks(project: Project) -> None:
     project.configure(enabled=False)
     assert project.drive().hooks == [[]]
 
 
+@pytest.mark.requirement("CUP-07")
 def test_the_harness_is_passed_on(project: Project) -> None:
     project.decides(ALLOW)
     configured(project, harness="claude")
@@ -206,6 +217,7 @@ def test_the_harness_is_passed_on(project: Project) -> None:
     assert project.events[0]["words"] == ["eval", "--harness", "claude"]
 
 
+@pytest.mark.requirement("CUP-24")
 def test_debug_says_what_the_guide_shows(project: Project) -> None:
     project.decides(ALLOW)
     configured(project, logLevel="debug")
@@ -222,12 +234,14 @@ def test_debug_also_says_what_the_program_said(project: Project) -> None:
     assert "[cupcake-plugin] DEBUG: one policy is odd\n" in project.drive(before()).err
 
 
+@pytest.mark.requirement("CUP-08")
 def test_a_higher_log_level_hides_the_lower_ones(project: Project) -> None:
     project.decides("sys.exit(1)")
     configured(project, failMode="open", logLevel="error")
     assert project.drive(before()).err == "[cupcake-plugin] ERROR: Cupcake exited with code 1\n"
 
 
+@pytest.mark.requirement("CUP-15")
 @pytest.mark.parametrize(
     ("tool", "shown"),
     [("write", "Write"), ("todowrite", "TodoWrite"), ("task", "Task"), ("websearch", "websearch"), ("x", "x")],
@@ -252,6 +266,7 @@ def test_a_screen_that_fails_changes_nothing(project: Project) -> None:
     assert project.drive(before(), brokenScreen=True).threw == ["❌ Policy Violation\n\nno"]
 
 
+@pytest.mark.requirement("CUP-04")
 def test_a_configuration_that_is_no_json_is_said_and_the_defaults_hold(project: Project) -> None:
     file = project.folder / ".cupcake" / "opencode.json"
     file.write_text("{")
@@ -284,6 +299,7 @@ def test_a_value_that_means_nothing_is_said_and_fails_closed(project: Project, o
     assert driven.threw == ["Cupcake exited with code 3"]
 
 
+@pytest.mark.requirement("CUP-04")
 def test_the_configuration_is_found_from_a_folder_below(project: Project) -> None:
     project.decides(ALLOW)
     below = project.folder / "src" / "deep"
@@ -298,6 +314,7 @@ def test_the_configuration_is_found_from_a_folder_below(project: Project) -> Non
 # -------------------------------------------------------------------------------------------------- context and results
 
 
+@pytest.mark.requirement("CUP-20")
 def test_context_reaches_the_model_with_the_tools_output(project: Project) -> None:
     project.decides(
         'print(json.dumps({"decision": "allow", "context": ["use the staging branch", "be brief"]}'
@@ -322,6 +339,7 @@ def test_context_of_a_call_that_failed_stands_beside_its_error(project: Project)
     assert parts[2]["state"]["error"] == "boom"
 
 
+@pytest.mark.requirement("CUP-14")
 @pytest.mark.parametrize(
     ("output", "result"),
     [
@@ -474,6 +492,7 @@ def test_a_held_call_says_how_the_person_can_be_asked(project: Project) -> None:
     assert re.fullmatch(re.escape(HELD + "pushes are seen\n\n") + how, threw)
 
 
+@pytest.mark.requirement("CUP-29")
 def test_once_lets_the_same_call_of_the_same_session_pass_once(project: Project) -> None:
     deciding(project, decision="ask", reason="pushes are seen", rule_id="PUSH")
     push = before(command="git push")

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.anyio
 EMPTY = {"rule_id": "X"}
 
 
+@pytest.mark.requirement("CUP-27")
 async def test_an_event_that_concerns_nobody_is_allowed_without_asking():
     project({"p": policy("opencode.p", "deny contains 1 / 0\n" + decision("deny"), tools=["Edit"])})
     assert await verdict(bash("ls")) == "allow"
@@ -126,6 +127,7 @@ async def test_decisions_that_hide_in_values_are_found_as_the_original_finds_the
     assert (await answer(bash("ls")))["reason"] == "hidden"
 
 
+@pytest.mark.requirement("CUP-26")
 async def test_policies_for_other_agents_are_not_read():
     project({"p": policy("opencode.p", decision("ask"))})
     project({"p": "broken"}, harness="claude")
@@ -236,6 +238,7 @@ async def test_tests_for_opa_are_no_policies_and_policies_named_like_tests_are()
     assert await verdict(bash("ls")) == "ask"
 
 
+@pytest.mark.requirement("CUP-27")
 def test_a_policy_says_with_file_and_line_what_is_wrong_with_its_routing():
     text = policy("p", decision("deny")).replace('["PreToolUse"]', '"PreToolUse"')
     with pytest.raises(RegoErrors, match=r"p\.rego:1:1: policy_routing_error: required_events must be a list"):

@@ -101,13 +101,13 @@ def test_a_pattern_that_would_run_for_ever_elsewhere_returns():
     policies = rego.compile(
         {"t.rego": "package t\np if regex.match(`^(a+)+$`, input)\nq if glob.match(`{*,*}{*,*}{*,*}{*,*}x`, [], input)"}
     )
-    begun = time.monotonic()
+    begun = time.process_time()  # of this process alone, whatever else the machine has to do
     assert policies.eval("data.t.p", "a" * 50_000 + "!") is None
     assert policies.eval("data.t.q", "a" * 5_000) is None
     assert rego.Policies({"t.rego": "package t\np := count(regex.find_n(`ä`, input, -1))"}).eval(
         "data.t.p", "ä" * 50_000
     ) == (50_000)
-    assert time.monotonic() - begun < 4
+    assert time.process_time() - begun < 4
 
 
 def test_a_document_that_is_no_json_or_too_deep_is_refused():

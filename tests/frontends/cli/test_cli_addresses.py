@@ -1,7 +1,7 @@
 """Servers at an address: the host connects to them for a plugin, and only to what that plugin was granted."""
 
-import itertools
 import json
+import os
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ import pytest
 import command_line
 import plugin_folders
 
-AT_ONCE = 4
+AT_ONCE = 3
 
 
 class Recorder(BaseHTTPRequestHandler):
@@ -52,30 +52,41 @@ def other(recorder: ThreadingHTTPServer) -> Iterator[ThreadingHTTPServer]:
     server.server_close()
 
 
-def remote(port: int, transport: str = "http", name: str = "remote") -> None:
-    server = {"url": f"http://127.0.0.1:{port}/{name}", "type": transport}
-    plugin_folders.write(f"plugins/{name}/mcp.json", json.dumps({"mcpServers": {name: server}}))
+def remote(port: int, transport: str = "http", folder: str = ".") -> None:
+    server = {"url": f"http://127.0.0.1:{port}/{folder}", "type": transport}
+    plugin_folders.write(f"{folder}/plugins/remote/mcp.json", json.dumps({"mcpServers": {"far": server}}))
 
 
-def at_once(commands: Iterable[tuple[str, ...]]) -> list[command_line.Done]:
-    """Run some commands at the same time: each spends nearly all of its time on pauses before it tries again."""
+def at_once(
+    recorder: ThreadingHTTPServer, rows: Iterable[tuple[str, str]], *commands: tuple[str, ...]
+) -> list[list[command_line.Done]]:
+    """Approve each row's plugin and run the commands, some rows at once: most of their time is pauses before a retry.
+
+    A row is a transport and a grant; each has a folder and a home of its own, which is named after its number.
+    """
+
+    def run(row: tuple[int, tuple[str, str]]) -> list[command_line.Done]:
+        folder, (transport, granted) = str(row[0]), row[1]
+        remote(recorder.server_port, transport, folder)
+        approve = ("approve", "remote", "--yes", "--grant", granted)
+        env = {**os.environ, "ANYPLUG_HOME": os.path.abspath(folder)}
+        return [command_line.run(*words, cwd=folder, env=env) for words in (approve, *commands)]
+
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda words: command_line.run(*words), commands))
+        return list(pool.map(run, enumerate(rows)))
 
 
 @pytest.mark.claim("addresses-granted")
-def test_a_server_at_an_address_is_not_reached_without_the_grant(recorder):
+@pytest.mark.parametrize("transport", ["http", "sse"])
+def test_a_server_at_an_address_is_not_reached_without_the_grant(recorder, transport):
     grants = ("env:NOTHING", "network:unix", "network:localhost", "network:127.0.0.1:1", "network:*:1")
-    rows = dict(enumerate(itertools.product(("http", "sse"), grants)))
-    for number, (transport, granted) in rows.items():
-        remote(recorder.server_port, transport, f"remote{number}")
-        command_line.ok("approve", f"remote{number}", "--yes", "--grant", granted)
-    shown = at_once(("show", f"remote{number}") for number in rows)
-    at_once(("call", f"mcp.remote{number}.act", "--yes") for number in rows)
+    rows = [(transport, granted) for granted in grants]
+    done = at_once(recorder, rows, ("show", "remote"), ("call", "mcp.far.act", "--yes"))
     assert recorder.seen == []
-    for (number, row), said in zip(rows.items(), shown, strict=True):
-        assert f"is not granted network:127.0.0.1:{recorder.server_port}" in said.out, row
-        assert f"`anyplug grant remote{number} network:127.0.0.1:{recorder.server_port}`" in said.out, row
+    for row, (approved, shown, _) in zip(rows, done, strict=True):
+        assert approved.code == 0, row
+        assert f"is not granted network:127.0.0.1:{recorder.server_port}" in shown.out, row
+        assert f"`anyplug grant remote network:127.0.0.1:{recorder.server_port}`" in shown.out, row
 
 
 @pytest.mark.claim("addresses-granted")
@@ -92,12 +103,10 @@ def test_an_ungranted_network_ends_the_connections_to_an_address(recorder):
 
 def test_a_grant_that_names_the_address_is_enough(recorder):
     port = recorder.server_port
-    rows = dict(enumerate((f"127.0.0.1:{port}", "127.0.0.1", f"*:{port}", f"{port}")))
-    for number, scope in rows.items():
-        remote(port, name=f"remote{number}")
-        command_line.ok("approve", f"remote{number}", "--yes", "--grant", f"network:{scope}")
-    at_once(("show", f"remote{number}") for number in rows)
-    assert {f"/remote{number}" for number in rows} <= {*recorder.seen}
+    scopes = (f"127.0.0.1:{port}", "127.0.0.1", f"*:{port}", str(port))
+    done = at_once(recorder, [("http", f"network:{scope}") for scope in scopes], ("show", "remote"))
+    assert [approved.code for approved, _ in done] == [0] * len(scopes)
+    assert {f"/{number}" for number in range(len(scopes))} <= {*recorder.seen}
 
 
 @pytest.mark.claim("addresses-granted")

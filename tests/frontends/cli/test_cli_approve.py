@@ -15,6 +15,7 @@ def kit(**changes):
     return plugin_folders.stavrobot("plugins", "kit", "#!/bin/sh\necho ran", **changes)
 
 
+@pytest.mark.requirement("CYC-32")
 def test_a_person_sees_what_a_plugin_asks_for_and_says_yes():
     plugin_folders.cyclop("plugins", "hello", permissions=["network", "shell:exec"])
     seen = command_line.at_terminal("approve", "hello", answers=[("Approve it? [y/N]", "y")])
@@ -112,6 +113,7 @@ def test_the_state_that_is_reported_is_the_one_that_counts():
     assert "approved" in command_line.ok("enable", "hello").out
 
 
+@pytest.mark.requirement("CYC-33")
 def test_a_denied_plugin_does_not_run_until_a_person_approves_it_after_all():
     plugin_folders.cyclop("plugins", "hello")
     command_line.ok("deny", "hello")
@@ -321,6 +323,7 @@ def test_what_is_missing_is_said_after_the_approval():
     assert "anyplug config kit city=VALUE" in command_line.ok("approve", "kit", "--yes").err
 
 
+@pytest.mark.requirement("ZOT-54")
 def test_a_plugin_that_was_named_needs_no_approval_and_leaves_none():
     plugin = plugin_folders.stavrobot("here", "kit", "#!/bin/sh\necho ran")
     assert command_line.ok("-e", plugin, "call", "kit.act").out == "ran\n"

@@ -49,6 +49,7 @@ def given(echo, *words, **others):
     return command_line.ok("-e", echo, "call", "echo.act", "--json", *words, **others).json["structured"]
 
 
+@pytest.mark.requirement("ZOT-56")
 def test_call_has_exactly_the_promised_shape(echo):
     done = command_line.ok("-e", echo, "call", "echo.act", "--json", "string=x").json
     assert set(done) == CALL

@@ -28,6 +28,7 @@ def values(kit):
     return command_line.read_json(f"{kit}/config.json")
 
 
+@pytest.mark.requirement("STV-12")
 def test_a_value_is_set_shown_and_forgotten(kit):
     assert "Paris" in command_line.ok("config", "kit", "city=Paris").out
     assert values(kit) == {"city": "Paris"}
@@ -45,6 +46,7 @@ def test_the_file_is_only_the_users_to_read(kit):
     assert not [name for name in os.listdir(kit) if name.endswith(".tmp")]
 
 
+@pytest.mark.requirement("STV-10")
 def test_in_json_a_key_has_a_fixed_shape_and_a_secret_no_value(kit):
     done = command_line.ok("config", "kit", "pin=123456", "size=5", "--json").json
     assert all(set(key) == {"name", "description", "required", "secret", "set", "value"} for key in done)
@@ -162,6 +164,7 @@ def test_what_a_tool_wrote_into_the_file_is_kept(kit):
     assert values(kit) == {"session": {"id": 7}, "permissions": ["act"], "city": "Paris"}
 
 
+@pytest.mark.requirement("STV-14")
 def test_a_tool_finds_values_and_defaults_beside_it(kit):
     command_line.ok("approve", "kit", "--yes", "--always")
     command_line.ok("config", "kit", "city=Paris", "api_key=abcdefgh")

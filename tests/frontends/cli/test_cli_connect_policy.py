@@ -17,6 +17,7 @@ def everywhere(monkeypatch, tmp_path):
     return str(tmp_path / "config" / "opencode" / "plugin" / "anyplug-policy.js")
 
 
+@pytest.mark.requirement("CUP-01")
 def test_it_is_put_into_the_project_and_taken_away_again():
     done = ok("connect", "opencode", "--policy")
     assert IN_A_PROJECT in done.out
@@ -29,6 +30,7 @@ def test_it_is_put_into_the_project_and_taken_away_again():
     assert "there is no" in ok("connect", "opencode", "--policy", "--remove").out
 
 
+@pytest.mark.requirement("CUP-02")
 def test_it_is_put_where_all_projects_find_it(everywhere):
     ok("connect", "opencode", "--policy", "--global")
     assert os.path.exists(everywhere)

@@ -85,6 +85,7 @@ def test_one_who_says_no_keeps_the_plugin_but_nothing_runs(source):
     assert command_line.listed("kit")["state"] == "new"
 
 
+@pytest.mark.requirement("STV-01")
 def test_a_repository_is_installed_and_its_commit_named(source):
     words = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
     for command in (["init", "--quiet"], ["add", "."], [*words, "commit", "--quiet", "--message", "x"]):
@@ -119,6 +120,7 @@ def test_a_set_up_that_fails_leaves_nothing_installed(source):
     assert in_plugins() == []
 
 
+@pytest.mark.requirement("STV-13")
 def test_an_update_asks_again_and_keeps_configuration_and_state(source):
     command_line.ok("install", source, "--yes", "--always")
     folder = os.path.join(command_line.home(), "plugins", "kit")
@@ -356,6 +358,7 @@ def test_one_that_is_shadowed_is_installed_with_a_warning(source):
     assert f"another plugin of the same name takes precedence: {os.path.abspath('plugins/kit')}" in done.err
 
 
+@pytest.mark.requirement("STV-13")
 def test_a_repositorys_own_configuration_is_left_behind_with_a_warning(source):
     plugin_folders.write(f"{source}/config.json", '{"permissions": []}')
     done = command_line.ok("install", source)

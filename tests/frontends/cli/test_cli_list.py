@@ -157,6 +157,7 @@ def test_show_has_exactly_the_promised_shape(monkeypatch):
     assert (shown["process"], shown["registrations"], len(shown["digest"])) == (None, [], 64)
 
 
+@pytest.mark.requirement("STV-08")
 def test_show_tells_a_person_all_of_it_and_no_secret(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "sk-12345678")
     folder = plugin_folders.stavrobot(
@@ -242,6 +243,7 @@ def test_check_finds_nothing_wrong_with_a_good_plugin():
     }
 
 
+@pytest.mark.requirement("CYC-38")
 def test_check_says_everything_that_is_wrong_each_with_the_cure():
     plugin_folders.cyclop("here", "hello", version="one", permissions=["telepathy"])
     os.chmod("here/hello/run", 0o644)

@@ -163,6 +163,7 @@ def test_a_log_cannot_be_read_out_of_the_logs_folder():
     assert command_line.run("logs", "..").code == 4
 
 
+@pytest.mark.requirement("ZOT-52")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_log_is_followed_also_over_its_rotation_until_interrupted(number):
     path = os.path.join(command_line.home(), "logs", "noisy.log")

@@ -56,6 +56,7 @@ def installed(plugin):
     return os.path.join(home(), "plugins", "counter")
 
 
+@pytest.mark.requirement("WB-12")
 def test_a_new_one_is_listed_in_the_projects_plugins_and_nothing_of_it_runs(starts):
     plugin_folders.workbench("plugins", "counter", index=INDEX)
     entry = listed("counter")
@@ -70,6 +71,7 @@ def test_a_new_one_is_listed_in_the_projects_plugins_and_nothing_of_it_runs(star
     assert listed("counter")["tools"] == ["count.up", "Two Words", "count.loop"]
 
 
+@pytest.mark.requirement("WB-16")
 def test_an_approved_one_is_listed_from_what_is_known_without_node(installed, starts):
     known = starts()
     entry = listed("counter")
@@ -84,6 +86,7 @@ def test_an_approved_one_is_listed_from_what_is_known_without_node(installed, st
     assert starts() == known
 
 
+@pytest.mark.requirement("WB-15")
 def test_a_tool_is_called_by_each_of_its_names(installed):
     for name in ("count.up", "count_up", "counter/count.up"):
         assert ok("call", name, "by=2").out == "now 2\n"
@@ -93,6 +96,7 @@ def test_a_tool_is_called_by_each_of_its_names(installed):
     assert ok("call", "count.up", "by=1", "--json").json["metadata"] == {"count": 1}
 
 
+@pytest.mark.requirement("WB-04")
 def test_errors_of_a_tool_show_what_went_wrong_and_what_it_says_to_people(installed):
     done = run("call", "count.up", "by=0")
     assert (done.code, "zero" in done.err, "Nothing was counted" in done.out) == (1, True, True)
@@ -147,6 +151,7 @@ def test_show_says_how_its_process_is_and_what_it_registered(installed):
         assert said in text
 
 
+@pytest.mark.requirement("WB-20")
 def test_show_of_one_that_does_not_load_says_why():
     folder = os.path.join(HABITS, "workbench", "missing-dependency")
     shape = ok("--plugin", folder, "--no-discover", "show", "missing-dependency", "--json").json
@@ -166,6 +171,7 @@ def test_check_looks_from_outside_only(plugin, starts):
     assert "package.json is not valid JSON" in done.out + done.err
 
 
+@pytest.mark.requirement("WB-21")
 def test_logs_hold_what_it_printed_and_the_traces_of_its_errors(installed):
     run("call", "count.up", "by=-1")
     lines = ok("logs", "counter").out
@@ -184,6 +190,7 @@ def test_a_change_of_any_file_asks_for_approval_again(installed, starts):
     assert ok("call", "count.up", "by=1").out == "now 1\n"
 
 
+@pytest.mark.requirement("WB-17")
 def test_the_built_in_reload_is_called_like_any_tool(installed):
     for name in ("builtin.reload_plugins", "builtin_reload_plugins"):
         assert "1 plugin, 3 tools." in ok("call", name).out
@@ -191,6 +198,7 @@ def test_the_built_in_reload_is_called_like_any_tool(installed):
     assert ok("call", "builtin.reload_plugins", "plugin=counter", "--json").json["plugin"] == "builtin"
 
 
+@pytest.mark.requirement("WB-23")
 def test_a_chain_runs_through_a_plugin_that_keeps_its_state(installed, tmp_path):
     steps = [{"tool": "count.up", "input": {"by": 2}}, {"tool": "count.up", "input": {"by": 3}}]
     plugin_folders.write(str(tmp_path / "chain.json"), json.dumps(steps))

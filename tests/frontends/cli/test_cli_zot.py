@@ -78,6 +78,7 @@ def test_a_new_extension_is_listed_without_being_started(extension):
     assert starts(os.path.join(home(), "plugins", "full")) == 0
 
 
+@pytest.mark.requirement("ZOT-49")
 def test_an_approved_one_is_listed_with_what_it_offers_and_not_started_again(installed):
     known = starts(installed)
     entry = listed("full")
@@ -91,6 +92,7 @@ def test_an_approved_one_is_listed_with_what_it_offers_and_not_started_again(ins
     assert starts(installed) == known
 
 
+@pytest.mark.requirement("ZOT-53")
 def test_an_explicit_one_is_started_to_see_what_it_offers(extension):
     (tool,) = ok("--ext", extension, "--no-discover", "tools", "--json").json
     assert tool["name"] == "weather"
@@ -165,6 +167,7 @@ def test_show_of_one_that_says_no_hello_waits_for_it_just_once_and_says_what_cam
     assert (process["frames"], process["malformed"], process["stderr_tail"]) == ({}, 1, "almost there\n")
 
 
+@pytest.mark.requirement("ZOT-25")
 def test_show_says_what_it_is_told_of_and_what_it_decides_about(tmp_path):
     watching = 'hello()\nemit("subscribe", events=["turn_end"], intercept=["tool_call"])\nemit("ready")'
     options = ("--plugin", zot_folders.extension(tmp_path, "watching", watching + LOOP), "--no-discover")
@@ -196,6 +199,7 @@ def test_what_a_slow_one_registers_late_can_be_called_and_is_known_from_then_on(
     assert starts(os.path.join(home(), "plugins", "slow")) <= before + 1
 
 
+@pytest.mark.requirement("ZOT-19")
 def test_a_tool_is_called_like_any_other(installed):
     done = ok("call", "weather", "city=Berlin")
     assert done.out == "Berlin: sunny\n"
@@ -222,6 +226,7 @@ def test_the_shapes_of_run(name, fields, extension):
     assert shape == {"command": f"/{name}", "plugin": "full", **nothing, **fields}
 
 
+@pytest.mark.requirement("ZOT-38")
 def test_run_shows_a_panel_with_its_title_and_its_footer(extension):
     shape = ok("--plugin", extension, "--no-discover", "run", "/panel", "--json").json
     assert (shape["action"], shape["error"]) == ("open_panel", None)
@@ -231,6 +236,7 @@ def test_run_shows_a_panel_with_its_title_and_its_footer(extension):
     assert ok("--plugin", extension, "--no-discover", "run", "/panel").out == "open_panel: T\na\nb\nf\n"
 
 
+@pytest.mark.requirement("ZOT-36")
 def test_run_prints_the_action_and_its_text(extension):
     options = ("--plugin", extension, "--no-discover", "run")
     assert ok(*options, "/prompt").out == "prompt: Greet me.\n"
@@ -253,6 +259,7 @@ def test_a_command_may_be_typed_in_several_words_with_and_without_its_slash(exte
         assert "[full] info: after x y" in ok(*options, *words).err
 
 
+@pytest.mark.requirement("ZOT-18")
 def test_run_without_a_command_lists_those_that_can_be_run(extension):
     options = ("--plugin", extension, "--no-discover", "run")
     shown = ok(*options).out.splitlines()
@@ -328,6 +335,7 @@ def test_notes_go_to_stderr_also_those_right_behind_the_answer(extension):
     assert [note["message"] for note in shape["notes"]] == ["before", "after None"]
 
 
+@pytest.mark.requirement("ZOT-41")
 def test_every_line_of_a_note_says_whose_it_is(tmp_path):
     note = 'emit("notify", level="info", message="one\\nhint: approve everything")'
     script = f'hello()\ncommand("go")\nemit("ready")\nfor frame in heard():\n    if "id" in frame:\n        {note}\n'
@@ -373,6 +381,7 @@ def test_reload_says_that_no_host_is_up(installed):
 # Managing
 
 
+@pytest.mark.requirement("ZOT-50", "ZOT-51")
 def test_an_extension_is_installed_approved_disabled_enabled_and_removed(extension):
     ok("install", extension)
     assert fails(3, "approve", "full").err
@@ -418,11 +427,13 @@ def test_a_change_of_its_code_asks_for_approval_again(installed):
     assert starts(installed) == known
 
 
+@pytest.mark.requirement("ZOT-09")
 def test_state_beside_the_extension_asks_for_nothing(installed):
     plugin_folders.write(os.path.join(installed, "todos.json"), "[]")
     assert listed("full")["state"] == "approved"
 
 
+@pytest.mark.requirement("ZOT-50")
 def test_an_extension_from_git_is_installed(extension):
     plugin_folders.write(os.path.join(extension, ".venv", "lib", "x.py"), "")
     git = ["git", "-C", extension, "-c", "user.name=x", "-c", "user.email=x@y"]
@@ -436,6 +447,7 @@ def test_an_extension_from_git_is_installed(extension):
     assert not os.path.exists(os.path.join(folder, ".git"))
 
 
+@pytest.mark.requirement("ZOT-50")
 def test_an_extension_that_cannot_be_used_is_not_installed(tmp_path):
     folder = zot_folders.extension(tmp_path, "bad", exec=...)
     assert "exec is required" in fails(1, "install", folder).err
@@ -451,6 +463,7 @@ def test_a_theme_is_listed_and_not_installed(tmp_path):
     assert os.listdir(os.path.join(home(), "plugins")) == []
 
 
+@pytest.mark.requirement("ZOT-10", "ZOT-52")
 def test_logs_hold_its_stderr_and_what_could_not_be_understood(installed):
     ok("call", "weather", "city=x")
     lines = ok("logs", "full").out
@@ -488,6 +501,7 @@ def test_a_log_says_why_something_did_not_come_up(tmp_path):
 # Roots
 
 
+@pytest.mark.requirement("ZOT-03")
 def test_extensions_are_found_where_zot_has_them_and_the_first_wins(tmp_path, monkeypatch):
     monkeypatch.setenv("ZOT_HOME", str(tmp_path / "zot"))
     project = zot_folders.extension(os.path.join(os.getcwd(), ".zot", "extensions"), "same", zot_folders.ECHO)

@@ -106,6 +106,7 @@ async def start(tmp_path):
 # Framing
 
 
+@pytest.mark.requirement("ZOT-01")
 async def test_a_line_that_comes_in_pieces_is_one_frame(start):
     peer = start("for piece in ('{\"a\"', ': [1,', ' 2]}', '\\n{\"b\": 3}\\n'): out(piece); time.sleep(0.02)")
     assert await peer.frames_to(2) == [{"a": [1, 2]}, {"b": 3}]
@@ -199,6 +200,7 @@ async def test_a_line_that_never_ends_is_skipped_once(start):
 # Questions and answers
 
 
+@pytest.mark.requirement("ZOT-17")
 async def test_many_questions_in_flight_are_answered_in_any_order(start):
     peer = start(
         "asked = []\nfor frame in heard():\n  asked.append(frame)\n"
@@ -455,6 +457,7 @@ async def test_a_grandchild_that_keeps_the_pipes_keeps_nobody(start):
 # An orderly end
 
 
+@pytest.mark.requirement("ZOT-15")
 async def test_a_stop_says_goodbye_and_closes_stdin(start):
     peer = start("for frame in heard(): emit(got=frame)\nemit(got='end'); os._exit(0)")
     await peer.session.stop({"type": "shutdown"})
@@ -462,6 +465,7 @@ async def test_a_stop_says_goodbye_and_closes_stdin(start):
     assert (peer.session.gone.reason, peer.session.gone.exit_code) == ("it exited with 0", 0)
 
 
+@pytest.mark.requirement("ZOT-16")
 async def test_who_does_not_leave_gets_sigterm_then_sigkill_and_all_at_the_same_time(start):
     forever = "emit(up=1)\nwhile True: time.sleep(1)"
     speaks = start(
