@@ -30,7 +30,7 @@ def test_a_person_gets_the_summary_first():
     for text in (
         "confinement  on",
         "LAYER",
-        "landlock      held",
+        "landlock      works",
         "ESCAPE",
         "read a key",
         "blocked",
