@@ -182,7 +182,7 @@ def test_approve_says_what_an_approval_before_it_allowed_and_it_does_not():
     assert "it asks again once per run or session, because --always was not given\n" in done.err
     assert "it no longer runs where its permissions cannot be enforced, because --allow-unconfined" in done.err
     done = command_line.ok("approve", "kit", "--yes")
-    assert (done.out, "a change of its code needs a new approval again, since --follow was" in done.err) == (
+    assert (done.out, "changed code needs a new approval again, because --follow was" in done.err) == (
         "kit is approved\n",
         True,
     )

@@ -83,7 +83,7 @@ def test_a_person_is_warned_of_what_cannot_be_held_before_they_approve_it():
     assert "note: notifications opens nothing by itself" in before
     assert "warning: nothing enforces network:example.org:443: the kernel knows ports and no hosts" in before
     assert "grant `network:*:443` (that port of any machine) or `network`" in before
-    assert "warning: so it will not run; --allow-unconfined lets it" in before
+    assert "warning: it will not run here; --allow-unconfined lets it" in before
 
 
 def test_a_person_is_told_how_hosts_are_held():

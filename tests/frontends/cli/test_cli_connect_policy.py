@@ -27,7 +27,7 @@ def test_it_is_put_into_the_project_and_taken_away_again():
     assert "exists already" in ok("connect", "opencode", "--policy").out
     assert ok("connect", "opencode", "--policy", "--remove", "--json").json[0]["change"] == "removed"
     assert not os.path.exists(IN_A_PROJECT)
-    assert "there is no" in ok("connect", "opencode", "--policy", "--remove").out
+    assert "does not exist" in ok("connect", "opencode", "--policy", "--remove").out
 
 
 @pytest.mark.requirement("CUP-02")

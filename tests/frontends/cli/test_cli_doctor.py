@@ -30,7 +30,7 @@ def test_a_person_gets_the_summary_first():
     for text in (
         "confinement  on",
         "LAYER",
-        "landlock      held",
+        "landlock      works",
         "ESCAPE",
         "read a key",
         "blocked",
@@ -63,7 +63,7 @@ def test_a_plugin_that_cannot_be_held_is_named_with_the_cure():
     command_line.ok("approve", "far", "--yes")
     done = command_line.run("doctor")
     assert done.code == 1
-    assert "held to their permissions here, except for far:" in done.out
+    assert "Permissions are enforced here, except for far:" in done.out
     assert "problem: far does not run, because its permissions cannot be enforced" in done.out
     assert "grant `network:*:443`" in done.out
     command_line.ok("approve", "far", "--yes", "--allow-unconfined")

@@ -152,7 +152,7 @@ def test_an_update_whose_set_up_fails_goes_back_to_the_version_that_works(source
     done = command_line.run("update", "kit", "--yes")
     assert done.code == 1
     assert "no luck" in done.err
-    assert "the version before is back" in done.err
+    assert "the previous version is restored" in done.err
     assert command_line.ok("call", "kit.act").out == "one\n"
     assert in_plugins() == ["kit"]
 
@@ -226,7 +226,7 @@ def test_of_an_extension_that_builds_itself_at_its_first_start_is_said_that_it_c
     )
     assert "warning: web has changed its own code since it was approved: built.sh is new" in done.err
     assert "`anyplug approve web` allows that" in done.err
-    assert "nothing of it runs before" not in done.err
+    assert "it does not run before that" not in done.err
     command_line.ok("approve", "web", "--yes", "--always")
     assert command_line.ok("call", "web").out == "{}\n"
 

@@ -109,7 +109,7 @@ def test_one_that_does_not_start_is_listed_with_the_reason(tmp_path):
         done = run("--plugin", folder, "--no-discover", *words)
         assert (done.code, done.out) == (
             1,
-            f"No {'tools can be called' if words == ['tools'] else 'commands can be run'}.\n",
+            f"No {'tools can be called' if words == ['tools'] else 'slash commands are available'}.\n",
         )
         assert "error: doomed: it is not running: " in done.err
         assert "no database" in done.err

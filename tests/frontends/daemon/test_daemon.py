@@ -335,7 +335,7 @@ def test_folders_that_are_named_are_served_over_http(project, zot):
 )
 def test_what_only_http_could_use_is_not_ignored_without_it(words, before, behind):
     said = fails(2, *before, "serve", *words, *behind).err
-    assert f"{(before or behind)[0]} says what is served over HTTP" in said
+    assert f"{(before or behind)[0]} needs --http" in said
     assert "add --http HOST:PORT" in said
     assert daemons.status() == {"up": False}
 

@@ -43,7 +43,7 @@ def _print(report: "Report") -> None:
     render.fields(
         [
             ("machine", f"{report.system}, Landlock {report.landlock or 'missing'}; you are {report.user}"),
-            ("sandbox", f"off, by {report.off_by}" if report.off_by else "on"),
+            ("confinement", f"off, by {report.off_by}" if report.off_by else "on"),
             *((name.name, f"{name.path} ({name.version})" if name.path else "none") for name in report.programs),
             ("home", report.home + (f" (mode {report.home_mode})" if report.home_mode else " (not created yet)")),
             ("plugins", ", ".join(f"{count} {state}" for state, count in report.plugins.items()) or "none"),
