@@ -748,6 +748,57 @@ async def test_every_call_is_on_record(mcp, host, home):
     assert [(record.tool, record.plugin, record.outcome) for record in records] == [("mcp.kit.act", "kit", "done")]
 
 
+DEEP = (
+    SERVER
+    + """
+def nested(levels):
+    value = {}
+    for _ in range(levels): value = {"a": value}
+    return value
+for call in calls():
+    given = call["params"]["arguments"]
+    deep, result = nested(given["levels"]), {"content": [{"type": "text", "text": "done"}]}
+    match given["where"]:
+        case "structured": result["structuredContent"] = deep
+        case "meta": result["_meta"] = deep
+        case "block": result["content"][0]["annotations"] = deep
+        case "block meta": result["content"][0]["_meta"] = deep
+        case "content": result["content"][0]["more"] = deep
+        case "log":
+            send(**{"method": "notifications/message", "params": {"level": "info", "data": deep}})
+        case "progress":
+            token = call["params"].get("_meta", {}).get("progressToken", 1)
+            params = {"progressToken": token, "progress": 1, "_meta": deep}
+            send(**{"method": "notifications/progress", "params": params})
+        case "request": send(**{"id": 99, "method": "roots/list", "params": {"_meta": deep}})
+        case "error":
+            send(**{"id": call["id"], "error": {"code": -1, "message": "no", "data": deep}})
+            continue
+    send(**{"id": call["id"], "result": result})
+"""
+)
+
+
+@pytest.mark.claim("ends-as-result")
+@pytest.mark.parametrize("levels", [250, 900])
+@pytest.mark.parametrize(
+    "where", ["structured", "meta", "block", "block meta", "content", "log", "progress", "request", "error"]
+)
+async def test_an_answer_nested_too_deeply_is_a_result_with_one_record(where, levels, mcp, host):
+    async def heard(*said):
+        pass
+
+    async with host(mcp("kit", DEEP)) as h:
+        result = await h.call("mcp.kit.act", {"where": where, "levels": levels}, attachment=YES, progress=heard)
+        again = await h.call("mcp.kit.act", {"where": "nowhere", "levels": 1}, attachment=YES)
+        await until(lambda: len(list(h.audit.records())) == 2)
+    code = result.error.code if result.error else ""
+    assert code in ({"tool_error"} if where == "error" else {"", "bad_output"}), result
+    if where in {"structured", "meta", "block", "block meta"}:
+        assert code == "bad_output"
+    assert again.text == "done"
+
+
 # The SDK's own server
 
 

@@ -30,7 +30,7 @@ from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.snapshot import Entry, Snapshot
 from anyplug.formats import registry
-from anyplug.formats.shared.contract import Greeting
+from anyplug.formats.shared.contract import Greeting, Surroundings
 from anyplug.formats.zot.peer import Extension
 from anyplug.home.location import note_home
 from anyplug.home.settings import find_home
@@ -461,12 +461,14 @@ class Host:
                 around = self._provisions.made(call.plugin, standing, users) or await self._provisions.ready(
                     call.plugin, standing, users
                 )
-                result = await registry.BY_NAME[call.plugin.format].invoke(call, around)
+                result = await self._invoke(call, around)
                 await self._see_that_nothing_came(call.plugin)
-                if result.structured is not None and is_too_deep(result.structured):
-                    raise BadOutput(f"what '{call.tool.name}' gave cannot be passed on: {TOO_DEEP}", "mend the plugin")
             except CallError as refusal:
                 result = failed(refusal)
+            if is_too_deep(result.structured) or is_too_deep(result.metadata):
+                result = failed(
+                    BadOutput(f"what '{call.tool.name}' gave cannot be passed on: {TOO_DEEP}", "mend the plugin")
+                )
             if result.error is not None:
                 said = f"{result.text}\n{result.metadata.get('stderr', '')}"
                 error = await self._cured(result.error, said, call.plugin, standing, trail)
@@ -483,6 +485,15 @@ class Host:
         result = self._recording.end(trail, warned(result, warnings))
         self._live.tell_of_result(call, result)
         return result
+
+    @staticmethod
+    async def _invoke(call: Call, around: Surroundings) -> Result:
+        """Run a tool; raises CallError and nothing else, whatever the plugin answers."""
+        try:
+            return await registry.BY_NAME[call.plugin.format].invoke(call, around)
+        except (ValueError, RecursionError) as error:  # what reads answers, and neither knew nor named this one
+            why = str(error).partition("\n")[0]
+            raise BadOutput(f"what '{call.tool.name}' gave cannot be read: {why}", "mend the plugin") from error
 
     async def _see_that_nothing_came(self, plugin: Plugin) -> None:
         """See to it that no code came into a plugin's folder while it ran; raises NotApproved.

@@ -29,6 +29,7 @@ from anyplug.formats.mcp import http_client, tool_results
 from anyplug.formats.mcp.streams import Source
 from anyplug.formats.mcp.tool_results import Listing, Lost
 from anyplug.model.errors import BadOutput, CallError, InvalidArguments, TooLarge
+from anyplug.model.json_values import TOO_DEEP, is_too_deep
 from anyplug.model.types import Call, Result
 
 if TYPE_CHECKING:  # the SDK has no public name for them
@@ -280,7 +281,11 @@ class _Dispatcher(JSONRPCDispatcher):
         self, method: str, params: Mapping[str, Any] | None, opts: Any = None, **others: Any
     ) -> dict[str, Any]:
         raw = await super().send_raw_request(method, params, opts, **others)
-        return self._conversation.listing.add(raw) if method == "tools/list" else raw
+        if method == "tools/list":
+            return self._conversation.listing.add(raw)  # which leaves out single tools that are too deep
+        if is_too_deep(raw):
+            raise RuntimeError(TOO_DEEP)
+        return raw
 
 
 class _Watched(Source):
@@ -296,11 +301,19 @@ class _Watched(Source):
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        try:
-            return await self._stream.receive()
-        except (anyio.EndOfStream, anyio.ClosedResourceError):
-            self._ended()
-            raise
+        """Return the next message that can be read: what is nested too deeply is left out, or its details are."""
+        while True:
+            try:
+                item = await self._stream.receive()
+            except (anyio.EndOfStream, anyio.ClosedResourceError):
+                self._ended()
+                raise
+            message = item.message if isinstance(item, SessionMessage) else None
+            if isinstance(message, types.JSONRPCNotification | types.JSONRPCRequest) and is_too_deep(message.params):
+                continue
+            if isinstance(message, types.JSONRPCError) and is_too_deep(message.error.data):
+                message.error.data = TOO_DEEP
+            return item
 
     async def aclose(self) -> None:
         await self._stream.aclose()
