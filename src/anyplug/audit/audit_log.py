@@ -287,7 +287,7 @@ def had_a_say(record: Record, name: str) -> bool:
 
 
 def _names(who: str) -> set[str]:
-    """Give all names of somebody: of `policy:A,B FILE:3`, two rules and their place, also `policy`, `A` and `B`."""
+    """Return all names of somebody: of `policy:A,B FILE:3`, two rules and their place, also `policy`, `A` and `B`."""
     kind, _, own = who.partition(":")
     rules = own.partition(" ")[0]
     return {who, kind, own, rules, *rules.split(",")}

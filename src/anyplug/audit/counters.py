@@ -50,7 +50,7 @@ class Tally:
         counted.durations.append(result.duration_ms)
 
     def paces(self) -> list[Pace]:
-        """Give every tool that was called, the slowest first."""
+        """Return every tool that was called, the slowest first."""
         found = [
             Pace(name, one.calls, one.errors, round(median(one.durations), 1), round(max(one.durations), 1))
             for name, one in self._tools.items()

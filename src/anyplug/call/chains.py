@@ -124,7 +124,7 @@ async def run_chain(
 
 
 def view(result: Result) -> dict[str, Any]:
-    """Give a result as placeholders see it; the keys of structured output stand beside `content`."""
+    """Return a result as placeholders see it; the keys of structured output stand beside `content`."""
     content: Any = [msgspec.to_builtins(block) for block in result.content]
     format = registry.BY_NAME.get(result.format)
     is_blocks = format is not None and format.CONTENT_IS_BLOCKS
@@ -269,7 +269,7 @@ def _step(number: int, item: Any, faults: list[str], warnings: list[str]) -> Ste
 
 
 def _refused(step: Step, error: CallError) -> Result:
-    """Give the result of a step whose tool was never called."""
+    """Return the result of a step whose tool was never called."""
     failure = Failure(error.code, error.message, error.hint)
     return Result(tool=step.tool, content=(Text(error.message),), is_error=True, error=failure)
 

@@ -125,13 +125,13 @@ class Attachment:
         self._turns: dict[str, anyio.Lock] = {}  # by what somebody is being asked about
 
     def asking(self, ask: Ask) -> "Attachment":
-        """Give the same caller, who is asked another way: some can only be asked about one request at a time."""
+        """Return the same caller, who is asked another way: some can only be asked about one request at a time."""
         same = copy.copy(self)
         same.ask = ask
         return same
 
     def for_plugin(self, plugin: Plugin, chain: tuple[str, ...], callers: tuple[str, ...]) -> "Attachment":
-        """Give a caller that is a plugin: the same person is asked, about each plugin that it calls."""
+        """Return a caller that is a plugin: the same person is asked, about each plugin that it calls."""
         caller = copy.copy(self)  # so that an answer for this attachment counts for all calls of the plugin
         caller.id = _new_id(f"extension-{plugin.name}")
         caller.chain, caller.callers, caller.plugin, caller.view = chain, callers, plugin, None
@@ -139,7 +139,7 @@ class Attachment:
         return caller
 
     def about(self, plugin: Plugin) -> str:
-        """Give what an answer that counts for this attachment is about: a plugin, or one plugin's use of another."""
+        """Return what an answer that counts for this attachment is about: a plugin, or one plugin's use of another."""
         caller = self.plugin
         return plugin.path if caller is None or caller.path == plugin.path else f"{caller.path}\0{plugin.path}"
 
@@ -216,14 +216,14 @@ def kept(keep: Callable[[], None]) -> str:
 
 
 def refusal(error: Denied) -> Verdict:
-    """Give what an `ask` raised that could ask nobody, or had no answer, as the verdict that it is."""
+    """Return what an `ask` raised that could ask nobody, or had no answer, as the verdict that it is."""
     return Verdict(allowed=False, by=error.by, reason=error.message, hint=error.hint)
 
 
 def without_asking(
     call: Call, standing: Standing, attachment: Attachment, granted: tuple[str, ...] = ()
 ) -> Verdict | None:
-    """Give the person's verdict, if it is known without a question. `granted` is the calling plugin's, if one calls."""
+    """Return the person's verdict if it is known without a question. `granted` is what a calling plugin has."""
     plugin = call.plugin
     if attachment.plugin is not None and attachment.plugin.path != plugin.path:
         return _without_asking_for(attachment.plugin, granted, call, standing, attachment)

@@ -85,7 +85,7 @@ class Gates:
 
 
 def _refusal(ruling: Ruling) -> Verdict:
-    """Give a guard's no as a verdict; where the guard did not say it itself, with what to do."""
+    """Return a guard's no as a verdict; where the guard did not say it itself, with what to do."""
     name, by = ruling.blocked_by, f"guard:{ruling.blocked_by}"
     hint = ruling.cure or f"decided by {by}"
     if ruling.is_unheard and not ruling.cure:

@@ -76,13 +76,13 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, prompt=seen.text) if self.prompt else self
 
     def as_result(self) -> Result:
-        """Give it as a result, for the record."""
+        """Return it as a result, for the record."""
         said = self.error.message if self.error else self.text
         return Result(content=(Text(said),), is_error=self.error is not None, error=self.error)
 
 
 def as_tool(command: Command) -> Tool:
-    """Give a command as gates see it: a tool that has its slash in its name, and takes what was typed as `args`."""
+    """Return a command as gates see it: a tool that has its slash in its name, and takes what was typed as `args`."""
     return Tool(
         name=f"/{command.name}",
         own_name=command.name,

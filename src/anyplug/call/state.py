@@ -85,7 +85,7 @@ class Trail:
         )
 
     def ended(self, result: Result) -> Record:
-        """Give the record of a call that has ended. The digest of the output is that of what the caller sees."""
+        """Return the record of a call that has ended. The digest of the output is that of what the caller sees."""
         record = self.record
         record.outcome = result.error.code if result.error else "done"
         record.duration_ms = result.duration_ms
@@ -93,7 +93,7 @@ class Trail:
         return self.so_far()
 
     def so_far(self) -> Record:
-        """Give the record as it is now, with the plugin's secrets hidden."""
+        """Return the record as it is now, with the plugin's secrets hidden."""
         mask = self.secrecy.mask() if self.secrecy is not None else None
         if mask is None:
             return self.record

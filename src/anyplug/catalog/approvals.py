@@ -95,23 +95,23 @@ class Approvals:
         return self._seen >= 0
 
     def of(self, plugin: Plugin) -> Approval | None:
-        """Give the decision about a plugin: the same object as long as nobody decides anew, in any process."""
+        """Return the decision about a plugin: the same object as long as nobody decides anew, in any process."""
         self.refresh()
         return self._decisions.get(plugin.path)
 
     def known(self, plugin: Plugin) -> Approval | None:
-        """Give the same as of the last look."""
+        """Return the same as of the last look."""
         return self._decisions.get(plugin.path)
 
     def granted(self, plugin: Plugin) -> tuple[str, ...]:
-        """Give what a plugin is granted, as of the last look; nothing if it is not approved."""
+        """Return what a plugin is granted, as of the last look; nothing if it is not approved."""
         if plugin.explicit:
             return permissions.named(plugin.permissions)
         decision = self._decisions.get(plugin.path)
         return decision.granted if decision is not None and decision.approved else ()
 
     def granted_over(self, caller: Plugin, callee: Plugin) -> tuple[str, ...]:
-        """Give the same without grants for a tool of that name which another plugin had when they were given."""
+        """Return the same without grants for a tool of that name which another plugin had when they were given."""
         decision = None if caller.explicit else self._decisions.get(caller.path)
         meant = decision.callees if decision is not None else {}
         return tuple(
@@ -121,7 +121,7 @@ class Approvals:
         )
 
     def namesakes(self, plugin: Plugin) -> list[str]:
-        """Give the folders of plugins that were approved under the same name and lie elsewhere."""
+        """Return the folders of plugins that were approved under the same name and lie elsewhere."""
         self.refresh()
         return sorted(
             path
@@ -213,7 +213,7 @@ class Approvals:
                 _write_pins(transaction, plugin.path, after)
 
     def pins(self, plugin: Plugin) -> Pins | None:
-        """Give what is pinned for a plugin; None if it may change, or has not been started since its approval."""
+        """Return what is pinned for a plugin; None if it may change, or has not been started since its approval."""
         decision = self._decisions.get(plugin.path)
         if plugin.explicit or decision is None or not decision.approved or decision.follow:
             return None

@@ -173,7 +173,7 @@ class Catalog:
         return self._found | self.approvals.paths()
 
     def _joined(self, plugin: Plugin, offer: Offer | None) -> Plugin:
-        """Give a plugin with what it registered, as far as that is what was pinned when it was approved."""
+        """Return a plugin with what it registered, as far as that is what was pinned when it was approved."""
         pins = self.approvals.pins(plugin) if offer is not None else None
         if offer is None or pins is None:
             return offers.joined(plugin, offer)
@@ -188,7 +188,7 @@ class Catalog:
         return self._last_offers(plugin).keys() >= set(plugin.processes)
 
     def last_offer(self, plugin: Plugin) -> Offer | None:
-        """Give what a plugin that stays up offered as it is now; of one that may not run, what it ever did.
+        """Return what a plugin that stays up offered as it is now; of one that may not run, what it ever did.
 
         So a name that people know leads to why it cannot be called, and not to nothing.
         """
@@ -270,7 +270,7 @@ class Catalog:
         return self._reading(plugin).as_digest()
 
     def last_reading(self, plugin: Plugin) -> Reading | None:
-        """Give what the last look at a plugin's files gave, if there was one: the same object if it was the same."""
+        """Return what the last look at a plugin's files gave, if there was one: the same object if it was the same."""
         return self._readings.get(plugin.path)
 
     def close(self) -> None:

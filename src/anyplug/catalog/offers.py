@@ -13,8 +13,8 @@ NOT_RUNNING = "not_running"  # the problem of a plugin that should be up and is 
 
 
 def stored(store: Store, plugin: Plugin, digest: str) -> dict[str, Offer]:
-    """Give what each process of a plugin of this digest registered when it last ran; of any digest if none is given."""
-    query = "SELECT record FROM registrations WHERE path = ?1 AND (digest = ?2 OR ?2 = '')"
+    """Return what each process of a plugin registered in its last run, with this digest or, if it is empty, any."""
+    query = "SELECT record FROM registrations WHERE path = ? AND ? IN (digest, '')"
     try:
         rows = store.rows(query, plugin.path, digest)
         known = msgspec.json.decode(rows[0][0], type=dict[str, Offer]) if rows else {}
@@ -33,7 +33,7 @@ def save(store: Store, plugin: Plugin, digest: str, offers: Mapping[str, Offer])
 
 
 def merged(offers: Iterable[Offer]) -> Offer:
-    """Give what several processes of one plugin offer together."""
+    """Return what several processes of one plugin offer together."""
     several = list(offers)
     if len(several) == 1:
         return several[0]
@@ -49,7 +49,7 @@ def merged(offers: Iterable[Offer]) -> Offer:
 
 
 def joined(plugin: Plugin, offer: Offer | None) -> Plugin:
-    """Give a plugin with what it registered."""
+    """Return a plugin with what it registered."""
     if offer is None:
         return plugin
     warnings = tuple(Problem("bad_registration", text, "mend the plugin", "warning") for text in offer.warnings)

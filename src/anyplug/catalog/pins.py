@@ -54,7 +54,7 @@ class Pins(msgspec.Struct, frozen=True):
         return Pins(decided, {process: Pinned(pinned.tools) for process, pinned in processes.items()})
 
     def hold(self, offer: Offer) -> tuple[Offer, tuple[Tool, ...]]:
-        """Give an offer as it was pinned, and the tools that are new or altered, as they are now."""
+        """Return an offer as it was pinned, and the tools that are new or altered, as they are now."""
         offered: list[Tool] = []
         held: list[Tool] = []
         for tool in offer.tools:
@@ -79,7 +79,7 @@ class Pins(msgspec.Struct, frozen=True):
         )
 
     def diff(self, held: tuple[Tool, ...]) -> list[str]:
-        """Give the lines that say in what tools differ from those that are pinned."""
+        """Return the lines that say in what tools differ from those that are pinned."""
         lines = [line for tool in held[:MOST_SHOWN] for line in self._diff(tool)]
         return [*lines, f"and {len(held) - MOST_SHOWN} more"] if len(held) > MOST_SHOWN else lines
 
@@ -102,7 +102,7 @@ class Pins(msgspec.Struct, frozen=True):
 
 
 def changed_texts(before: Iterable[Tool], now: Iterable[Tool]) -> list[str]:
-    """Give the lines that say what models would read now and did not before. Fewer tools is no change."""
+    """Return the lines that say what models would read now and did not before. Fewer tools is no change."""
     pins = Pins(0, {"": Pinned({tool.name: tool for tool in before})})
     _, held = pins.hold(Offer(tools=tuple(now)))
     return pins.diff(held)

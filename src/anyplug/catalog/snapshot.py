@@ -93,7 +93,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def full_name(self, name: str) -> str:
-        """Give the full name of a tool by any of its names; one that leads nowhere is given as it is."""
+        """Return the full name of a tool by any of its names; one that leads nowhere is given as it is."""
         return self.aliases.get(name, name)
 
     def tool(self, name: str) -> tuple[Tool, Entry]:
@@ -109,7 +109,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def callees(self, grants: Iterable[str]) -> dict[str, str]:
-        """Give the tools that grants name, each with the folder of the plugin that has it now."""
+        """Return the tools that grants name, each with the folder of the plugin that has it now."""
         named = (permissions.scope_of(grant) for grant in grants if permissions.kind(grant) == permissions.CALL)
         return {
             name: self.tool(name)[1].path for name in named if name and not name.startswith("/") and self.knows(name)
@@ -190,7 +190,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return self._why_not_of(entry, tool) if entry is not None and tool else self._silent
 
     def _held(self, name: str) -> Iterator[Entry]:
-        """Give the plugins with a tool of that name which waits for an approval."""
+        """Return the plugins with a tool of that name which waits for an approval."""
         for entry in self.entries:
             if any(
                 name in {*tool.names, tool_names.model_name(tool.name), tool.own_name} for tool in entry.plugin.held
@@ -238,7 +238,7 @@ def _why_down(entry: Entry) -> tuple[str, str]:
 
 
 def _naming(entry: Entry) -> str:
-    """Give what a command needs so that it knows a plugin, to stand before it."""
+    """Return what a command needs so that it knows a plugin, to stand before it."""
     return f"--plugin {entry.plugin.found_at} " if entry.plugin.explicit else ""
 
 
@@ -313,7 +313,7 @@ def _claim(plugin: Plugin, standing: Standing) -> tuple[int, float]:
 
 
 def _shadowed(plugin: Plugin, winner: Entry, standing_of: Callable[[Plugin], Standing], on_duty: set[str]) -> Entry:
-    """Give the entry of a plugin whose name another has; an approved guard goes on where nothing approved runs."""
+    """Return the entry of a plugin whose name another has; an approved guard goes on where nothing approved runs."""
     is_free = bool(plugin.intercepts) and plugin.name not in on_duty
     return Entry(
         plugin=plugin,
@@ -392,7 +392,7 @@ def _claimed_by(name: str, plugin: Plugin, plugins: Mapping[str, Plugin]) -> str
 
 
 def _qualified(tool: Tool, plugin: Plugin) -> Iterator[str]:
-    """Give the names of a tool that begin with its plugin's, the exact one first."""
+    """Return the names of a tool that begin with its plugin's, the exact one first."""
     yield f"{tool.plugin}/{tool.own_name}"
     if len(plugin.endpoints) == 1:  # the only server of its plugin need not be named
         yield f"{tool.plugin}/{tool.own_name.removeprefix(f'{tool.process}.')}"
@@ -428,7 +428,7 @@ def _model_names(owners: dict[str, tuple[Tool, Entry]]) -> dict[str, str]:
 
 
 def _aliases(owners: dict[str, tuple[Tool, Entry]], model_names: dict[str, str]) -> dict[str, str]:
-    """Give the other names of all tools. What always works comes before what works while it is clear."""
+    """Return the other names of all tools. What always works comes before what works while it is clear."""
     bare = Counter(tool.own_name for tool, _ in owners.values())
     qualified = [(full, list(_qualified(tool, entry.plugin))) for full, (tool, entry) in owners.items()]
     ranked = chain(

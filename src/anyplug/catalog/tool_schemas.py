@@ -125,7 +125,7 @@ def object_schema(given: Any) -> dict[str, Any]:
 
 
 def _output_schema(tool: Tool) -> dict[str, Any] | None:
-    """Give the schema of structured results, if it is one of objects: clients check results by it."""
+    """Return the schema of structured results, if it is one of objects: clients check results by it."""
     given = tool.output_schema
     if given is None or given.get("type") != "object":
         return None

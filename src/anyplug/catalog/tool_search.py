@@ -50,7 +50,7 @@ class Index:
                 self._holders.setdefault(word, []).append(number)
 
     def find(self, query: str, most: int) -> list[Found]:
-        """Give the tools that fit best, the best first; all in their order if nothing is asked for."""
+        """Return the tools that fit best, the best first; all in their order if nothing is asked for."""
         exact = self._named(query)
         scores: dict[int, float] = {} if exact is None else {exact: math.inf}
         asked = words(query)
@@ -76,7 +76,7 @@ class Index:
         return rarity * often * (SATURATION + 1) / (often + room)
 
     def _like(self, word: str) -> dict[str, float]:
-        """Give the words of tools that may be meant by a word, each with what it counts."""
+        """Return the words of tools that may be meant by a word, each with what it counts."""
         if word in self._holders:
             return {word: 1.0}
         starts = {known: CLOSE for known in self._holders if len(word) >= SHORTEST_PREFIX and known.startswith(word)}

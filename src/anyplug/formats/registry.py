@@ -145,7 +145,7 @@ def _load_by_other(format: Format, folder: Folder) -> Plugin | None:
 
 
 def broken(folder: Folder, message: str, hint: str) -> Plugin:
-    """Give an entry for a folder that could not even be looked into."""
+    """Return an entry for a folder that could not even be looked into."""
     return Plugin(
         name=os.path.basename(folder.found_at),
         format="",

@@ -24,13 +24,13 @@ HEALTHS = ("running", "idle", "restarting", "given_up")  # from well to worst
 
 
 def warnings_of(result: Result) -> list[str]:
-    """Give what a person should hear about a call; a plugin's own metadata may hold something else there."""
+    """Return what a person should hear about a call; a plugin's own metadata may hold something else there."""
     said = result.metadata.get("warnings")
     return [str(warning) for warning in said] if isinstance(said, list) else []
 
 
 def chain_shape(outcome: "ChainOutcome") -> dict[str, Any]:
-    """Give how a chain ended."""
+    """Return how a chain ended."""
     return {
         "success": outcome.success,
         "failed_at": outcome.failed_at,
@@ -40,12 +40,12 @@ def chain_shape(outcome: "ChainOutcome") -> dict[str, Any]:
 
 
 def problem_shape(problem: Problem) -> dict[str, Any]:
-    """Give a problem."""
+    """Return a problem."""
     return {"code": problem.code, "message": problem.message, "hint": problem.hint, "level": problem.level}
 
 
 def entry_shape(entry: Entry, health: str = "idle") -> dict[str, Any]:
-    """Give a plugin as `list` shows it; `health` is that of what stays up."""
+    """Return a plugin as `list` shows it; `health` is that of what stays up."""
     plugin = entry.plugin
     return {
         "name": plugin.name,
@@ -64,7 +64,7 @@ def entry_shape(entry: Entry, health: str = "idle") -> dict[str, Any]:
 
 
 def tool_shape(tool: Tool, entry: Entry, snapshot: Snapshot) -> dict[str, Any]:
-    """Give a tool as `tools` shows it."""
+    """Return a tool as `tools` shows it."""
     return {
         "name": tool.name,
         "model_name": snapshot.model_names.get(tool.name, ""),  # none of a name that another has
@@ -77,7 +77,7 @@ def tool_shape(tool: Tool, entry: Entry, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def config_shape(plugin: Plugin, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Give a plugin's configuration; of secrets, only whether they are set."""
+    """Return a plugin's configuration; of secrets, only whether they are set."""
     return [
         {
             "name": key.name,
@@ -92,7 +92,7 @@ def config_shape(plugin: Plugin, values: dict[str, Any]) -> list[dict[str, Any]]
 
 
 def process_shape(places: "list[Place]") -> dict[str, Any]:
-    """Give how a plugin that stays up is doing; of one with several processes, how the worst of them does, and each."""
+    """Return the health of a long-running plugin: of its worst process, and of each."""
     shapes = [_place_shape(place) for place in places]
     if len(shapes) == 1:
         return shapes[0]
@@ -101,7 +101,7 @@ def process_shape(places: "list[Place]") -> dict[str, Any]:
 
 
 def _place_shape(place: "Place") -> dict[str, Any]:
-    """Give how one process does; of one that is down, what its last run said."""
+    """Return how one process does; of one that is down, what its last run said."""
     session = place.session
     is_up = session is not None and place.peer is not None
     return {
@@ -119,7 +119,7 @@ def _place_shape(place: "Place") -> dict[str, Any]:
 
 
 def server_shape(endpoint: Endpoint) -> dict[str, Any]:
-    """Give how an MCP server is reached, without what looks like a secret; of headers only the names."""
+    """Return how an MCP server is reached, without what looks like a secret; of headers only the names."""
     from anyplug.secrets import env_vars  # its patterns take milliseconds to compile
 
     return {
@@ -133,7 +133,7 @@ def server_shape(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def registration_shapes(entry: Entry) -> list[dict[str, Any]]:
-    """Give what a plugin registered, each with who has its name if it is not the plugin itself."""
+    """Return what a plugin registered, each with who has its name if it is not the plugin itself."""
     shadowed = {problem.message for problem in entry.problems if problem.code == "name_taken"}
 
     def shape(kind: str, name: str, active: bool) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def registration_shapes(entry: Entry) -> list[dict[str, Any]]:
 
 
 def command_shape(outcome: "CommandOutcome", notes: "list[Note]") -> dict[str, Any]:
-    """Give what came of a slash command."""
+    """Return what came of a slash command."""
     return {
         "command": outcome.command,
         "plugin": outcome.plugin,
@@ -161,12 +161,12 @@ def command_shape(outcome: "CommandOutcome", notes: "list[Note]") -> dict[str, A
 
 
 def confinement_shape(held_by: "Protection | None") -> dict[str, Any] | None:
-    """Give what holds a plugin; of one that cannot run, nothing."""
+    """Return what holds a plugin; of one that cannot run, nothing."""
     return None if held_by is None else msgspec.to_builtins(held_by)
 
 
 def approval_shape(approval: "Approval | None") -> dict[str, bool] | None:
-    """Give how a plugin was approved; of one that was not, nothing."""
+    """Return how a plugin was approved; of one that was not, nothing."""
     if approval is None or not approval.approved:
         return None
     return {
@@ -186,7 +186,7 @@ def show_shape(
     held_by: "Protection | None" = None,
     approval: "Approval | None" = None,
 ) -> dict[str, Any]:
-    """Give everything about one plugin."""
+    """Return everything about one plugin."""
     plugin = entry.plugin
     from anyplug.secrets import env_vars  # its patterns take milliseconds to compile, and only `show` needs them
 
@@ -212,10 +212,10 @@ def show_shape(
 
 
 def job_shape(job: "Job") -> dict[str, Any]:
-    """Give a job."""
+    """Return a job."""
     return {"id": job.id, "tool": job.tool, "state": job.state, "started": job.started, "result": job.result}
 
 
 def audit_shape(item: "Numbered") -> dict[str, Any]:
-    """Give an audit record."""
+    """Return an audit record."""
     return {"number": item.number, **msgspec.to_builtins(item.record)}

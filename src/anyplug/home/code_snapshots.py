@@ -361,7 +361,7 @@ def _stays_link(real: str, root: str, counted: set[str]) -> bool:
 
 
 def _keep_times(folder: str, root: str) -> None:
-    """Give folders the times that they had."""
+    """Return folders the times that they had."""
     for below, _, _ in os.walk(folder, topdown=False):
         with suppress(OSError):  # it may be gone by now
             found = os.stat(os.path.join(root, os.path.relpath(below, folder)))

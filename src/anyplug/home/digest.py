@@ -83,7 +83,7 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
         return len(self.stamps) + len(self.folders) <= QUICK_STAMPS
 
     def as_digest(self) -> Digest:
-        """Give the digest itself."""
+        """Return the digest itself."""
         counted = {for_people(stamp[0]): sha for stamp, sha in zip(self.stamps, self.hashes, strict=True) if sha}
         return Digest(self.digest, counted | self.parts)
 
@@ -213,7 +213,7 @@ def _walk(root: str, folders: list[Stamp], budget: Budget) -> Iterator[Entry]:
 
 
 def _elsewhere(link: str, root: str) -> str:
-    """Give the folder outside `root` that a link leads to; empty if it leads to none, or to one that holds `root`."""
+    """Return the folder outside `root` that a link leads to; empty if it leads to none, or to one that holds `root`."""
     real = os.path.realpath(link)
     around_or_inside = f"{real}/".startswith(f"{root}/") or f"{root}/".startswith(f"{real.rstrip('/')}/")
     return real if os.path.isdir(real) and not around_or_inside else ""
@@ -279,7 +279,7 @@ def as_hashed(relative: str, first: bytes) -> bytes:
 
 
 def _without_switch(manifest: bytes) -> bytes:
-    """Give a manifest as it would be without its switch, the same whether it has one or not."""
+    """Return a manifest as it would be without its switch, the same whether it has one or not."""
     try:
         value = msgspec.json.decode(manifest)
         if isinstance(value, dict):

@@ -194,7 +194,7 @@ def take_over(folder: str, take: Callable[[list[bytes]], None]) -> None:
 
 
 def of_the_living(folder: str) -> Iterator[list[bytes]]:
-    """Give the lines of each journal whose process lives."""
+    """Return the lines of each journal whose process lives."""
     for name, is_alive in _journals(folder):
         if is_alive:
             try:
@@ -218,7 +218,7 @@ def write_for(owner: str, folder: str, lines: Collection[bytes]) -> None:
 
 
 def _journals(folder: str) -> Iterator[tuple[str, bool]]:
-    """Give the name of each, and whether its process lives."""
+    """Return the name of each, and whether its process lives."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -230,7 +230,7 @@ def _journals(folder: str) -> Iterator[tuple[str, bool]]:
 
 
 def _lines(text: bytes) -> list[bytes]:
-    """Give what was written; where somebody was killed while it was being emptied, there are zeros before it, too."""
+    """Return what was written; where somebody was killed while it was being emptied, there are zeros before it, too."""
     return text.strip(b"\0").split(b"\n")
 
 
@@ -254,7 +254,7 @@ def _reserve(fd: int, size: int) -> bool:
 
 
 def _file_system(fd: int) -> str:
-    """Give the kind of file system that a file lies on; empty if that is not to be known."""
+    """Return the kind of file system that a file lies on; empty if that is not to be known."""
     device = os.fstat(fd).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:

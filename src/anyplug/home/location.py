@@ -45,7 +45,7 @@ def make_private(path: str, mode: int = 0o700) -> None:
 
 
 def usual_path() -> str:
-    """Give the home folder where nobody names another: the platform's data folder."""
+    """Return the home folder where nobody names another: the platform's data folder."""
     if sys.platform == "darwin":
         return "~/Library/Application Support/anyplug"
     if sys.platform == "win32":

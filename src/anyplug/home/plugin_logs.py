@@ -29,7 +29,7 @@ def append_raw(path: str, data: bytes) -> None:
 
 
 def generations(path: str) -> list[str]:
-    """Give the names that a log and what was rotated away of it have, the newest first."""
+    """Return the names that a log and what was rotated away of it have, the newest first."""
     return [path, *(f"{path}.{number}" for number in range(1, KEPT + 1))]
 
 

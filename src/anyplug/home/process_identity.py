@@ -28,7 +28,7 @@ def is_alive(process: str) -> bool:
 
 
 def _started(pid: int) -> str:
-    """Give the start time as the kernel counts it; empty where there is no /proc, another word for a zombie."""
+    """Return the start time as the kernel counts it; empty where there is no /proc, another word for a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

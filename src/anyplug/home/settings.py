@@ -151,17 +151,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return os.environ.get("ANYPLUG_CONFINEMENT", self.confinement) != "off"
 
     def of(self, plugin: str) -> PluginSettings:
-        """Give one plugin's settings."""
+        """Return one plugin's settings."""
         return self.plugins.get(plugin, _DEFAULTS)
 
     def at_start(self, plugin: str) -> tuple[object, ...]:
-        """Give what one plugin's processes are started with and keep: only a new one has others."""
+        """Return what one plugin's processes are started with and keep: only a new one has others."""
         own = self.of(plugin)
         kept = (own.hello_s, own.max_output_bytes, own.max_output_chars)
         return (*self.of_room(plugin), *kept)
 
     def of_room(self, plugin: str) -> tuple[object, ...]:
-        """Give what the place in which one plugin's programs run is made by."""
+        """Return what the place in which one plugin's programs run is made by."""
         return (self.confinement, self.namespaces, self.of(plugin).limits)
 
 
@@ -213,7 +213,7 @@ class Home:
         return known[2]
 
     def claim(self, plugin: "Plugin", approved: Sequence[str] = ()) -> None:
-        """Give a plugin's folders to it for good, unless another plugin of that name has them; raises OSError.
+        """Return a plugin's folders to it for good, unless another plugin of that name has them; raises OSError.
 
         `approved` are other plugins of that name that a person approved: data from before there were claims is theirs.
         """
@@ -248,7 +248,7 @@ class Home:
         return os.path.join(self.data(plugin), "beside")
 
     def cache(self, plugin: "Plugin") -> str:
-        """Give the folder for what can be made again: of this plugin alone, however others are called.
+        """Return the folder for what can be made again: of this plugin alone, however others are called.
 
         Code is kept there, and one that lies elsewhere under the same name could leave some for this one.
         """
@@ -284,7 +284,7 @@ class Home:
         return os.path.join(os.path.expanduser(state_path()), "audit-head") if is_usual else ""
 
     def settings_stamp(self) -> tuple[int, int, int] | None:
-        """Give what is another when `settings.toml` is; None if there is no such file."""
+        """Return what is another when `settings.toml` is; None if there is no such file."""
         try:
             found = os.stat(self.settings)
         except OSError:
@@ -331,7 +331,7 @@ def find_home(given: str | os.PathLike[str] | None = None) -> Home:
 
 
 def usual_home() -> Home:
-    """Give the home folder where nobody names another: the platform's data folder."""
+    """Return the home folder where nobody names another: the platform's data folder."""
     return Home(usual_path())
 
 

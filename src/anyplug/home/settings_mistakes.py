@@ -24,7 +24,7 @@ class Slip(msgspec.Struct, frozen=True):
 
 
 def find(value: Any, kind: Any, place: tuple[str, ...] = ()) -> Slip | None:
-    """Give the first thing in a value that is not as its type has it; None if there is none."""
+    """Return the first thing in a value that is not as its type has it; None if there is none."""
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -42,7 +42,7 @@ def find(value: Any, kind: Any, place: tuple[str, ...] = ()) -> Slip | None:
 
 
 def _settings_of(kind: Any, value: dict[str, Any]) -> dict[str, Any]:
-    """Give the keys of a table, each with its type; none if no table may stand there."""
+    """Return the keys of a table, each with its type; none if no table may stand there."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return {field.name: field.type for field in msgspec.structs.fields(kind)}
     return dict.fromkeys(value, get_args(kind)[1]) if get_origin(kind) is dict else {}

@@ -548,7 +548,7 @@ class Host:
         return msgspec.structs.replace(failure, hint=cure) if cure else failure
 
     async def _start(self, plugin: Plugin) -> Start:
-        """Give what a plugin that stays up is started with; raises CallError if it may not run, as it is now."""
+        """Return what a plugin that stays up is started with; raises CallError if it may not run, as it is now."""
         standing = await self._trust.see_to(plugin, None, Trail(plugin.name, self._attachment), anew=True)
         return await self._provisions.start(plugin, standing)
 

@@ -233,7 +233,7 @@ class Loading:
         return settle
 
     def _coming_back(self) -> set[str]:
-        """Give the paths of plugins of which nothing is down for longer than a moment."""
+        """Return the paths of plugins of which nothing is down for longer than a moment."""
         down = [place for place in self._peers.places if place.peer is None and place.reason]
         lasting = {place.plugin.path for place in down if not place.is_coming_back}
         return {place.plugin.path for place in down} - lasting

@@ -81,7 +81,7 @@ def assess(catalog: Catalog, plugin: Plugin, standing: Standing) -> Protection:
 
 
 def _shown(profile: Profile) -> tuple[str, ...]:
-    """Give the protected patterns as people write them, without those that a grant names."""
+    """Return the protected patterns as people write them, without those that a grant names."""
     user = os.path.expanduser("~")
     names = (pattern.removeprefix("=") for pattern in profile.protected if pattern not in profile.named)
     return tuple(dict.fromkeys(name.replace(user, "~", 1) if name.startswith(f"{user}/") else name for name in names))

@@ -43,7 +43,7 @@ class Learning:
         return plugin.path == self._plugin and purpose == "run"
 
     def widened(self, standing: Standing) -> Standing:
-        """Give a standing with more grants than the person gave for good."""
+        """Return a standing with more grants than the person gave for good."""
         return msgspec.structs.replace(standing, granted=tuple(dict.fromkeys((*standing.granted, *self._wider))))
 
     def recorder(self) -> Recorder:
@@ -120,7 +120,7 @@ def conclude(events: Iterable[Event], around: Around) -> Lesson:
 
 
 def commands(plugin: str, lesson: Lesson, *, is_approved: bool) -> tuple[str, ...]:
-    """Give what a person would type to have it so; `is_approved`: there is an approval that can be changed."""
+    """Return what a person would type to have it so; `is_approved`: there is an approval that can be changed."""
     wanted = () if is_approved else (*lesson.keep, *lesson.add)
     approval = ["anyplug", "approve", plugin, *(word for name in wanted for word in ("--grant", name))]
     changes = [("grant", lesson.add), ("ungrant", lesson.remove)] if not wanted else []
@@ -186,7 +186,7 @@ def _programs(events: list[Event], around: Around) -> tuple[Need, ...]:
 
 
 def _files(events: list[Event], around: Around) -> tuple[Need, ...]:
-    """Give what is read and written, by folder where much of one is. What may be written may be read, too."""
+    """Return what is read and written, by folder where much of one is. What may be written may be read, too."""
     programs = tuple(
         file
         for event in events
@@ -285,7 +285,7 @@ def _internet(event: Event) -> tuple[str, str]:
 
 
 def _calls(around: Around) -> list[Need]:
-    """Give the permissions for the tools of other plugins that it called."""
+    """Return the permissions for the tools of other plugins that it called."""
     return [
         Need(permission=f"{permissions.CALL}:{name}", because=(f"called {name}",), refused=is_refused)
         for name, is_refused in around.called.items()

@@ -135,7 +135,7 @@ def cure(plugin: Plugin, lacking: Iterable[Lack], *, is_new: bool = False) -> st
 
 
 def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:
-    """Give the permission for one thing that a refusal names, if one would have helped."""
+    """Return the permission for one thing that a refusal names, if one would have helped."""
     profile = scene.profile
     if _NO_NAME.fullmatch(name):
         return []
@@ -161,14 +161,14 @@ def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:
 
 
 def _lacks_sight(path: str, scene: Scene) -> list[Lack]:
-    """Give the permission for a file that is there, and that it says is not."""
+    """Return the permission for a file that is there, and that it says is not."""
     if not scene.profile.private_tmp or not _within(path, SHARED_TMP) or _within(path, _readable(scene.profile)):
         return []
     return [Lack(f"filesystem:read:{_written(path, scene)}")] if os.access(path, os.R_OK) else []
 
 
 def _lacks_writing(path: str, scene: Scene) -> list[Lack]:
-    """Give the permission to change or make something: what is not there yet needs the folder above it."""
+    """Return the permission to change or make something: what is not there yet needs the folder above it."""
     profile = scene.profile
     if profile.brokered and (named := Protected(profile.protected, profile.named).opener(path)):
         return [Lack(f"filesystem:write:{_written(named, scene)}")] if _within(path, profile.writable) else []

@@ -137,7 +137,7 @@ class Allowances:
         return tuple(path for path in dict.fromkeys(usual) if path != self._home.path)
 
     def _also_protected(self, plugin: Plugin, standing: Standing) -> tuple[str, ...]:
-        """Give what is to be protected besides the table, where anything was granted that could hold it.
+        """Return what is to be protected besides the table, where anything was granted that could hold it.
 
         Plugin roots, other plugins wherever they lie, this program itself, places that variables name, and what links
         at protected paths lead to: dotfiles are often links.
@@ -180,11 +180,11 @@ class Allowances:
         return self._variables.get("PATH", os.defpath)
 
     def program_files(self, program: str) -> tuple[str, ...]:
-        """Give the files of a program of the user's PATH."""
+        """Return the files of a program of the user's PATH."""
         return system_paths.program_files(program, search_path=self._search_path())
 
     def _launched(self, plugin: Plugin, search_path: str) -> tuple[str, ...]:
-        """Give the files of the programs that its manifest names outside its folder, as the person saw them."""
+        """Return the files of the programs that its manifest names outside its folder, as the person saw them."""
         return tuple(file for program in self._programs(plugin) for file in _files_of(program, plugin, search_path))
 
     def _programs(self, plugin: Plugin) -> list[str]:
@@ -197,7 +197,7 @@ class Allowances:
         return msgspec.structs.replace(limits, cpu_s=0) if plugin.stays_up and purpose == "run" else limits
 
     def _own_place(self, plugin: Plugin, purpose: Purpose) -> str:
-        """Give the folder that programs see as the plugin's."""
+        """Return the folder that programs see as the plugin's."""
         if purpose == "resolve":  # who has the network is shown the scripts, and not what is configured
             return self._home.bin
         # A client's configuration is not for its servers to read.
@@ -205,12 +205,12 @@ class Allowances:
 
 
 def with_values(folders: frozenset[str]) -> tuple[str, ...]:
-    """Give those folders of plugins that hold values which a person set, such as keys."""
+    """Return those folders of plugins that hold values which a person set, such as keys."""
     return tuple(folder for folder in sorted(folders) if os.path.lexists(os.path.join(folder, digest.CONFIG)))
 
 
 def _behind_keys(place: profiles.Place) -> list[str]:
-    """Give what links among the user's keys lead to, in folders of the user's: some keep them elsewhere."""
+    """Return what links among the user's keys lead to, in folders of the user's: some keep them elsewhere."""
     folders = (place.user, place.project or place.user, *profiles.USERS_FOLDERS)
     tops = tuple(f"{os.path.realpath(folder)}/" for folder in folders)
     left = deque((os.path.join(place.user, name), KEYS_DEPTH) for name in protected_paths.KEYS)
@@ -242,7 +242,7 @@ def _is_relative(path: str) -> bool:
 
 
 def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:
-    """Give what links at protected paths lead to, in these folders and those inside them, each as deep as it says.
+    """Return what links at protected paths lead to, in these folders and those inside them, each as deep as it says.
 
     The outer ones first, no more than `MOST_LOOKED_AT` entries and for `LOOK_S` seconds.
     """
@@ -270,7 +270,7 @@ def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:
 
 
 def _behind(folder: str, name: str, protected: Protected) -> list[str]:
-    """Give what a link leads to, if it is protected; of one on the way to protected paths, what they are behind it."""
+    """Return the protected paths that a link leads to, or that lie behind it."""
     link = os.path.join(folder, name)
     state = protected.state(folder, name)
     if state == FREE and not any(
@@ -335,7 +335,7 @@ def _followed(
 
 
 def _follow(path: str, folders: tuple[str, ...]) -> tuple[str, bool]:
-    """Give what a path leads to, and whether a link on its way lies in one of these folders. Each is looked at once."""
+    """Return the target of a path, and whether a link on the way is in one of these folders."""
     *links, real = on_the_way_to(path)
     if len(links) >= MOST_LINKS:
         return path, True
@@ -349,13 +349,13 @@ def _this_program() -> tuple[str, ...]:
 
 
 def _scripts(plugin: Plugin) -> tuple[str, ...]:
-    """Give what of a plugin's folder counts as code: not what it wrote there, and not its configuration."""
+    """Return what of a plugin's folder counts as code: not what it wrote there, and not its configuration."""
     found = digest.take(plugin.path, every_file=False, before=None).as_digest()
     return _code(plugin, tuple(found.files))
 
 
 def _code(plugin: Plugin, files: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the files of a plugin that make up its code and must stay as they are; folders of modules as a whole."""
+    """Return the files of a plugin that make up its code and must stay as they are; folders of modules as a whole."""
     return tuple(os.path.join(plugin.path, name) for name in code_names(files))
 
 
@@ -371,7 +371,7 @@ def code_names(files: tuple[str, ...]) -> list[str]:
 
 
 def _on_the_way(commands: list[str], search_path: str) -> list[str]:
-    """Give the folders in which links lead to these programs, as those of virtual environments do.
+    """Return the folders in which links lead to these programs, as those of virtual environments do.
 
     A plugin's own /tmp covers what lies there, and would cover them.
     """
@@ -399,7 +399,7 @@ def _files_of(command: str, plugin: Plugin, search_path: str) -> tuple[str, ...]
 
 
 def _modules_of(program: str) -> tuple[str, ...]:
-    """Give the modules among which npm put a program, wherever that was: it is made of them."""
+    """Return the modules among which npm put a program, wherever that was: it is made of them."""
     above, inside, _ = program.partition(MODULES)
     return (above + MODULES,) if inside else ()
 

@@ -126,7 +126,7 @@ class Confinement:
         self._settings = self._allowances.settings = settings
 
     async def enter(self, plugin: Plugin, standing: Standing, purpose: Purpose = "run") -> Room:
-        """Give the room for a plugin's programs; `leave` it when they have ended.
+        """Return the room for a plugin's programs; `leave` it when they have ended.
 
         Raises NotEnforceable; or Unavailable, if a folder of the plugin's cannot be made, the machine is short of
         something, or the host has ended.

@@ -141,7 +141,7 @@ class Provisions:
         self._confinement.close()
 
     def of(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
-        """Give what a plugin's format may use, for a caller with an environment of its own if `users` is given."""
+        """Return what a plugin's format may use, for a caller with an environment of its own if `users` is given."""
         users = users or self._users
         if (made := self.made(plugin, standing, users)) is not None:
             return made
@@ -162,14 +162,14 @@ class Provisions:
         return around
 
     def made(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings | None:
-        """Give the same as `of` if nothing has to be done for it."""
+        """Return the same as `of` if nothing has to be done for it."""
         known = (users or self._users).made.get(plugin.path)
         if known is None or known.standing is not standing or known.settings is not self._catalog.settings:
             return None
         return known.around if self._stamp(known.has_variables) == known.stamp else None
 
     async def ready(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
-        """Give the same as `of`; what waits for a keyring to be unlocked waits in a thread."""
+        """Return the same as `of`; what waits for a keyring to be unlocked waits in a thread."""
         return await self._in_turn(standing, functools.partial(self.of, plugin, standing, users))
 
     async def _in_turn(self, standing: Standing, work: Callable[[], T]) -> T:
@@ -180,11 +180,11 @@ class Provisions:
         return await anyio.to_thread.run_sync(work, limiter=self._keyring)
 
     def _stamp(self, has_variables: bool) -> Any:
-        """Give what changes with the secrets that are stored; nothing for a plugin that none can be given to."""
+        """Return what changes with the secrets that are stored; nothing for a plugin that none can be given to."""
         return self._catalog.secrets.stamp() if has_variables else None
 
     def variables(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> dict[str, str]:
-        """Give the environment of a plugin's programs.
+        """Return the environment of a plugin's programs.
 
         Raises SecretsUnusable if a secret of it cannot be had, and Unavailable if the home cannot be written to.
         """
@@ -221,7 +221,7 @@ class Provisions:
             self._linked = True
 
     async def start(self, plugin: Plugin, standing: Standing) -> Start:
-        """Give what a process that stays up is started with; raises NotEnforceable."""
+        """Return what a process that stays up is started with; raises NotEnforceable."""
         # First: it makes the folder of programs that a room shows.
         variables = await self._in_turn(standing, functools.partial(self.variables, plugin, standing))
         room = await self._confinement.enter(plugin, standing)

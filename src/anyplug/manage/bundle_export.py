@@ -233,7 +233,7 @@ def _sorted(entries: Iterable[os.DirEntry[str]], below: str) -> list[os.DirEntry
 
 
 def _walk(root: str, below: str, folder: str, left_out: list[str]) -> Iterator[tuple[str, str]]:
-    """Give the files under a folder; links inside the plugin are followed, because not every archive can have them."""
+    """Return the files below a folder. Links inside the plugin are followed: not every archive can hold links."""
     with os.scandir(folder) as entries:
         for entry in _sorted(entries, below):
             relative = f"{below}{entry.name}"

@@ -85,7 +85,7 @@ def plan(
 
 
 def hand_down(old: str, new: str, inheritance: Inheritance) -> None:
-    """Give the new version what stays; raises OSError."""
+    """Return the new version what stays; raises OSError."""
     for name, aside in inheritance.beside.items():
         os.rename(os.path.join(new, name), os.path.join(new, aside))
     copy(old, new, inheritance.stays)

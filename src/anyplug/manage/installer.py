@@ -224,7 +224,7 @@ class Installer:
         return self._home.cache(plugin), scripts.notes(self._home, plugin)
 
     def _kept(self, plugin: Plugin) -> str:
-        """Give where what a plugin wrote beside itself is put when it is removed, or has no place for it any more.
+        """Return where what a plugin wrote beside itself is put when it is removed, or has no place for it any more.
 
         No plugin can write there, so that none decides where its files go. They are not put back by themselves:
         what comes next under that name may be another's.
@@ -355,7 +355,7 @@ def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:
 
 
 def _code_of(*versions: Plugin) -> Callable[[str, str], bool]:
-    """Give what says of a file's name and path whether the digest covers it, in any of these versions."""
+    """Return what says of a file's name and path whether the digest covers it, in any of these versions."""
     every_file = any(registry.BY_NAME[version.format].EVERY_FILE_COUNTS for version in versions if version.format)
     named = {name for version in versions if version.format for name in registry.named_files(version)}
     return lambda name, path: every_file or name in named or not digest.is_data(name, path)

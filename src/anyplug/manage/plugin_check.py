@@ -70,7 +70,7 @@ def _programs(plugin: Plugin) -> list[Problem]:
 
 
 def _found(plugin: Plugin, program: str, search: str) -> str | None:
-    """Give a program's path; of a name that is not on the PATH, that in the plugin's folder, or None."""
+    """Return a program's path; of a name that is not on the PATH, that in the plugin's folder, or None."""
     if "/" in program or (path := shutil.which(program, path=search)) is None:
         path = os.path.join(plugin.path, program)
     return path if "/" in program or os.path.exists(path) else None

@@ -241,7 +241,7 @@ def _git(source: Source, folder: str, *words: str, is_local: bool = False) -> st
 
 
 def _modules_around(origin: str, name: str) -> str:
-    """Give the outermost folder of modules, or virtual environment, in which a file lies; empty if it lies in none."""
+    """Return the outermost folder of modules or virtual environment that contains a file, or an empty text."""
     parts = name.split(os.sep)[:-1]
     for depth, part in enumerate(parts, 1):
         folder = os.path.join(*parts[:depth])

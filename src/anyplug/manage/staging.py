@@ -33,7 +33,7 @@ class _Swap(msgspec.Struct, frozen=True):
 
 @contextmanager
 def opened(plugins: str) -> Iterator[str]:
-    """Give an empty folder on the same file system, which goes away in any case. Raises OSError."""
+    """Return an empty folder on the same file system, which goes away in any case. Raises OSError."""
     make_private(plugins)
     lock = None
     while lock is None:  # somebody who tidies up may have been faster than our lock

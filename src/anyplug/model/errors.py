@@ -82,7 +82,7 @@ TRACES = ("    at ", "Node.js v")  # how lines begin that Node puts behind the o
 
 
 def last_words(stderr: str) -> str:
-    """Give the end of what a program said, from the beginning of a line on; if it is long, without Node's trace."""
+    """Return the end of what a program said, from the beginning of a line on; if it is long, without Node's trace."""
     whole = stderr.strip()
     if len(whole) > STDERR_SHOWN:
         telling = [line for line in whole.splitlines() if not line.startswith(TRACES)]

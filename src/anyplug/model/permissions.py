@@ -70,7 +70,7 @@ class Destination(NamedTuple):
 
 
 def kind(permission: str) -> str:
-    """Give the permission without its scope; empty if it is not one that we know."""
+    """Return the permission without its scope; empty if it is not one that we know."""
     if permission in KINDS:
         return permission
     return next((known for known in KINDS if permission == known or permission.startswith(f"{known}:")), "")
@@ -82,7 +82,7 @@ def normalise(permissions: list[str]) -> tuple[str, ...]:
 
 
 def tier(permissions: tuple[str, ...]) -> int:
-    """Give the tier: 1 if all is harmless, else 2."""
+    """Return the tier: 1 if all is harmless, else 2."""
     return 1 if all(kind(permission) in HARMLESS for permission in permissions) else 2
 
 
@@ -109,18 +109,18 @@ def names_tool(granted: tuple[str, ...], names: tuple[str, ...]) -> bool:
 
 
 def named(asked: tuple[str, ...]) -> tuple[str, ...]:
-    """Give what a folder that the person named for one run is granted: what it asks for, and a guard may rewrite."""
+    """Return what a folder that the person named for one run is granted: what it asks for, and a guard may rewrite."""
     rewrites = (REWRITE_CALLS, REWRITE_TEXT) if GUARD in asked else ()
     return tuple(dict.fromkeys((*asked, *rewrites)))
 
 
 def lent(to: tuple[str, ...], by: tuple[str, ...]) -> tuple[str, ...]:
-    """Give what a plugin that was granted `by` may do and one that was granted `to`, which calls it, may not."""
+    """Return what a plugin that was granted `by` may do and one that was granted `to`, which calls it, may not."""
     return tuple(grant for grant in by if grant not in to and kind(grant) not in to)
 
 
 def carried_over(granted: tuple[str, ...]) -> tuple[str, ...]:
-    """Give what an extension is granted that was approved when there were no permissions over other plugins.
+    """Return what an extension is granted that was approved when there were no permissions over other plugins.
 
     A guard must not fall silent because of an update, so each keeps that it may refuse. One that was granted all that
     it asked for keeps the rest of today's defaults as well; one that was granted less loses them. Nobody keeps
@@ -131,7 +131,7 @@ def carried_over(granted: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def environment_names(permissions: tuple[str, ...]) -> frozenset[str]:
-    """Give the environment variables that are granted by name."""
+    """Return the environment variables that are granted by name."""
     return frozenset(name.removeprefix("env:") for name in permissions if name.startswith("env:"))
 
 
@@ -162,7 +162,7 @@ def really(permission: str) -> str:
 
 
 def scope_of(permission: str) -> str:
-    """Give what follows the permission's own name; empty if it is for everything."""
+    """Return what follows the permission's own name; empty if it is for everything."""
     return permission.removeprefix(kind(permission)).removeprefix(":")
 
 
@@ -173,7 +173,7 @@ def is_by_host(permission: str) -> bool:
 
 
 def destination(permission: str) -> Destination | None:
-    """Give the machine that a permission names; None if it names none, or in a way that means nothing."""
+    """Return the machine that a permission names; None if it names none, or in a way that means nothing."""
     if not is_by_host(permission) or fault(permission)[0]:
         return None
     host, port = _address(scope_of(permission))
@@ -195,7 +195,7 @@ def may_reach(granted: tuple[str, ...], host: str, port: int) -> bool:
 
 
 def to(host: str, port: int) -> str:
-    """Give the permission to talk to a machine."""
+    """Return the permission to talk to a machine."""
     return f"network:{written(host, port)}"
 
 
@@ -205,7 +205,7 @@ def written(host: str, port: int) -> str:
 
 
 def host_name(text: str) -> str:
-    """Give the one spelling of a machine's name or address; empty if it is neither."""
+    """Return the one spelling of a machine's name or address; empty if it is neither."""
     if ":" in text or text.replace(".", "").isdigit():
         return _ip_address(text)
     name = text.removesuffix(".").lower()

@@ -8,7 +8,7 @@ from anyplug.model.types import Result
 
 
 def result_shape(result: Result) -> dict[str, Any]:
-    """Give a call's result."""
+    """Return a call's result."""
     return {
         "tool": result.tool,
         "plugin": result.plugin,

@@ -186,7 +186,7 @@ def _describe(error: Any) -> str:
 
 
 def file_schema(description: str) -> dict[str, Any]:
-    """Give the schema of an argument that is a file."""
+    """Return the schema of an argument that is a file."""
     return {
         "type": "object",
         "description": description,
@@ -221,7 +221,7 @@ def type_word(schema: dict[str, Any], word: str) -> Any:
 
 
 def _kinds_of_choices(schema: dict[str, Any]) -> list[Any]:
-    """Give the types that `enum`, `anyOf` or `oneOf` allow."""
+    """Return the types that `enum`, `anyOf` or `oneOf` allow."""
     if isinstance(values := schema.get("enum"), list):
         return ["string" if isinstance(value, str) else "other" for value in values]
     choices = schema.get("anyOf") or schema.get("oneOf") or []

@@ -15,7 +15,7 @@ _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def plain_name(full_name: str) -> str:
-    """Give the name that agents would see of a tool if it were short and alone."""
+    """Return the name that agents would see of a tool if it were short and alone."""
     return _NOT_ALLOWED.sub("_", full_name)
 
 

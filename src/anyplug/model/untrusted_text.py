@@ -75,7 +75,7 @@ def for_people(text: str, longest: int = LONGEST_LINE) -> str:
 
 
 def lines_for_people(text: str, prefix: str = "| ", most: int = 200) -> list[str]:
-    """Give each line of a text as `for_people` does, behind a prefix that our own lines do not have."""
+    """Return each line of a text as `for_people` does, behind a prefix that our own lines do not have."""
     lines = [prefix + for_people(line).rstrip() for line in for_models(text).replace("\t", "    ").split("\n", most)]
     return [*lines[:most], f"{prefix}{CUT}"] if len(lines) > most else lines
 

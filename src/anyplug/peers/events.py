@@ -85,7 +85,7 @@ class Live:
             self.emit("tool_result", **_told(call), status=_status(result), executed=has_run, result=shown)
 
     def _who_hear(self, event: str) -> list[Extension]:
-        """Give those who subscribed to an event, and are granted to see what happens to others."""
+        """Return those who subscribed to an event, and are granted to see what happens to others."""
         subscribed = self._hearers.of(event)
         return [one for one in subscribed if permissions.may(self._granted(one.plugin), permissions.OBSERVE)]
 
@@ -238,7 +238,7 @@ def _answer(frame: frames.CallTool, content: tuple[Block, ...], *, is_error: boo
 
 
 def _told(call: Call) -> dict[str, Any]:
-    """Give what events say of a call."""
+    """Return what events say of a call."""
     told = {"tool_id": call.id, "tool_name": call.tool.name, "tool_args": call.arguments}
     return {**told, "origin_extension": call.origin} if call.origin else told
 
@@ -251,7 +251,7 @@ def _status(result: Result) -> str:
 
 
 def _shown(content: tuple[Block, ...]) -> dict[str, Any]:
-    """Give blocks as extensions know them, as many as there is room for."""
+    """Return blocks as extensions know them, as many as there is room for."""
     given = [
         block if isinstance(block, Text | Image) else Text(msgspec.json.encode(block).decode()) for block in content
     ]

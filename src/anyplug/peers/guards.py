@@ -349,7 +349,7 @@ class Guards:
         return _Word(name, value, block=refusal, cure=_granting(name, needed))
 
     def _unready(self, asker: str) -> str:
-        """Give who asks, if it has not said that it is ready; one that is can be asked about its own calls, too."""
+        """Return who asks, if it has not said that it is ready; one that is can be asked about its own calls, too."""
         for key in self._peers.keys:
             place = self._peers.at(key)
             if place is not None and place.plugin.path == asker:

@@ -55,17 +55,17 @@ Listener = Callable[[Notice], None]
 
 
 def note_taker(notes: list[Note]) -> Listener:
-    """Give what keeps the notes that it hears, as many as a person would read: an extension may say more."""
+    """Return what keeps the notes that it hears, as many as a person would read: an extension may say more."""
     return _bounded(notes.append, lambda notice: notice if isinstance(notice, Note) else None)
 
 
 def text_taker(notes: list[Note]) -> Listener:
-    """Give what keeps as notes which texts and commands are to be sent, where nobody is there to send them."""
+    """Return what keeps as notes which texts and commands are to be sent, where nobody is there to send them."""
     return _bounded(notes.append, _as_note)
 
 
 def note_teller(plugin: str, tell: Callable[[str], None]) -> Listener:
-    """Give what says at once what one plugin wants a person to know, or does that nobody here sees."""
+    """Return what says at once what one plugin wants a person to know, or does that nobody here sees."""
     open_panels: set[str] = set()
 
     def noted(notice: Notice) -> Note | None:
@@ -84,7 +84,7 @@ def note_teller(plugin: str, tell: Callable[[str], None]) -> Listener:
 
 
 def lines_of(note: Note) -> list[str]:
-    """Give a note's lines for a person, each with its plugin, so that none passes for one of ours."""
+    """Return a note's lines for a person, each with its plugin, so that none passes for one of ours."""
     level = " ".join(note.level.split())
     return [f"[{note.plugin}] {level}: {line}" for line in note.message.splitlines()]
 

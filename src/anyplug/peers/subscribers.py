@@ -17,7 +17,7 @@ class Audience:
         self._roll = peers.roll
 
     def of(self, event: str) -> tuple[Any, ...]:
-        """Give them, in load order."""
+        """Return them, in load order."""
         if self._roll != self._peers.roll:
             self._known.clear()
             self._roll = self._peers.roll

@@ -79,7 +79,7 @@ class Peers:
         return list(self._places)
 
     def at(self, key: tuple[str, str]) -> Place | None:
-        """Give a place, as long as it is there."""
+        """Return a place, as long as it is there."""
         return self._places.get(key)
 
     @property
@@ -88,7 +88,7 @@ class Peers:
         return list(self._places.values())
 
     def of(self, plugin: Plugin) -> list[Place]:
-        """Give the places of a plugin's processes."""
+        """Return the places of a plugin's processes."""
         found = (self._places.get((plugin.path, process)) for process in plugin.processes)
         return [place for place in found if place is not None]
 
@@ -179,7 +179,7 @@ class Peers:
                 self.note_offer(place, place.peer)
 
     async def reach(self, plugin: Plugin, process: str = "") -> Any:
-        """Give a process that is up, waiting for one that is on its way; raises Unavailable."""
+        """Return a process that is up, waiting for one that is on its way; raises Unavailable."""
         place = await self._came_up(plugin, process)
         while place is not self._places.get((plugin.path, process)):  # it was replaced meanwhile
             place = await self._came_up(plugin, process)
@@ -194,7 +194,7 @@ class Peers:
         return place.peer
 
     async def _came_up(self, plugin: Plugin, process: str) -> Place:
-        """Give the place of a process once it is up, or failed to be; raises Unavailable if there is none.
+        """Return the place of a process once it is up, or failed to be; raises Unavailable if there is none.
 
         What was replaced meanwhile is given as it is.
         """
@@ -214,7 +214,7 @@ class Peers:
         return place
 
     async def look_in(self, plugin: Plugin, *, retry: bool) -> list[Place]:
-        """Give a plugin's places once it is known how each does: idle ones are started, none is waited for twice.
+        """Return a plugin's places once it is known how each does: idle ones are started, none is waited for twice.
 
         `retry`: start also what failed some time ago, and is not tried again by itself.
         """
@@ -289,7 +289,7 @@ class Peers:
         self._said(peer, frame)
 
     def _last_offer(self, plugin: Plugin, process: str) -> Offer:
-        """Give what it offered when it last ran, whatever its digest was then."""
+        """Return what it offered when it last ran, whatever its digest was then."""
         return offers.stored(self._store, plugin, "").get(process, Offer())
 
     def _must_run(self, place: Place) -> bool:

@@ -15,7 +15,7 @@ from anyplug.rego.values.values import EMPTY_OBJECT, EMPTY_SET, Object
 
 
 def digest(modules: Mapping[str, str]) -> str:
-    """Give what stands for the content of a policy set."""
+    """Return what stands for the content of a policy set."""
     made = hashlib.sha256()
     for file, text in sorted(modules.items()):
         for part in (file, text):
@@ -70,7 +70,7 @@ class Query:
         seconds: float | None = None,
         raw: bool = False,
     ) -> list[dict[str, Any]]:
-        """Give the variables of every answer. Raises EvalError."""
+        """Return the variables of every answer. Raises EvalError."""
         context = self._policies.context(input, data=data, strict=strict, steps=steps, seconds=seconds)
         found: list[tuple[Any, ...]] = []
         _guarded(self._run, context, found)
@@ -90,7 +90,7 @@ class Prepared:
         self._run = policies.unit.together(paths)
 
     def values(self, input: Any = UNSET, **options: Any) -> list[Any]:
-        """Give the value of each reference as plain Python, None for what is undefined; options as for `evaluate`.
+        """Return the value of each reference as plain Python, None for what is undefined; options as for `evaluate`.
 
         Raises EvalError.
         """
@@ -98,7 +98,7 @@ class Prepared:
         return [None if value is None else to_json(value) for value in found]
 
     def outcomes(self, input: Any = UNSET, **options: Any) -> list[Answer]:
-        """Give the value of each reference, or its error: one that fails does not silence the others.
+        """Return the value of each reference, or its error: one that fails does not silence the others.
 
         Raises EvalError only for an input that is refused.
         """
@@ -144,12 +144,12 @@ class Policies:
 
     @property
     def digest(self) -> str:
-        """Give what stands for the content of the policy set: names and texts, in any order."""
+        """Return what stands for the content of the policy set: names and texts, in any order."""
         return digest(self._modules)
 
     @property
     def packages(self) -> dict[str, dict[str, Any]]:
-        """Give every package, with what its METADATA says."""
+        """Return every package, with what its METADATA says."""
         return {".".join(package): notes for package, notes in self.unit.notes.items()}
 
     def prepare(self, *paths: str) -> "Prepared":
@@ -184,7 +184,7 @@ class Policies:
         return made
 
     def runner(self, path: str) -> Any:
-        """Give the function that evaluates a reference, compiled once."""
+        """Return the function that evaluates a reference, compiled once."""
         run = self._paths.get(path)
         if run is None:
             run = self._paths[path] = self.unit.query(f"x := {path}")[0]

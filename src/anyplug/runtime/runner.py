@@ -58,7 +58,7 @@ class Runner:
 
     @asynccontextmanager
     async def private_tmp(self, name: str, *, has_own: bool = False) -> AsyncIterator[PrivateTmp]:
-        """Give a call its own /tmp/NAME; raises TmpTaken where it cannot. `has_own`: it is confined, and can cover."""
+        """Provide a call with its own /tmp/NAME; raises TmpTaken. `has_own`: it is confined, and can cover /tmp."""
         if has_own or await self._spawner() is not None:
             os.makedirs(self._scratch, mode=0o700, exist_ok=True)
             folder = private_tmp.own_tmp(self._scratch, name)
@@ -83,7 +83,7 @@ class Runner:
             private_tmp.remove_tree(self._scratch)
 
     async def _spawner(self) -> "ConfinedSpawn | None":
-        """Give the spawner, started when first needed and again if someone killed it; None where refused."""
+        """Return the spawner, started when first needed and again if someone killed it; None where refused."""
         if self.namespaces_refused:
             return None
         if self._namespaced is not None and self._namespaced.is_alive:

@@ -277,7 +277,7 @@ def _seams(run: str) -> int:
 
 
 def masked_words(words: Sequence[str]) -> list[str]:
-    """Give the words of a command line as they may be shown: without what looks like a secret."""
+    """Return the words of a command line as they may be shown: without what looks like a secret."""
     shown: list[str] = []
     for number, word in enumerate(words):
         option, equals, value = word.partition("=")
@@ -292,7 +292,7 @@ def masked_words(words: Sequence[str]) -> list[str]:
 
 
 def masked_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Give variables as they may be shown: those that look like secrets without their value."""
+    """Return variables as they may be shown: those that look like secrets without their value."""
     return {
         name: masked(value) if looks_secret(name, value) else masked_text(value)
         for name, value in sorted(variables.items())
@@ -300,7 +300,7 @@ def masked_variables(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def masked_url(url: str) -> str:
-    """Give an address as it may be shown: without a password, and without the values of its query."""
+    """Return an address as it may be shown: without a password, and without the values of its query."""
     address, mark, query = url.partition("?")
     scheme, slashes, rest = address.partition("://")
     authority, slash, path = rest.partition("/")
@@ -311,7 +311,7 @@ def masked_url(url: str) -> str:
 
 
 def masked_text(text: str) -> str:
-    """Give a text without the parts that have the shape of a secret."""
+    """Return a text without the parts that have the shape of a secret."""
     if _SECRET_VALUE.search(text):
         return SHOWN_SECRET
     return _SECRET_PART.sub(lambda found: found[0].replace(found[1] or found[2], SHOWN_SECRET), text)
@@ -331,7 +331,7 @@ def _as_name(option: str) -> str:
 
 
 def certificates(variables: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables by which programs find the machine's certificates."""
+    """Return the variables by which programs find the machine's certificates."""
     # Node has certificates of its own, and needs to be told of those that a person added.
     given = {name: variables[name] for name in ("NODE_EXTRA_CA_CERTS",) if variables.get(name)}
     bundle = variables.get("SSL_CERT_FILE") or (CERTIFICATES if os.path.exists(CERTIFICATES) else "")

@@ -56,11 +56,11 @@ class Reading:
         self._begins = [part.begin for part in parts]
 
     def place(self, begin: int, end: int) -> tuple[int, int]:
-        """Give where a piece of the text stands in what was read."""
+        """Return where a piece of the text stands in what was read."""
         return self.before(begin), self._after(end)
 
     def before(self, at: int) -> int:
-        """Give where something begins in what was read."""
+        """Return where something begins in what was read."""
         number = bisect_right(self._begins, at) - 1
         if number < 0:
             return at
@@ -96,7 +96,7 @@ def read(text: bytes) -> Reading | None:
 
 
 def said(text: bytes) -> bytes:
-    """Give what `read` reads, without where it stands: several times as fast."""
+    """Return what `read` reads, without where it stands: several times as fast."""
     return text if _SIGNS.search(text) is None else _ESCAPE.sub(_known_or_read, text)
 
 
@@ -112,12 +112,12 @@ def _known_or_read(escape: re.Match[bytes]) -> bytes:
 
 
 def without_blanks(text: bytes) -> bytes:
-    """Give a text without the blanks and line ends into which digits are divided."""
+    """Return a text without the blanks and line ends into which digits are divided."""
     return text.translate(None, _BLANKS)
 
 
 def read_without_blanks(text: bytes) -> Reading:
-    """Give the same, with where each part stands."""
+    """Return the same, with where each part stands."""
     parts, said, at, length = [], [], 0, 0
     for found in re.finditer(rb"[ \t\r\n]+", text):
         length += found.start() - at
@@ -128,7 +128,7 @@ def read_without_blanks(text: bytes) -> Reading:
 
 
 def begun(text: bytes) -> int:
-    """Give where an escape begins that the end of the text cuts; its length if none does."""
+    """Return where an escape begins that the end of the text cuts; its length if none does."""
     begin = max(0, len(text) - LONGEST_ESCAPE)
     found = _BEGUN.search(text, begin)
     return found.start() if found else len(text)

@@ -39,7 +39,7 @@ NOTHING_KEPT: frozenset[str] = frozenset()
 
 
 def forms(secret: str) -> set[str]:
-    """Give every form of a secret that is looked for; none if it is too short or too long."""
+    """Return every form of a secret that is looked for; none if it is too short or too long."""
     found: set[str] = set()
     for whole in _wholes(secret):
         found |= _spellings(whole)
@@ -49,7 +49,7 @@ def forms(secret: str) -> set[str]:
 
 
 def _wholes(secret: str) -> set[str]:
-    """Give what of a secret is one by itself: all of it, and the password of an address."""
+    """Return what of a secret is one by itself: all of it, and the password of an address."""
     whole = secret.strip()
     if not SHORTEST <= len(whole) <= LONGEST:
         return set()
@@ -248,7 +248,7 @@ class Stream:
         return done
 
     def end(self) -> bytes:
-        """Give what was waiting: nothing follows."""
+        """Return what was waiting: nothing follows."""
         held, self._held = self._held, b""
         mask = self._mask()
         return held if mask is None else mask.data(held)
@@ -277,7 +277,7 @@ def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _spellings(secret: str) -> set[str]:
-    """Give the forms of one text. How it is escaped does not matter: texts are searched with their escapes read."""
+    """Return the forms of one text. How it is escaped does not matter: texts are searched with their escapes read."""
     found = {secret, secret.replace(" ", "+")}
     data = _encoded(secret)
     if (
@@ -295,7 +295,7 @@ def _spellings(secret: str) -> set[str]:
 
 
 def _written(secret: str) -> set[str]:
-    """Give a text as JSON, HTML and URLs have it."""
+    """Return a text as JSON, HTML and URLs have it."""
     import html  # few secrets need these three
     import json
     from urllib.parse import quote
@@ -307,7 +307,7 @@ def _written(secret: str) -> set[str]:
 
 
 def _digits(secret: str) -> set[str]:
-    """Give a text in hexadecimal digits and in base64."""
+    """Return a text in hexadecimal digits and in base64."""
     digits = _encoded(secret).hex()
     found = {form for one in (digits, digits.upper()) for form in (one, *_lines(one, _HEX_LINE))}
     return found | _base64(_encoded(secret))
@@ -320,7 +320,7 @@ def _unquoted(text: str) -> str:
 
 
 def _base64(data: bytes) -> set[str]:
-    """Give the base64 of some data, and what is always the same of it inside of longer data."""
+    """Return the base64 of some data, and what is always the same of it inside of longer data."""
     whole = b2a_base64(data, newline=False).decode()
     found = {whole, whole.rstrip("="), *(line for width in _LINES for line in _lines(whole, width))}
     for before, lead in enumerate(_BASE64_LEAD):
@@ -330,7 +330,7 @@ def _base64(data: bytes) -> set[str]:
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """Give the long lines into which a text is put, if it is put into several."""
+    """Return the long lines into which a text is put, if it is put into several."""
     found = [text[at : at + width] for at in range(0, len(text), width)]
     return [line for line in found if len(line) >= SHORTEST_LINE] if len(found) > 1 else []
 

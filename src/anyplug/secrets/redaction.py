@@ -38,7 +38,7 @@ class Secrecy:
         self._mask: Mask | None = None
 
     def mask(self) -> Mask | None:
-        """Give what hides its secrets as they are now; None if it has none."""
+        """Return what hides its secrets as they are now; None if it has none."""
         if self.plugin.config:
             self._follow()
         return self._mask
@@ -70,7 +70,7 @@ class Secrecy:
         return mask.decided(data)[0] if is_cut else mask.data(data)
 
     def stream(self) -> Stream:
-        """Give what hides its secrets in a stream."""
+        """Return what hides its secrets in a stream."""
         return Stream(self.mask)
 
     def result(self, result: Result) -> Result:
@@ -136,7 +136,7 @@ class Secrecy:
 
 
 def _declared(plugin: Plugin) -> Iterator[tuple[str, str]]:
-    """Give what the configuration of MCP servers hands them, by name."""
+    """Return what the configuration of MCP servers hands them, by name."""
     for endpoint in plugin.endpoints:
         yield from endpoint.environment.items()
         yield from endpoint.headers.items()
@@ -150,7 +150,7 @@ class Secrecies:
         self._known: dict[str, Secrecy] = {}
 
     def of(self, plugin: Plugin, granted: tuple[str, ...] | None = None) -> Secrecy:
-        """Give a plugin's secrecy; `granted` is what it may use from now on."""
+        """Return a plugin's secrecy; `granted` is what it may use from now on."""
         known = self._known.get(plugin.path)
         if known is None:
             known = self._known[plugin.path] = Secrecy(plugin, granted or (), self._secrets)
@@ -193,7 +193,7 @@ def _by_name(name: str, value: Any) -> Iterator[str]:
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """Give the texts and numbers in a value."""
+    """Return the texts and numbers in a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

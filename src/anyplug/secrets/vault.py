@@ -62,7 +62,7 @@ class Secrets:
         return {name: "keyring" if kept[name] is None else "file" for name in sorted(kept)}
 
     def values(self, plugin: Plugin, only: Collection[str] | None = None) -> dict[str, str]:
-        """Give a plugin's secrets, or `only` some of them; raises SecretsUnusable if one cannot be had."""
+        """Return a plugin's secrets, or `only` some of them; raises SecretsUnusable if one cannot be had."""
         return {
             name: self._fetch(plugin, name) if value is None else value
             for name, value in self._read().get(plugin.path, {}).items()
@@ -70,7 +70,7 @@ class Secrets:
         }
 
     def get(self, plugin: Plugin, name: str) -> str | None:
-        """Give one secret of a plugin; raises SecretsUnusable."""
+        """Return one secret of a plugin; raises SecretsUnusable."""
         return self.values(plugin, (name,)).get(name)
 
     def set(self, plugin: Plugin, name: str, value: str) -> Place:
@@ -97,7 +97,7 @@ class Secrets:
             self._take_out(path, names)
 
     def move(self, path: str, to: str) -> None:
-        """Give all secrets of a path to another, where one of the same name stays as it is.
+        """Return all secrets of a path to another, where one of the same name stays as it is.
 
         Raises SecretsUnusable, and then they are where they were.
         """
@@ -123,7 +123,7 @@ class Secrets:
         self.forget(path)
 
     def stamp(self) -> _Stamp | None:
-        """Give what is another whenever anything was stored or removed, by any process; None if nothing is there."""
+        """Return what is another whenever anything was stored or removed, by any process; None if nothing is there."""
         if not os.access(self._path, os.F_OK):  # faster than an exception, and most people have none
             return None
         try:
@@ -238,7 +238,7 @@ def _replace(path: str, text: bytes) -> None:
 
 
 def _keyring() -> Any | None:
-    """Give the system's keyring, if there is one that works. Raises SecretsUnusable if it hangs."""
+    """Return the system's keyring, if there is one that works. Raises SecretsUnusable if it hangs."""
     try:
         import keyring  # 60 ms and more, and only those who store secrets need it
     except ImportError:

@@ -105,7 +105,7 @@ def load(folder: Folder) -> Plugin:
 
 
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
-    """Give the user's environment and Cyclop One's two variables."""
+    """Return the user's environment and Cyclop One's two variables."""
     return {
         **users,
         "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
@@ -141,7 +141,7 @@ async def invoke(call: Call, around: Surroundings) -> Result:
 
 
 def data(plugin: Plugin, home: Home) -> str:
-    """Give the plugin's data folder: beside its own root if Cyclop One keeps it there, else ours."""
+    """Return the plugin's data folder: beside its own root if Cyclop One keeps it there, else ours."""
     if os.path.dirname(plugin.found_at) == plugins_folder():
         return os.path.join(os.path.dirname(plugins_folder()), "plugin-data", plugin.name)
     return home.data(plugin)

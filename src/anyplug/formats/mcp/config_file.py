@@ -74,7 +74,7 @@ def read(raw: dict[str, Any], report: manifest.Report, where: str) -> tuple[list
 
 
 def pieces(path: str) -> dict[str, str]:
-    """Give what counts of another program's configuration: each server's entry. Raises OSError if there are none."""
+    """Return what counts of another program's configuration: each server's entry. Raises OSError if there are none."""
     report = manifest.Report()
     raw = manifest.read_object(path, report)
     found = servers(raw) if raw is not None else None
@@ -93,7 +93,7 @@ def at_home(text: str) -> str:
 
 
 def program(plugin: Plugin, endpoint: Endpoint) -> str:
-    """Give the path of the program that a server is; a bare name is one for the PATH."""
+    """Return the path of the program that a server is; a bare name is one for the PATH."""
     given = os.path.expanduser(at_home(endpoint.command))
     if "/" not in given or plugin.is_file:
         return given
@@ -101,7 +101,7 @@ def program(plugin: Plugin, endpoint: Endpoint) -> str:
 
 
 def named_files(plugin: Plugin) -> tuple[str, ...]:
-    """Give the files of a plugin's folder that its command lines name, whatever they look like."""
+    """Return the files of a plugin's folder that its command lines name, whatever they look like."""
     if plugin.is_file or not plugin.endpoints:
         return ()
     words = {

@@ -26,7 +26,7 @@ class Unresolved(Exception):
 
 
 def variables(endpoint: Endpoint) -> Iterator[str]:
-    """Give the names of the environment variables that a server's configuration refers to."""
+    """Return the names of the environment variables that a server's configuration refers to."""
     for text in _texts(endpoint):
         for found in _REFERENCE.finditer(text):
             if found["kind"] in {None, "env"} and found["name"] not in FOLDERS:

@@ -72,7 +72,7 @@ def switched_off(plugin: Plugin, tool: Tool | None) -> str:
 
 
 def readable(plugin: Plugin) -> tuple[str, ...]:
-    """Give the modules around programs that the configuration names; what else it names has to be granted."""
+    """Return the modules around programs that the configuration names; what else it names has to be granted."""
     code = [path for path in _named(plugin, plugin.endpoints) if manifest.is_code(path)]
     folders = {os.path.dirname(path) for path in code if path.startswith("/")}
     modules = [one for folder in sorted(folders) for one in modules_above(folder)]
@@ -137,7 +137,7 @@ def _named(plugin: Plugin, endpoints: Sequence[Endpoint]) -> list[str]:
 
 
 def _meant(plugin: Plugin, part: str) -> str:
-    """Give the path that a word of a command line stands for."""
+    """Return the path that a word of a command line stands for."""
     if part.startswith(PROJECT) or (plugin.is_file and part.startswith(".")):  # where another program's servers run
         path = os.path.normpath("." + part.removeprefix(PROJECT) if part.startswith(PROJECT) else part)
         return path if path.startswith(".") else f"./{path}"
@@ -145,7 +145,7 @@ def _meant(plugin: Plugin, part: str) -> str:
 
 
 def _open_values(endpoint: Endpoint) -> list[str]:
-    """Give the values of variables that are no secrets: paths are shown."""
+    """Return the values of variables that are no secrets: paths are shown."""
     if not endpoint.environment:
         return []
     from anyplug.secrets import env_vars as variables  # their patterns take milliseconds to compile

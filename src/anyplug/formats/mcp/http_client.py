@@ -85,7 +85,7 @@ class Exchange:
             yield streams
 
     def lacking(self, url: str) -> str:
-        """Give the permission that it takes to connect to an address; empty if that is granted."""
+        """Return the permission that it takes to connect to an address; empty if that is granted."""
         where = httpx2.URL(url)
         port = where.port or PORTS.get(where.scheme, 0)
         return "" if permissions.may_reach(self._granted, where.host, port) else permissions.to(where.host, port)

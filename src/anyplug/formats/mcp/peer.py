@@ -169,7 +169,7 @@ class Server:
         )
 
     def _resolved(self) -> Endpoint:
-        """Give the configuration with every reference replaced; raises Unavailable with the cure."""
+        """Return the configuration with every reference replaced; raises Unavailable with the cure."""
         endpoint = next(one for one in self.plugin.endpoints if one.name == self._name)
         try:
             return config_variables.resolve(endpoint, self._terms.environment, self._project)
@@ -234,7 +234,7 @@ class Server:
         )
 
     def _folders(self, endpoint: Endpoint) -> list[str]:
-        """Give what the server works on: the caller's project, and what its command line names.
+        """Return what the server works on: the caller's project, and what its command line names.
 
         Servers that are told of folders take these for all that there are, and forget those that they were given.
         """

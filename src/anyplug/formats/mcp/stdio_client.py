@@ -63,7 +63,7 @@ class Inbox(Source):
         self._news.set()
 
     async def receive(self) -> SessionMessage | Exception:
-        """Give the next message; raises EndOfStream."""
+        """Return the next message; raises EndOfStream."""
         while not self._messages:
             if self._is_over:
                 raise anyio.EndOfStream

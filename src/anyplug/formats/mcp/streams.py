@@ -29,7 +29,7 @@ class Source(Stream, ABC):
 
     @abstractmethod
     async def receive(self) -> SessionMessage | Exception:
-        """Give the next message; raises EndOfStream."""
+        """Return the next message; raises EndOfStream."""
 
     def __aiter__(self) -> Self:
         return self

@@ -138,7 +138,7 @@ def _block(block: "types.ContentBlock") -> Block:
 
 
 def _annotations(answer: "types.CallToolResult") -> list[dict[str, Any]]:
-    """Give what the server noted about single blocks: for whom they are, and how they matter."""
+    """Return what the server noted about single blocks: for whom they are, and how they matter."""
     return [
         {"block": number, **block.annotations.model_dump(by_alias=True, mode="json", exclude_none=True)}
         for number, block in enumerate(answer.content)

@@ -87,15 +87,15 @@ class Format(Protocol):
         ...
 
     def environment(self, plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
-        """Give what the plugin's programs get. `users` has no secrets but those `granted` by name."""
+        """Return what the plugin's programs get. `users` has no secrets but those `granted` by name."""
         ...
 
     def data(self, plugin: Plugin, home: Home) -> str:
-        """Give the folder in which a plugin keeps its data."""
+        """Return the folder in which a plugin keeps its data."""
         ...
 
     def readable(self, plugin: Plugin) -> tuple[str, ...]:
-        """Give what its programs read outside the plugin's folder, besides what all programs do."""
+        """Return what its programs read outside the plugin's folder, besides what all programs do."""
         ...
 
     def named_files(self, plugin: Plugin) -> tuple[str, ...]:

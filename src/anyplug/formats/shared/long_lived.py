@@ -27,7 +27,7 @@ def encoded(arguments: dict[str, Any]) -> bytes:
 
 
 def last_words(stderr: str) -> str:
-    """Give the end of what it said on stderr, to stand behind a reason."""
+    """Return the end of what it said on stderr, to stand behind a reason."""
     return f": {errors.last_words(stderr)}" if stderr else ""
 
 

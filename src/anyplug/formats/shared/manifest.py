@@ -110,7 +110,7 @@ def warn_if_not_executable(path: str, what: str, report: Report) -> None:
 
 
 def near(word: str, others: Iterable[str]) -> str:
-    """Give the one that differs from a word by no more than a slip or, of a long one, two; empty if none does."""
+    """Return the one that differs from a word by no more than a slip or, of a long one, two; empty if none does."""
     most = 2 if len(word) >= LONG_WORD else 1
     close = [(slips, other) for other in others if (slips := _slips(word, other, most)) <= most]
     return min(close)[1] if close else ""

@@ -32,12 +32,12 @@ _METADATA = re.compile(rb"^# /// script\s*$", re.MULTILINE)
 
 
 def command(program: str) -> tuple[str, ...]:
-    """Give the command for a program; a file without a shebang is the shell's, as with `execvp`."""
+    """Return the command for a program; a file without a shebang is the shell's, as with `execvp`."""
     return (program,) if has_shebang_or_is_binary(program) else ("/bin/sh", program)
 
 
 def notes(home: Home, plugin: Plugin) -> str:
-    """Give the folder of notes about what is resolved: where the plugin cannot write, who has no network then."""
+    """Return the folder of notes about what is resolved: where the plugin cannot write, who has no network then."""
     return os.path.join(home.path, "resolved", os.path.basename(home.cache(plugin)))
 
 
@@ -66,7 +66,7 @@ async def turn(notes: str) -> AsyncIterator[None]:
 
 
 def resolution(script: str, environment: dict[str, str]) -> Program:
-    """Give the program that resolves a script's dependencies."""
+    """Return the program that resolves a script's dependencies."""
     return Program(
         argv=(_uv(environment), "sync", "--script", script),
         cwd=os.path.dirname(script),
@@ -105,13 +105,13 @@ def remember(script: str, notes: str) -> None:
 
 
 def visible(plugin: str, home: Home, search_path: str) -> tuple[str, ...]:
-    """Give the folders that a program needs to see even where /tmp is its own: itself, our home, its interpreters."""
+    """Return the folders that a program needs to see even where /tmp is its own: itself, our home, its interpreters."""
     return (plugin, home.path, *_prefixes(home.bin, search_path))
 
 
 @functools.cache
 def _prefixes(programs: str, search_path: str) -> tuple[str, ...]:
-    """Give the places in which programs are installed: what `bin/node` needs lies beside `bin`, not in it."""
+    """Return the places in which programs are installed: what `bin/node` needs lies beside `bin`, not in it."""
     linked = [os.path.realpath(os.path.join(programs, name)) for name in ("uv", "node")]
     folders = [*map(os.path.dirname, linked), *filter(os.path.isabs, search_path.split(":"))]
     real = {os.path.realpath(folder) for folder in folders}
@@ -137,7 +137,7 @@ def _names_dependencies(source: bytes) -> bool:
 
 
 def _marker(script: str, source: bytes, notes: str) -> str:
-    """Give the path of the note, by what the script is: a plugin can change the time of its file, where no mount is."""
+    """Return the path of the note. It depends on the script's content, since a plugin can change the file's time."""
     key = hashlib.sha256(os.fsencode(script) + b"\0" + source).hexdigest()
     return os.path.join(notes, key[:32])
 

@@ -80,7 +80,7 @@ def switched_off(plugin: Plugin, tool: Tool | None) -> str:
 
 
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
-    """Give the short list that Stavrobot promises, and what was granted by name."""
+    """Return the short list that Stavrobot promises, and what was granted by name."""
     cache = home.cache(plugin)
     return {
         **{name: users[name] for name in granted if name in users},

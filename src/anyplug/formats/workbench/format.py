@@ -103,12 +103,12 @@ def load(folder: Folder) -> Plugin | None:
 
 
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
-    """Give the user's environment."""
+    """Return the user's environment."""
     return {**users, "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}"}
 
 
 def readable(plugin: Plugin) -> tuple[str, ...]:
-    """Give our runner, and the folders of modules around the plugin."""
+    """Return our runner, and the folders of modules around the plugin."""
     around = [*modules_above(plugin.path), *modules_above(os.path.dirname(plugin.found_at))]
     return (os.path.dirname(os.path.abspath(__file__)), *around)
 
@@ -152,7 +152,7 @@ def _result(call: Call, answer: Answer) -> Result:
 
 
 def _structured(answer: Answer) -> Any:
-    """Give what is no content: what else stood beside it, or data of another shape than metadata has here."""
+    """Return what is no content: what else stood beside it, or data of another shape than metadata has here."""
     if answer.extra:
         return answer.extra
     return None if isinstance(answer.metadata, dict) else answer.metadata

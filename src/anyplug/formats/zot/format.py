@@ -170,7 +170,7 @@ def tools(plugin: str, registered: "Iterable[frames.RegisterTool]") -> tuple[Too
 
 
 def name_of(given: str, folder: str = "") -> str:
-    """Give the name that an extension has here: zot takes any text, and ours are typed, and folders are named so.
+    """Return the name that an extension has here: zot takes any text, and ours are typed, and folders are named so.
 
     One of which nothing is left has that of its folder; empty if that will not do either.
     """

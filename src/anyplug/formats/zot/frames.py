@@ -216,7 +216,7 @@ class NotAFrame(Exception):
 
 
 def kind_of(raw: dict[str, Any] | msgspec.Struct) -> str:
-    """Give the frame's type; empty if it has none."""
+    """Return the frame's type; empty if it has none."""
     if isinstance(raw, msgspec.Struct):
         return str(raw.__struct_config__.tag)
     kind = raw.get("type")
@@ -250,5 +250,5 @@ def _folded(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def name_of(frame: msgspec.Struct) -> str:
-    """Give the type of a frame that was read."""
+    """Return the type of a frame that was read."""
     return next(kind for kind, shape in INCOMING.items() if isinstance(frame, shape))

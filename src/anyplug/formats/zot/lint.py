@@ -69,7 +69,7 @@ def _look_at_arguments(plugin: Plugin, launch: Launch, report: manifest.Report) 
 
 
 def _script(launch: Launch) -> str:
-    """Give the first argument that has the name of a program; empty if there is none."""
+    """Return the first argument that has the name of a program; empty if there is none."""
     return next((word for word in launch.arguments if _is_programs_name(word)), "")
 
 
@@ -79,7 +79,7 @@ def _is_programs_name(word: str) -> bool:
 
 
 def _python_files(plugin: Plugin, launch: Launch) -> list[str]:
-    """Give the plugin's own files that Python is to run."""
+    """Return the plugin's own files that Python is to run."""
     paths = [os.path.normpath(os.path.join(plugin.path, word)) for word in (launch.program, _script(launch)) if word]
     own = dict.fromkeys(path for path in paths if manifest.is_inside(path, plugin.path) and os.path.isfile(path))
     return [path for path in own if path.endswith(PYTHON_SUFFIX) or b"python" in _shebang(path)]

@@ -206,7 +206,7 @@ class Extension:
         return answer
 
     def question(self, tool: str) -> Question | None:
-        """Give the question because of which it most likely wants a tool called, if it is asked any.
+        """Return the question because of which it most likely wants a tool called, if it is asked any.
 
         One for which it has nothing called yet, rather one to which that tool has not led; else that with the longest
         chain.

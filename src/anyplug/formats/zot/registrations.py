@@ -39,7 +39,7 @@ class Registrations:
         return bool(self.tools or self.commands or self.events or self.intercepts)
 
     def offer(self, plugin: str, *, is_whole: bool) -> Offer:
-        """Give it in our words."""
+        """Return it in our words."""
         return Offer(
             tools=tools(plugin, self.tools.values()),
             commands=tuple(

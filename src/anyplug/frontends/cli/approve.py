@@ -256,7 +256,7 @@ def _present_changed_texts(session: Session, plugin: Plugin) -> None:
 
 
 def _approved(session: Session, before: "Approval") -> Plugin | None:
-    """Give a plugin as it was approved, if there is a snapshot of it."""
+    """Return a plugin as it was approved, if there is a snapshot of it."""
     from anyplug.home.code_snapshots import FILES, Snapshots  # only a changed plugin needs them
 
     snapshots = Snapshots(session.catalog.home.path)

@@ -127,7 +127,7 @@ def _report_command(session: Session, outcome: "CommandOutcome") -> int:
 
 
 def terminal_attachment(session: Session) -> "Attachment":
-    """Give the attachment of this run, which asks the person where there is one."""
+    """Return the attachment of this run, which asks the person where there is one."""
     from anyplug.call.consent import Attachment
     from anyplug.frontends.cli.consent_prompt import wait_for_answer  # with the host, for commands that run plugins
 
@@ -186,7 +186,7 @@ def report(session: Session, result: Result) -> int:
 
 
 def beyond_the_error(result: Result) -> tuple[Block, ...]:
-    """Give the content without a first block that says only what the error says, as what Workbench makes of one."""
+    """Return the content without a first block that says only what the error says, as what Workbench makes of one."""
     first = result.content[0] if result.content else None
     if result.error is not None and isinstance(first, Text):
         message = result.error.message

@@ -59,7 +59,7 @@ def check(session: Session) -> int:
 
 
 def _changed_tools(session: Session, plugin: Plugin) -> list[Problem]:
-    """Give what an approved plugin has told since then that its tools are, if that is something else."""
+    """Return what an approved plugin has told since then that its tools are, if that is something else."""
     if not plugin.stays_up:
         return []
     entries = session.catalog.load().entries

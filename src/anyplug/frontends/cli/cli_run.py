@@ -80,7 +80,7 @@ class Session:
         return self._snapshot
 
     def running_snapshot(self) -> "Snapshot":
-        """Give what was found; what nobody knows yet of plugins that stay up, they say themselves."""
+        """Return what was found; what nobody knows yet of plugins that stay up, they say themselves."""
         if self._has_asked:
             return self.snapshot
         unknown = [

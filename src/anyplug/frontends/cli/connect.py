@@ -184,7 +184,7 @@ def _scope(session: Session) -> Scope:
 
 
 def _command(session: Session) -> list[str]:
-    """Give the command line by which a client starts us."""
+    """Return the command line by which a client starts us."""
     options = session.options
     home = find_home(options.home).path
     words = _program()

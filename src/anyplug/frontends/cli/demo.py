@@ -138,7 +138,7 @@ def _text(result: Result) -> str:
 
 
 def _plain(text: str) -> str:
-    """Give a text as it may stand in rich's markup."""
+    """Return a text as it may stand in rich's markup."""
     return for_people(text).replace("[", r"\[")
 
 

@@ -9,7 +9,7 @@ from anyplug.model.types import Plugin, Problem
 
 
 def named(name: str, description: str) -> str:
-    """Give a name with what it stands for, if anybody said."""
+    """Return a name with what it stands for, if anybody said."""
     return f"{name}: {description}" if description else name
 
 
@@ -41,7 +41,7 @@ def print_problems(entries: list[Entry]) -> None:
 
 
 def problem_lines(problem: Problem) -> list[str]:
-    """Give a problem's message for people: in one line, but for a diff, which has no text in it that is not quoted."""
+    """Return a problem's message for people: one line, except for a diff, in which all text is quoted."""
     lines = problem.message.splitlines() if problem.code == TOOLS_CHANGED else [problem.message]
     return [render.line(line) for line in lines]
 
@@ -52,7 +52,7 @@ def shadowed_by(entry: Entry) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """Give as much of a description as fits into a list."""
+    """Return as much of a description as fits into a list."""
     line = text.strip().partition("\n")[0]
     end = line.find(". ")
     return line if end < 0 else line[: end + 1]

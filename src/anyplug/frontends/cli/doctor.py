@@ -83,5 +83,5 @@ def _row(layer: "Layer") -> tuple[str, str, str]:
 
 
 def _last_words(answer: str) -> str:
-    """Give the end of what a program said, which is the kernel's word."""
+    """Return the end of what a program said, which is the kernel's word."""
     return answer.rpartition(": ")[2]

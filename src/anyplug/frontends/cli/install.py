@@ -131,7 +131,7 @@ def remove(session: Session) -> int:
 
 
 def _installer(session: Session) -> Installer:
-    """Give what installs and removes, with everything in its place: a process that was killed may have left it not."""
+    """Return the installer, after putting right what a killed process may have left."""
     installer = Installer(session.catalog)
     for path in installer.tidy():
         session.note(f"an update of {os.path.basename(path)} was interrupted; the previous version is restored")

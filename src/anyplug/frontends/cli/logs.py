@@ -75,7 +75,7 @@ def _open(path: str) -> BinaryIO | None:
 
 
 def _tail(path: str, file: BinaryIO | None, count: int) -> list[str]:
-    """Give the last lines of a log; if it was rotated not long ago, some are in the older ones."""
+    """Return the last lines of a log; if it was rotated not long ago, some are in the older ones."""
     lines = _lines(file) if file else []
     for name in plugin_logs.generations(path)[1:]:
         if len(lines) >= count:

@@ -35,7 +35,7 @@ _WORDS = frozenset(_SCHEMA.split())
 
 
 def shown(tools: Sequence[Tool], command: str) -> list[str]:
-    """Give lines about tools, as much as a person reads before an approval. `command` shows the rest."""
+    """Return lines about tools, as much as a person reads before an approval. `command` shows the rest."""
     found: list[str] = []
     room, hidden = ROOM, 0
     for tool in tools[:MOST_TOOLS]:
@@ -75,7 +75,7 @@ def arguments(tool: Tool) -> list[str]:
 
 
 def rest_of_schemas(tool: Tool) -> list[tuple[str, list[str]]]:
-    """Give the schemas of a tool that have text which `arguments` does not show."""
+    """Return the schemas of a tool that have text which `arguments` does not show."""
     given = {key: value for key, value in tool.input_schema.items() if key not in {"properties", "required"}}
     properties = tool.input_schema.get("properties")
     names = properties if isinstance(properties, dict) else {}
@@ -110,7 +110,7 @@ def _in_schemas(tool: Tool) -> int:
 
 
 def _texts(schema: Any) -> Iterator[str]:
-    """Give all texts in a schema that its author chose."""
+    """Return all texts in a schema that its author chose."""
     waiting = [schema]  # and no recursion: a stranger says how deep it is
     while waiting:
         value = waiting.pop()

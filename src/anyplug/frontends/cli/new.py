@@ -70,7 +70,7 @@ def new(session: Session) -> int:
 
 
 def _next(session: Session, made: scaffold.Draft, path: str) -> list[str]:
-    """Give what one types now; what lies where plugins are found needs no second copy."""
+    """Return what one types now; what lies where plugins are found needs no second copy."""
     arguments = " ".join(f"{name}={shlex.quote(value)}" for name, value in scaffold.EXAMPLE.items())
     here = shlex.quote(path)
     roots = registry.standard_roots(find_home(session.options.home), os.getcwd())

@@ -68,11 +68,11 @@ class Place:
         return any(is_within(os.path.realpath(path), os.path.realpath(own.root)) for own in self.own.values())
 
     def trial(self, harness: str, root: str = "") -> Trial:
-        """Give a trial of what is in force, here or in another place. Raises RegoErrors."""
+        """Return a trial of what is in force, here or in another place. Raises RegoErrors."""
         return of_place(self.engine, root or self.root, harness, self._options)
 
     def trial_here(self, harness: str) -> Trial:
-        """Give a trial of what is in force here. Raises ConfigError."""
+        """Return a trial of what is in force here. Raises ConfigError."""
         try:
             return self.trial(harness)
         except RegoErrors as error:
@@ -89,7 +89,7 @@ class Place:
             raise ConfigError(str(error), error.hint) from error
 
     def trial_alone(self, harness: str, *, is_own: bool) -> Trial:
-        """Give a trial of the project's policies without the person's, or the other way round. Raises ConfigError."""
+        """Return a trial of the project's policies without the person's, or the other way round. Raises ConfigError."""
         nothing = Source(root=self.root, stamps={self.root: None})
         try:
             return Trial(

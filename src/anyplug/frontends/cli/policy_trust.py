@@ -206,7 +206,7 @@ def _print(told: list[tuple[bool, str]]) -> None:
 
 
 def _told(place: Place) -> list[tuple[bool, str]]:
-    """Give what a person has to see before they agree, and whether each text is the policies' own."""
+    """Return what a person has to see before they agree, and whether each text is the policies' own."""
     told = [(False, f"policies in {place.root}" + ("" if place.is_there else ", which no longer exists"))]
     if commands := place.commands:
         told.append((False, f"commands that they run, {UNCONFINED if place.is_own else SANDBOX}:"))

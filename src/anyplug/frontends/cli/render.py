@@ -210,7 +210,7 @@ def count(number: int, noun: str) -> str:
 
 
 def terminal_width() -> int:
-    """Give the terminal's width, as `shutil` does without the 3 ms that its import takes."""
+    """Return the terminal's width, as `shutil` does without the 3 ms that its import takes."""
     try:
         return int(os.environ["COLUMNS"]) or USUAL_WIDTH
     except (KeyError, ValueError):

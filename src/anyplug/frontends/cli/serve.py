@@ -160,13 +160,13 @@ def _refuse_what_needs_http(options: "Namespace") -> None:
 
 
 def _words_for_the_program(options: "Namespace") -> list[str]:
-    """Give the words that say which plugins to use, for another process."""
+    """Return the words that say which plugins to use, for another process."""
     words = [word for path in options.plugin for word in ("--plugin", os.path.abspath(os.path.expanduser(path)))]
     return [*words, "--no-discover"] if options.no_discover else words
 
 
 def _words_for_http(options: "Namespace") -> list[str]:
-    """Give the words that say how to serve over HTTP, for another process."""
+    """Return the words that say how to serve over HTTP, for another process."""
     if not options.http:
         return []
     named = {"--http": options.http, "--tls-cert": options.tls_cert, "--tls-key": options.tls_key}

@@ -305,7 +305,7 @@ class Resident:
 
 @asynccontextmanager
 async def _tasks() -> AsyncIterator[anyio.abc.TaskGroup]:
-    """Give tasks that are ended with the block."""
+    """Return tasks that are ended with the block."""
     tasks = await anyio.create_task_group().__aenter__()
     try:
         yield tasks

@@ -71,12 +71,12 @@ class Projects:
         return list(self._open.values())
 
     def open_host(self, key: Key) -> Host | None:
-        """Give the host of a key, if it is up already."""
+        """Return the host of a key, if it is up already."""
         project = self._open.get(key)
         return project.host if project is not None else None
 
     async def enter(self, key: Key, environment: Mapping[str, str]) -> Project:
-        """Give the project of a key, by the settings of now; `leave` it when done.
+        """Return the project of a key, by the settings of now; `leave` it when done.
 
         Raises AnyplugError if its host cannot be opened.
         """
@@ -165,7 +165,7 @@ class Projects:
                 self._all_closed.set()
 
     def fault(self, error: Exception) -> Unavailable:
-        """Give a fault of ours as those hear of it who asked for what failed; the log has all that is known."""
+        """Return a fault of ours as those hear of it who asked for what failed; the log has all that is known."""
         self.tell_of(error)
         return Unavailable(
             f"anyplug itself failed: {error!r}", f"{os.path.join(self._home, 'logs', LOG)} says where, if you report it"

@@ -159,7 +159,7 @@ class Address:
             raise NotStarted(f"cannot write to {self.log}: {error.strerror}", CURE) from error
 
     def _said(self, begins: int) -> str:
-        """Give what it wrote to its log before it ended."""
+        """Return what it wrote to its log before it ended."""
         try:
             with open(self.log, encoding="utf-8", errors="replace") as file:
                 file.seek(begins)
@@ -169,7 +169,7 @@ class Address:
 
 
 def credentials(connection: socket.socket) -> tuple[int, int] | None:
-    """Give the process id and the user at the other end; None where the system does not say it."""
+    """Return the process id and the user at the other end; None where the system does not say it."""
     if not hasattr(socket, "SO_PEERCRED"):  # macOS
         return None
     pid, uid, _ = CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
@@ -177,7 +177,7 @@ def credentials(connection: socket.socket) -> tuple[int, int] | None:
 
 
 def hello(kind: str, **more: Any) -> bytes:
-    """Give the line by which a client attaches."""
+    """Return the line by which a client attaches."""
     word = {"attach": 1, "kind": kind, "cwd": os.getcwd(), "environment": dict(os.environ), **more}
     return json.dumps(word).encode() + b"\n"
 

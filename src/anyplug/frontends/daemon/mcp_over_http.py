@@ -33,7 +33,7 @@ async def serve(web: Web, host: Host, home: Home, *, task_status: TaskStatus[str
 
 
 def servers(host: Host, home: Home) -> Callable[[str], Server[Any] | None]:
-    """Give what finds the server of a profile; None where there is no such profile (any more)."""
+    """Return what finds the server of a profile; None where there is no such profile (any more)."""
     made: dict[str, Server[Any]] = {}
 
     def server_of(profile: str) -> Server[Any] | None:

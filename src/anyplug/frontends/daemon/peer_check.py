@@ -26,7 +26,7 @@ class NotWelcome(AnyplugError):
 
 
 def check(connection: socket.socket, hosts: Sequence[Host]) -> int:
-    """Give the caller's process id; raises NotWelcome, also to whatever plugins of `hosts` started, and NotSeen.
+    """Return the caller's process id; raises NotWelcome, also to whatever plugins of `hosts` started, and NotSeen.
 
     A plugin that reached the host that runs it could use every other plugin's permissions. Its processes cannot open
     the socket where they are confined; this is for those that are not.

@@ -6,7 +6,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def descendants(pid: int) -> list[int]:
-    """Give the children of a process, theirs, and so on."""
+    """Return the children of a process, theirs, and so on."""
     parents: dict[int, list[int]] = {}
     try:
         names = os.listdir("/proc")
@@ -30,7 +30,7 @@ def is_there(pid: int) -> bool:
 
 
 def ancestors(pid: int) -> set[int]:
-    """Give a process and those that it comes from."""
+    """Return a process and those that it comes from."""
     found: set[int] = set()
     while pid and pid not in found:
         found.add(pid)
@@ -39,7 +39,7 @@ def ancestors(pid: int) -> set[int]:
 
 
 def memory(pid: int) -> int:
-    """Give the bytes that a process has in memory, less what it shares with others."""
+    """Return the bytes that a process has in memory, less what it shares with others."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
             _, resident, shared, *_ = map(int, file.read().split())

@@ -137,7 +137,7 @@ def read_event(line: bytes) -> dict[str, Any]:
 
 
 def error_shape(error: AnyplugError) -> dict[str, str]:
-    """Give an error as it goes over the socket."""
+    """Return an error as it goes over the socket."""
     return {"code": error.code, "message": error.message, "hint": error.hint}
 
 

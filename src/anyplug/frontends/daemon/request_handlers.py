@@ -41,7 +41,7 @@ class Answers:
         }
 
     async def __call__(self, request: protocol.Request) -> Any:
-        """Give the answer. Raises AnyplugError."""
+        """Return the answer. Raises AnyplugError."""
         answer = self._by_kind.get(type(request))
         if answer is None:
             raise protocol.BadFrame("a client of this kind cannot ask for that", "")

@@ -93,7 +93,7 @@ class Listener:
         return [with_port, host] if self.port == USUAL_PORTS[self.scheme] else [with_port]
 
     def _as_given(self, name: str) -> list[str]:
-        """Give the names that a setting means: behind a proxy or a forwarded port, the port may be the usual one."""
+        """Return the names that a setting means: behind a proxy or a forwarded port, the port may be the usual one."""
         has_port = name.rpartition(":")[2].isdigit() and not name.endswith("]")
         return [name] if has_port else [name, f"{name}:{self.port}"]
 

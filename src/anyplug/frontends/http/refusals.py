@@ -81,7 +81,7 @@ def overloaded(status: int, message: str, wait_s: float) -> Refusal:
 
 
 def render(refusal: Refusal, request_id: msgspec.Raw | None = None) -> tuple[Headers, bytes]:
-    """Give headers and body; with the id of a request, or NULL, as an error of JSON-RPC."""
+    """Return headers and body; with the id of a request, or NULL, as an error of JSON-RPC."""
     facts: dict[str, Any] = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint}
     headers = [*refusal.headers]
     if refusal.retry_after_s is not None:
@@ -96,7 +96,7 @@ def render(refusal: Refusal, request_id: msgspec.Raw | None = None) -> tuple[Hea
 
 
 def json_headers(body: bytes) -> Headers:
-    """Give the headers of an answer in JSON."""
+    """Return the headers of an answer in JSON."""
     return [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),

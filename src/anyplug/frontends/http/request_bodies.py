@@ -47,7 +47,7 @@ class Bodies:
 
 
 def replaying(body: bytes, receive: Receive) -> Receive:
-    """Give the body that was read, then whatever comes: that the client has left."""
+    """Return the body that was read, then whatever comes: that the client has left."""
     is_given = False
 
     async def replay() -> Message:

@@ -32,7 +32,7 @@ class Token:
 
 
 def read_token(home: Home) -> Token:
-    """Give the token of this home, made if there is none; raises ConfigError."""
+    """Return the token of this home, made if there is none; raises ConfigError."""
     try:
         return _read(home.http_token)
     except FileNotFoundError:

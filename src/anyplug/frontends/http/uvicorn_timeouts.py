@@ -63,7 +63,7 @@ class Connection(H11Protocol):
             self._arriving = self.loop.call_later(self.receive_s, self._refuse, TOO_SLOW)
 
     def pause_writing(self) -> None:
-        """Give whoever does not read some time."""
+        """Return whoever does not read some time."""
         super().pause_writing()
         self._stalling = self.loop.call_later(STALL_S, self.transport.abort)
 
@@ -115,6 +115,6 @@ class Connection(H11Protocol):
 
 
 def connections_within(settings: HttpSettings) -> type[Connection]:
-    """Give the class of connections with these bounds, as uvicorn wants it."""
+    """Return the class of connections with these bounds, as uvicorn wants it."""
     most = settings.calls + settings.streams + SPARE_CONNECTIONS
     return type("BoundedConnection", (Connection,), {"most": most, "receive_s": settings.receive_s, "strangers": {}})

@@ -55,7 +55,7 @@ class Questions:
         )
 
     def take(self, name: str, attachment: str, target: str, arguments: Any) -> Kept | None:
-        """Give the question that is answered, which is over then; None if it is not one of this caller's."""
+        """Return the question that is answered, which is over then; None if it is not one of this caller's."""
         kept = self._open.get(name)
         if kept is None or (kept.attachment, kept.target) != (attachment, target):
             return None
@@ -139,7 +139,7 @@ def text(question: Question) -> str:
 
 
 def form(*, for_all: bool) -> dict[str, Any]:
-    """Give the form that a client shows."""
+    """Return the form that a client shows."""
     choices: dict[str, str] = {"once": "Yes, this once"}
     if for_all:
         choices["session"] = "Yes, for this session"

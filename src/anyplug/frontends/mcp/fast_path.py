@@ -209,7 +209,7 @@ class Lane:
             raise
 
     async def _answer(self, plain: _Plain, in_flight: _InFlight) -> Wire:
-        """Give the result or the error of a request."""
+        """Return the result or the error of a request."""
         try:
             match plain:
                 case _Ping():
@@ -265,7 +265,7 @@ class Lane:
         return report
 
     def _newer(self, result: Wire) -> Wire:
-        """Give a result with who gave it, as the newer era wants it."""
+        """Return a result with who gave it, as the newer era wants it."""
         return {**result, "_meta": {**result.get("_meta", {}), types.SERVER_INFO_META_KEY: self._stamp}}
 
 

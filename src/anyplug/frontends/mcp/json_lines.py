@@ -26,7 +26,7 @@ class Reader(Protocol):
     """Where a client's bytes come from, as asyncio's StreamReader has it."""
 
     async def read(self, n: int, /) -> bytes:
-        """Give some bytes, none at the end."""
+        """Return some bytes, none at the end."""
         ...
 
 

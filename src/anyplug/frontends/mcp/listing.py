@@ -60,11 +60,11 @@ class Offering:
         return msgspec.json.encode(self.tools), msgspec.json.encode(self.prompts)
 
     def page_of_tools(self, cursor: str | None) -> Wire:
-        """Give some of the tools; raises BadCursor."""
+        """Return some of the tools; raises BadCursor."""
         return _page("tools", self.tools, cursor)
 
     def page_of_prompts(self, cursor: str | None) -> Wire:
-        """Give some of the prompts; raises BadCursor."""
+        """Return some of the prompts; raises BadCursor."""
         return _page("prompts", self.prompts, cursor)
 
 

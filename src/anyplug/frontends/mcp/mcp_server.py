@@ -33,7 +33,7 @@ def make_server(host: Host, view: View, *, attachment_of: AttachmentOf | None = 
 
 
 def initialization(server: Server[Any]) -> InitializationOptions:
-    """Give what a client of the older era is told when it connects."""
+    """Return what a client of the older era is told when it connects."""
     return server.create_initialization_options(NotificationOptions(prompts_changed=True, tools_changed=True))
 
 

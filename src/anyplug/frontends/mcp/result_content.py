@@ -69,7 +69,7 @@ def prompt_result(outcome: CommandOutcome) -> Wire:
 
 
 def failure_data(error: Failure) -> Wire:
-    """Give an error as the `data` of a JSON-RPC error."""
+    """Return an error as the `data` of a JSON-RPC error."""
     return _failure(error)
 
 

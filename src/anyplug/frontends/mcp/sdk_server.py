@@ -145,7 +145,7 @@ class Reception:
         self.opened(ctx)
 
     def _client(self, ctx: Context) -> Client:
-        """Give what is known of a connection of the older era."""
+        """Return what is known of a connection of the older era."""
         connection = _connection(ctx)
         if KEY not in connection.state:
             known = self._attachment_of(ctx) if connection.session_id is None else None

@@ -105,7 +105,7 @@ def target(arguments: dict[str, Any]) -> tuple[str, Any] | Failure:
 
 
 def _instructions(entry: Entry) -> str:
-    """Give what a plugin's author wants to say to the person, so labelled that no model takes it for an order."""
+    """Return what a plugin's author wants to say to the person, so labelled that no model takes it for an order."""
     if not entry.plugin.instructions:
         return ""
     return (

@@ -168,7 +168,7 @@ def _has(client: Client, path: str, server: str) -> bool:
 
 
 def _as_it_was(known: Note, now: str) -> str | None:
-    """Give what was there before us, if nobody has touched it since; else what is there now."""
+    """Return what was there before us, if nobody has touched it since; else what is there now."""
     if known.after != _hash(now):
         return now
     if not known.existed:

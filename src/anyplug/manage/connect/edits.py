@@ -21,6 +21,6 @@ def apart(text: str, edits: Iterable[Edit]) -> str:
 
 
 def line_end(text: str) -> str:
-    """Give what a text ends its lines with."""
+    """Return what a text ends its lines with."""
     first = text.find("\n")
     return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"

@@ -121,7 +121,7 @@ def _make_folders(folder: str) -> list[str]:
 
 
 def _give(fd: int, found: os.stat_result) -> None:
-    """Give a file to whom the one before belonged, where we may."""
+    """Return a file to whom the one before belonged, where we may."""
     try:
         os.fchown(fd, found.st_uid, found.st_gid)
     except PermissionError:

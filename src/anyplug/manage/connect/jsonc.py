@@ -38,7 +38,7 @@ class Member(NamedTuple):
 
 
 def read(text: str) -> dict[str, Any]:
-    """Give what a text says; nothing at all is an empty object. Raises Malformed."""
+    """Return what a text says; nothing at all is an empty object. Raises Malformed."""
     root = _root(text)
     if root is None:
         return {}
@@ -244,7 +244,7 @@ def _written(value: Any, unit: str, indent: str, nl: str) -> str:
 
 
 def _unit(text: str, root: Node) -> str:
-    """Give what one level is indented by."""
+    """Return what one level is indented by."""
     return next((indent for member in root.members or () if (indent := _begins_line(text, member.start))), USUAL_UNIT)
 
 
@@ -257,12 +257,12 @@ def _member_indent(text: str, node: Node, unit: str) -> str:
 
 
 def _begins_line(text: str, at: int) -> str | None:
-    """Give the blanks before a place, if nothing else stands before it in its line."""
+    """Return the blanks before a place, if nothing else stands before it in its line."""
     before = text[text.rfind("\n", 0, at) + 1 : at].removeprefix(BOM)
     return before if "\n" in text[:at] and not before.strip() else None
 
 
 def _indent_of(text: str, at: int) -> str:
-    """Give the blanks that the line of a place begins with."""
+    """Return the blanks that the line of a place begins with."""
     line = text[text.rfind("\n", 0, at) + 1 : at].removeprefix(BOM)
     return line[: len(line) - len(line.lstrip(" \t"))]

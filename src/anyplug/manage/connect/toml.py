@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
 
 def read(text: str) -> dict[str, Any]:
-    """Give what a text says. Raises Malformed."""
+    """Return what a text says. Raises Malformed."""
     import tomllib  # 27 ms, and one client in seven has such a file
 
     try:

@@ -60,14 +60,14 @@ def product(value: Any) -> Any:
 
 @builtin("max", LIST)
 def max_(value: Any) -> Any:
-    """Give the greatest member; undefined if there is none."""
+    """Return the greatest member; undefined if there is none."""
     found = ordered(value)
     return found[-1] if found else None
 
 
 @builtin("min", LIST)
 def min_(value: Any) -> Any:
-    """Give the least member; undefined if there is none."""
+    """Return the least member; undefined if there is none."""
     found = ordered(value)
     return found[0] if found else None
 
@@ -83,14 +83,14 @@ def sort(value: Any) -> Any:
 
 @builtin("intersection", SET)
 def intersection(value: Any) -> Any:
-    """Give what all sets of a set have in common."""
+    """Return what all sets of a set have in common."""
     found = _sets(value)
     return Set(frozenset.intersection(*found)) if found else Set()
 
 
 @builtin("union", SET)
 def union(value: Any) -> Any:
-    """Give what any set of a set has."""
+    """Return what any set of a set has."""
     return Set(frozenset().union(*_sets(value)))
 
 
@@ -113,14 +113,14 @@ def array_concat(left: Any, right: Any) -> Any:
 
 @builtin("array.slice", ARRAY, NUMBER, NUMBER)
 def array_slice(value: Any, start: Any, stop: Any) -> Any:
-    """Give a part of an array."""
+    """Return a part of an array."""
     first, last = max(need_integer(2, start), 0), min(need_integer(3, stop), len(value))
     return value[first:last] if first < last else ()
 
 
 @builtin("array.reverse", ARRAY)
 def array_reverse(value: Any) -> Any:
-    """Give the last first."""
+    """Return the last first."""
     return value[::-1]
 
 

@@ -50,7 +50,7 @@ class Builtin:
 
     @property
     def adapted(self) -> Callable[..., Any]:
-        """Give a function that always takes the context first."""
+        """Return a function that always takes the context first."""
         if self.refused:
             return self.refuse
         if self.context:

@@ -17,7 +17,7 @@ _NUMBER: Final = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]
 
 @builtin("to_number", ANY)
 def to_number(value: Any) -> Any:
-    """Give a number for null, booleans and texts."""
+    """Return a number for null, booleans and texts."""
     if value is NULL or value is FALSE:
         return 0
     if value is TRUE:

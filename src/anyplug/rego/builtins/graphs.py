@@ -9,7 +9,7 @@ from anyplug.rego.values.values import Object, Set
 
 @builtin("walk", ANY, context=True, many=True)
 def walk(context: Any, document: Any) -> Any:
-    """Give every path and value of a document: policies walk through the same one again and again, so it is kept."""
+    """Return every path and value of a document: policies walk through the same one again and again, so it is kept."""
     key = ("walk", id(document))
     found = context.memo.get(key)
     if found is None:
@@ -46,7 +46,7 @@ def _neighbours(value: Any) -> tuple[Any, ...]:
 
 @builtin("graph.reachable", OBJECT, LIST, context=True)
 def reachable(context: Any, graph: Any, starts: Any) -> Any:
-    """Give every node that can be reached."""
+    """Return every node that can be reached."""
     found: set[Any] = set()
     waiting = list(_neighbours(starts))
     while waiting:
@@ -61,7 +61,7 @@ def reachable(context: Any, graph: Any, starts: Any) -> Any:
 
 @builtin("graph.reachable_paths", OBJECT, LIST, context=True)
 def reachable_paths(context: Any, graph: Any, starts: Any) -> Any:
-    """Give every path that ends where nothing new follows."""
+    """Return every path that ends where nothing new follows."""
     found: set[tuple[Any, ...]] = set()
     for start in _neighbours(starts):
         if start not in graph:

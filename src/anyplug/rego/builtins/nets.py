@@ -96,7 +96,7 @@ def _entries(index: int, value: Any) -> list[tuple[Any, str]]:
 
 @builtin("net.cidr_contains_matches", ANY, ANY, context=True)
 def cidr_contains_matches(context: Any, networks: Any, others: Any) -> Any:
-    """Give every pair of a network and what it holds."""
+    """Return every pair of a network and what it holds."""
     ours = _entries(1, networks)
     theirs = _entries(2, others) if ours else []
     context.spend(len(ours) * len(theirs))
@@ -105,7 +105,7 @@ def cidr_contains_matches(context: Any, networks: Any, others: Any) -> Any:
 
 @builtin("net.cidr_expand", STRING, context=True)
 def cidr_expand(context: Any, text: Any) -> Any:
-    """Give every address of a network."""
+    """Return every address of a network."""
     network = _network(text)
     if network.num_addresses > MAX_ADDRESSES:
         msg = f"a network of more than {MAX_ADDRESSES} addresses"
@@ -116,7 +116,7 @@ def cidr_expand(context: Any, text: Any) -> Any:
 
 @builtin("net.cidr_merge", ANY)
 def cidr_merge(texts: Any) -> Any:
-    """Give the fewest networks that hold the same addresses."""
+    """Return the fewest networks that hold the same addresses."""
     if texts.__class__ not in {tuple, Set}:
         msg = f"operand 1 must be one of {{array, set}} but got {type_name(texts)}"
         raise OperandError(msg)

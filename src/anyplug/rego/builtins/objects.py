@@ -25,7 +25,7 @@ def object_get(value: Any, key: Any, default: Any) -> Any:
 
 @builtin("object.keys", OBJECT)
 def object_keys(value: Any) -> Any:
-    """Give the keys."""
+    """Return the keys."""
     return Set(value)
 
 
@@ -102,7 +102,7 @@ def _has(whole: Any, part: Any) -> bool:
 
 
 def unescape(part: str) -> str:
-    """Give what a part of a JSON pointer means."""
+    """Return what a part of a JSON pointer means."""
     return part.replace("~1", "/").replace("~0", "~")
 
 

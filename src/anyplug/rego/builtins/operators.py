@@ -155,13 +155,13 @@ def abs_(value: Any) -> Any:
 
 @builtin("numbers.range", ANY, ANY, context=True)
 def number_range(context: Any, first: Any, last: Any) -> Any:
-    """Give the integers from first to last, up or down."""
+    """Return the integers from first to last, up or down."""
     return _range(context, _whole(1, first), _whole(2, last), 1)
 
 
 @builtin("numbers.range_step", ANY, ANY, ANY, context=True)
 def number_range_step(context: Any, first: Any, last: Any, step: Any) -> Any:
-    """Give every so-manieth integer from first to last."""
+    """Return every so-manieth integer from first to last."""
     distance = _whole(3, step)
     if distance <= 0:
         msg = "step must be a positive number above zero"

@@ -79,7 +79,7 @@ def _found(document: Any, path: list[Any]) -> Any:
 
 
 def _at(document: Any, part: Any) -> Any:
-    """Give the key that a part of a path means."""
+    """Return the key that a part of a path means."""
     if document.__class__ is not tuple:
         return part
     if part == "-":

@@ -49,7 +49,7 @@ def compiled(pattern: str) -> Any:
 
 
 def _matches(context: Any, pattern: str, text: str, most: int = -1) -> Iterator[Any]:
-    """Give matches as Go does: an empty one right behind another is left out."""
+    """Return matches as Go does: an empty one right behind another is left out."""
     if "\\B" in pattern and not text.isascii():
         msg = "\\B in a text beyond ASCII, where Go and RE2 differ"
         raise NotSupported(msg)
@@ -84,13 +84,13 @@ def is_valid(pattern: Any) -> Any:
 
 @builtin("regex.find_n", STRING, STRING, NUMBER, context=True)
 def find_n(context: Any, pattern: Any, text: Any, most: Any) -> Any:
-    """Give what fits, so many times."""
+    """Return what fits, so many times."""
     return tuple(found[0] for found in _matches(context, pattern, text, need_integer(3, most)))
 
 
 @builtin("regex.find_all_string_submatch_n", STRING, STRING, NUMBER, context=True)
 def find_all_string_submatch_n(context: Any, pattern: Any, text: Any, most: Any) -> Any:
-    """Give what fits and its groups, so many times."""
+    """Return what fits and its groups, so many times."""
     return tuple(
         (found[0], *(group or "" for group in found.groups()))
         for found in _matches(context, pattern, text, need_integer(3, most))

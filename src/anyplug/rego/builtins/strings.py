@@ -18,7 +18,7 @@ PER_STEP: Final = 8  # characters that are written for the price of one step
 
 
 def _strings(index: int, value: Any) -> tuple[str, ...]:
-    """Give the texts of an array or set."""
+    """Return the texts of an array or set."""
     if value.__class__ not in TEXTS:
         raise wrong(index, "one of {set, array}", value)
     members: tuple[str, ...] = value.ordered() if isinstance(value, Set) else value
@@ -68,13 +68,13 @@ def _one(char: str, changed: str) -> str:
 
 @builtin("lower", STRING)
 def lower(text: Any) -> Any:
-    """Give a text in lower case."""
+    """Return a text in lower case."""
     return text.lower() if text.isascii() else "".join(_one(char, char.lower()) for char in text)
 
 
 @builtin("upper", STRING)
 def upper(text: Any) -> Any:
-    """Give a text in upper case."""
+    """Return a text in upper case."""
     return text.upper() if text.isascii() else "".join(_one(char, char.upper()) for char in text)
 
 
@@ -154,7 +154,7 @@ def replace_n(context: Any, patterns: Any, text: Any) -> Any:
 
 @builtin("strings.reverse", STRING)
 def reverse(text: Any) -> Any:
-    """Give the last character first."""
+    """Return the last character first."""
     return text[::-1]
 
 
@@ -198,7 +198,7 @@ def split_n(text: Any, by: Any, count: Any) -> Any:
 
 @builtin("substring", STRING, NUMBER, NUMBER)
 def substring(text: Any, start: Any, length: Any) -> Any:
-    """Give a part of a text; a negative length means all the rest."""
+    """Return a part of a text; a negative length means all the rest."""
     first, size = need_integer(2, start), need_integer(3, length)
     if first < 0:
         msg = "negative offset"

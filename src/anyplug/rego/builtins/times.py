@@ -43,7 +43,7 @@ def _bounded(nanoseconds: int) -> int:
 
 
 def zone(name: str) -> dt.tzinfo:
-    """Give a time zone by name. Raises BuiltinError."""
+    """Return a time zone by name. Raises BuiltinError."""
     if name in {"", "UTC"}:
         return dt.UTC
     if name == "Local":
@@ -94,14 +94,14 @@ def _local(nanoseconds: int, place: dt.tzinfo) -> dt.datetime:
 
 
 def nanoseconds(moment: dt.datetime, rest: int) -> int:
-    """Give a moment as nanoseconds. Raises BuiltinError."""
+    """Return a moment as nanoseconds. Raises BuiltinError."""
     since = moment - EPOCH
     return _bounded((since.days * 86_400 + since.seconds) * SECOND + rest)
 
 
 @builtin("time.now_ns", context=True, impure=True)
 def now_ns(context: Any) -> Any:
-    """Give the time at which the evaluation began to ask."""
+    """Return the time at which the evaluation began to ask."""
     return context.now.setdefault("time", time.time_ns())
 
 
@@ -187,14 +187,14 @@ def format_(value: Any) -> Any:
 
 @builtin("time.date", ANY)
 def date(value: Any) -> Any:
-    """Give year, month and day."""
+    """Return year, month and day."""
     moment, _, _ = _when(value)
     return (moment.year, moment.month, moment.day)
 
 
 @builtin("time.clock", ANY)
 def clock(value: Any) -> Any:
-    """Give hour, minute and second."""
+    """Return hour, minute and second."""
     moment, _, _ = _when(value)
     return (moment.hour, moment.minute, moment.second)
 
@@ -229,7 +229,7 @@ def add_date(value: Any, years: Any, months: Any, days: Any) -> Any:
 
 @builtin("time.diff", ANY, ANY)
 def diff(left: Any, right: Any) -> Any:
-    """Give the years, months, days, hours, minutes and seconds between two times."""
+    """Return the years, months, days, hours, minutes and seconds between two times."""
     one, first, _ = _when(left)
     other, second, _ = _when(right)
     other = other.astimezone(one.tzinfo)

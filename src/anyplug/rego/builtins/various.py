@@ -32,7 +32,7 @@ def trace(context: Any, text: Any) -> Any:
 
 @builtin("rand.intn", STRING, NUMBER, context=True, impure=True)
 def rand_intn(context: Any, key: Any, bound: Any) -> Any:
-    """Give a number below a bound: the same for the same key, during one evaluation."""
+    """Return a number below a bound: the same for the same key, during one evaluation."""
     limit = abs(need_integer(2, bound))
     if limit > MOST:
         msg = "a bound of more than 63 bits, with which OPA crashes"
@@ -44,7 +44,7 @@ def rand_intn(context: Any, key: Any, bound: Any) -> Any:
 
 @builtin("opa.runtime", impure=True)
 def runtime() -> Any:
-    """Give what is known of the program around: nothing."""
+    """Return what is known of the program around: nothing."""
     return EMPTY_OBJECT
 
 

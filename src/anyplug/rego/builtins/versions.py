@@ -130,7 +130,7 @@ def units_parse(text: Any) -> Any:
 
 @builtin("uuid.rfc4122", ANY, context=True, impure=True)
 def uuid_rfc4122(context: Any, key: Any) -> Any:
-    """Give a random UUID: the same for the same key, during one evaluation."""
+    """Return a random UUID: the same for the same key, during one evaluation."""
     return context.now.setdefault(f"uuid:{key}", str(uuid.uuid4()))
 
 

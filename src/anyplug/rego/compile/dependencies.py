@@ -23,7 +23,7 @@ class Dependencies:
         self.impure = {group: names for group, names in found.items() if names}
 
     def touched(self, terms: list[Term | With]) -> set[Group]:
-        """Give the groups that terms may evaluate."""
+        """Return the groups that terms may evaluate."""
         found: set[Group] = set()
         for term in terms:
             if isinstance(term, Call | With):
@@ -71,7 +71,7 @@ class Dependencies:
 
 
 def builtin_of(call: Call) -> Builtin | None:
-    """Give the builtin that is called; nothing if it is a function."""
+    """Return the builtin that is called; nothing if it is a function."""
     return builtins.TABLE[".".join(call.name)] if call.name[0] != "data" else None
 
 

@@ -39,13 +39,13 @@ class Globals:
         return name in self.rules or name in self.imports
 
     def reference(self, var: Var) -> Term:
-        """Give a name that is known as a reference to `data` or `input`."""
+        """Return a name that is known as a reference to `data` or `input`."""
         path = (*self.package, var.name) if var.name in self.rules else self.imports[var.name]
         head = Var(var.at, path[0])
         return Ref(var.at, head, [Scalar(var.at, part) for part in path[1:]]) if len(path) > 1 else head
 
     def full_name(self, name: tuple[str, ...]) -> tuple[str, ...]:
-        """Give the path of a rule or import, or the name itself."""
+        """Return the path of a rule or import, or the name itself."""
         if name[0] in ROOTS:
             return name
         if name[0] in self.rules:
@@ -57,7 +57,7 @@ class Globals:
         return name
 
     def function(self, term: Term, scope: Scope | None = None) -> tuple[str, ...]:
-        """Give the name of the function that a term is; nothing if it is a value, or a variable of the scope."""
+        """Return the name of the function that a term is; nothing if it is a value, or a variable of the scope."""
         head = term.head if isinstance(term, Ref) else term
         if not isinstance(head, Var) or (scope is not None and scope.has(head.name)):
             return ()

@@ -51,7 +51,7 @@ def _path(module: Module, rule: Rule) -> tuple[Any, ...]:
 
 
 def chains(modules: list[Module], faults: list[Fault]) -> dict[int, tuple[tuple[Any, ...], Object]]:
-    """Give for each rule, by its id, its chain and its own annotation."""
+    """Return for each rule, by its id, its chain and its own annotation."""
     attached = attach(modules, faults)
     made: dict[int, tuple[tuple[Any, ...], Object]] = {}
     for module in modules:
@@ -76,6 +76,6 @@ def chains(modules: list[Module], faults: list[Fault]) -> dict[int, tuple[tuple[
 
 
 def packages(modules: list[Module]) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Give every package, with what is said of it as plain values."""
+    """Return every package, with what is said of it as plain values."""
     found = attach(modules, []).packages
     return {module.package: found.get(module.package, {}) for module in modules}

@@ -56,7 +56,7 @@ class Namespace:
     # What is asked while code is written.
 
     def constant(self, value: Any) -> str:
-        """Give the name of a constant."""
+        """Return the name of a constant."""
         key = (value.__class__, repr(value)) if not isinstance(value, str) else (str, value)
         name = self._constants.get(key)
         if name is None:
@@ -66,12 +66,12 @@ class Namespace:
         return name
 
     def location(self, at: Location) -> int:
-        """Give the number of a place."""
+        """Return the number of a place."""
         self.locations.append(at)
         return len(self.locations) - 1
 
     def builtin(self, name: tuple[str, ...], *, adapted: bool = False) -> tuple[str, bool, bool]:
-        """Give a builtin's name in the code, whether it takes the context, and whether it gives several answers."""
+        """Return a builtin's name in the code, whether it takes the context, and whether it gives several answers."""
         found = builtins.TABLE[".".join(name)]
         code = "b_" + "_".join(name) + ("_adapted" if adapted else "")
         if code not in self._names:
@@ -79,7 +79,7 @@ class Namespace:
         return code, found.context, found.many
 
     def node(self, node: Node) -> str:
-        """Give the name of a node of the tree."""
+        """Return the name of a node of the tree."""
         name = f"N{id(node)}"
         self._names[name] = node
         return name
@@ -119,7 +119,7 @@ class Namespace:
         self._names[name] = first
 
     def named(self, name: str) -> Callable[[Any], Any]:
-        """Give a function that calls what the code calls by that name, then or now."""
+        """Return a function that calls what the code calls by that name, then or now."""
         names = self._names
 
         def evaluate(context: Any) -> Any:

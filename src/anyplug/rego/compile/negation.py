@@ -114,7 +114,7 @@ class _Eager:
 
 
 def _within(term: Term, take: Take) -> Term:
-    """Give a term with its parts replaced; closures stay as they are."""
+    """Return a term with its parts replaced; closures stay as they are."""
     if isinstance(term, Ref):
         return Ref(term.at, term.head, [take(part) for part in term.path])
     if isinstance(term, Array):

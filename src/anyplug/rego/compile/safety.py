@@ -209,7 +209,7 @@ class Safety:
         self.count = 0
 
     def parts(self, expr: Expr) -> list[Expr]:
-        """Give an expression, with what is evaluated before it if it is a negation."""
+        """Return an expression, with what is evaluated before it if it is a negation."""
         return negation.references_first(expr, self.kept) if isinstance(expr, Not) and expr.eager else [expr]
 
     def kept(self, term: Term) -> Var:

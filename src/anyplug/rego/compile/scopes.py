@@ -50,7 +50,7 @@ class Scope:
         return (name in self.names and name not in self.later) or (self.parent is not None and self.parent.shows(name))
 
     def leave(self) -> frozenset[str]:
-        """Give the variables of bodies around this one that it mentions: the next of these mentions them, too."""
+        """Return the variables of bodies around this one that it mentions: the next of these mentions them, too."""
         free = frozenset(self.mentioned - self.own)
         if self.parent is not None:
             self.parent.mentioned |= free
@@ -71,7 +71,7 @@ def declarations(body: list[Expr]) -> Iterator[str]:
 
 
 def mentions(body: list[Expr], terms: list[Term], function: Callable[[Term], object]) -> Iterator[str]:
-    """Give the variables that stand in a body itself, or in `terms`, and not in a closure.
+    """Return the variables that stand in a body itself, or in `terms`, and not in a closure.
 
     `function` says which values of `with` are no variables, but functions that stand in.
     """
@@ -88,7 +88,7 @@ def mentions(body: list[Expr], terms: list[Term], function: Callable[[Term], obj
 
 
 def _vars(term: Term) -> Iterator[str]:
-    """Give the variables of a term that do not stand in closures."""
+    """Return the variables of a term that do not stand in closures."""
     if isinstance(term, Var):
         yield term.name
     elif isinstance(term, Ref):

@@ -144,7 +144,7 @@ class Emitter(TermWriter):
         return True
 
     def condition(self, call: Call) -> str | None:
-        """Give a call whose answer is only tested as a condition of Python's, None if it is no such call."""
+        """Return a call whose answer is only tested as a condition of Python's, None if it is no such call."""
         name = call.name[0] if len(call.name) == 1 else ""
         if name in {"equal", "neq"}:
             left, right = self.terms(call.args)

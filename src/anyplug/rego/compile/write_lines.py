@@ -41,12 +41,12 @@ class Writer:
         self.lines.append(" " * self.depth + text)
 
     def temp(self) -> str:
-        """Give a new name."""
+        """Return a new name."""
         self.count += 1
         return f"t{self.count}"
 
     def keep(self, code: str) -> str:
-        """Give a name for what code gives."""
+        """Return a name for what code gives."""
         name = self.temp()
         self.line(f"{name} = {code}")
         return name

@@ -69,7 +69,7 @@ class TermWriter(Writer, ABC):
         return self.comprehension(term) if isinstance(term, Comprehension) else self.template(term)
 
     def scalar(self, value: Any) -> str:
-        """Give a constant as code."""
+        """Return a constant as code."""
         kind = value.__class__
         if kind is Atom:
             return ATOMS[value]
@@ -78,7 +78,7 @@ class TermWriter(Writer, ABC):
         return self.names.constant(value)
 
     def var(self, term: Var) -> str:
-        """Give the name of a variable that has a value."""
+        """Return the name of a variable that has a value."""
         if term.name == "input":
             return self.once((self.context, "input"), f"{self.context}.input")
         if term.name == "data":
@@ -128,7 +128,7 @@ class TermWriter(Writer, ABC):
         return self.once((self.context, "data", *node.path), f"{self.context}.extent({self.names.node(node)})")
 
     def group(self, node: Node) -> str:
-        """Give the code that evaluates the rules of a node."""
+        """Return the code that evaluates the rules of a node."""
         group = node.group or node.partial
         assert group is not None
         if self.names.patched(node.path):
@@ -202,7 +202,7 @@ class TermWriter(Writer, ABC):
                 self.match(item, part, later)
 
     def callable(self, name: tuple[str, ...]) -> str:
-        """Give the code of a function that takes the context first."""
+        """Return the code of a function that takes the context first."""
         if name[0] == "data":
             node = self.names.root.find(name[1:])
             assert node is not None
@@ -317,7 +317,7 @@ def is_wildcard(term: Term) -> bool:
 
 
 def constant(term: Term) -> Any:
-    """Give the value of a collection that has no variables; None if there is none."""
+    """Return the value of a collection that has no variables; None if there is none."""
     if isinstance(term, Scalar):
         return term.value
     if isinstance(term, Array | SetLiteral):

@@ -7,7 +7,7 @@ from anyplug.rego.values.values import Object, Set
 
 
 def put(document: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """Give a document with another value at a path."""
+    """Return a document with another value at a path."""
     if not path:
         return value
     made = dict(document) if document.__class__ is Object else {}
@@ -41,7 +41,7 @@ def merge(one: Any, other: Any) -> Any:
 
 
 def frozen(made: Any) -> Any:
-    """Give what partial rules made as values."""
+    """Return what partial rules made as values."""
     kind = made.__class__
     if kind is dict:
         return Object({key: frozen(value) for key, value in made.items()})

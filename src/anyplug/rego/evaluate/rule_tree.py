@@ -19,12 +19,12 @@ class Group:
 
     @property
     def name(self) -> str:
-        """Give the name under which generated code calls it."""
+        """Return the name under which generated code calls it."""
         return f"g{self.number}"
 
     @property
     def every_rule(self) -> list[Rule]:
-        """Give its rules, and its default last."""
+        """Return its rules, and its default last."""
         return [*self.rules, self.default] if self.default else self.rules
 
     @property
@@ -47,14 +47,14 @@ class Node:
         self.depths: frozenset[int] = frozenset()  # how far below here the values of its partial rules stand
 
     def child(self, key: Any) -> "Node":
-        """Give a child, made if need be."""
+        """Return a child, made if need be."""
         found = self.children.get(key)
         if found is None:
             found = self.children[key] = Node((*self.path, key))
         return found
 
     def find(self, path: tuple[Any, ...]) -> "Node | None":
-        """Give the node at a path."""
+        """Return the node at a path."""
         node = self
         for part in path:
             found = node.children.get(part)
@@ -64,7 +64,7 @@ class Node:
         return node
 
     def groups(self) -> Iterator[Group]:
-        """Give every group here and below."""
+        """Return every group here and below."""
         if self.group:
             yield self.group
         if self.partial:
@@ -73,7 +73,7 @@ class Node:
             yield from child.groups()
 
     def nodes(self) -> "Iterator[Node]":
-        """Give every node here and below."""
+        """Return every node here and below."""
         yield self
         for child in self.children.values():
             yield from child.nodes()
@@ -156,7 +156,7 @@ class Tree:
                 self.faults.append(Fault(inner.every_rule[0].at, TYPE_ERROR, f"rule {name} conflicts with {other}"))
 
     def reached(self, path: list[Term]) -> set[Group]:
-        """Give the groups that a reference below `data` may evaluate."""
+        """Return the groups that a reference below `data` may evaluate."""
         found: set[Group] = set()
         nodes = [self.root]
         for part in path:
@@ -178,7 +178,7 @@ class Tree:
 
 
 def below_data(term: Term) -> list[Term] | None:
-    """Give the path of a reference to `data`; None for every other term."""
+    """Return the path of a reference to `data`; None for every other term."""
     if isinstance(term, Ref) and getattr(term.head, "name", None) == "data":
         return term.path
     return [] if getattr(term, "name", None) == "data" else None

@@ -35,7 +35,7 @@ class Meter:
         self.steps = steps
 
     def refill(self, over: int) -> int:
-        """Give the next steps, if there are any and there is time; `over` of them are used already."""
+        """Return the next steps, if there are any and there is time; `over` of them are used already."""
         self.steps -= CHUNK + over
         if self.steps < 0:
             msg = "the policy takes too many steps"
@@ -84,7 +84,7 @@ class Context:
     def under(
         self, replaced: Iterable[tuple[Path, Any]], mocks: Iterable[tuple[tuple[str, ...], Any, int]]
     ) -> "Context":
-        """Give the context in which `with` has its effect: values by path, and functions by name."""
+        """Return the context in which `with` has its effect: values by path, and functions by name."""
         made = self.copy()
         for path, value in replaced:
             if path[0] == "input":
@@ -97,7 +97,7 @@ class Context:
         return made
 
     def copy(self) -> "Context":
-        """Give the same state, with nothing remembered."""
+        """Return the same state, with nothing remembered."""
         made = Context(self.tree, self.input, self.data, self.meter, strict=self.strict)
         made.mocks, made.patches, made.left, made.now = self.mocks, self.patches, COPIED, self.now
         self.spend(COPIED)
@@ -106,7 +106,7 @@ class Context:
         return made
 
     def unmocked(self) -> "Context":
-        """Give the context in which a mock runs: it calls the originals."""
+        """Return the context in which a mock runs: it calls the originals."""
         made = self.copy()
         made.mocks = {}
         return made
@@ -163,14 +163,14 @@ class Context:
         return value
 
     def view(self, node: Node) -> Any:
-        """Give a node of the tree, to be gone through."""
+        """Return a node of the tree, to be gone through."""
         if self.patches and self.patched(node.path):
             return self.base(node.path)
         dynamic = node.dynamic(self) if node.dynamic is not None else None
         return View(self, node, self.base(node.path), dynamic, node.depths)
 
     def extent(self, node: Node) -> Any:
-        """Give everything below a node as one object."""
+        """Return everything below a node as one object."""
         found = self.memo.get(node.path)
         if found is None:
             found = self.memo[node.path] = force(self.view(node))
@@ -190,7 +190,7 @@ class View:
         self.depths = depths  # below here, at which what partial rules give is a value and no longer a path
 
     def known(self) -> tuple[Any, ...]:
-        """Give the keys that something may be found under."""
+        """Return the keys that something may be found under."""
         found = dict.fromkeys(self.node.children)
         for more in (self.base, self.dynamic):
             if more.__class__ is Object:
@@ -221,7 +221,7 @@ class View:
         return View(context, child, look(self.base, key), dynamic, depths)
 
     def extent(self) -> Object:
-        """Give everything below as one object; documents win over rules."""
+        """Return everything below as one object; documents win over rules."""
         made: dict[Any, Any] = {}
         for key in self.node.children:
             value = self.step(key)
@@ -235,7 +235,7 @@ class View:
 
 
 def force(value: Any) -> Any:
-    """Give the value that a view is."""
+    """Return the value that a view is."""
     return value.extent() if value.__class__ is View else value
 
 

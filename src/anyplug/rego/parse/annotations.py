@@ -59,7 +59,7 @@ def read(source: Source, comments: list[Comment]) -> list[Annotation]:
 
 
 def _clean(source: Source, comment: Comment, content: dict[str, Any]) -> dict[str, Any]:
-    """Give the fields as `rego.metadata` shows them."""
+    """Return the fields as `rego.metadata` shows them."""
     made = {key: value for key, value in content.items() if key in FIELDS and value not in (None, "", [], {}, False)}
     if "authors" in made:
         made["authors"] = [_author(source, comment, author) for author in _list(source, comment, made["authors"])]

@@ -19,7 +19,7 @@ class Cursor:
         self.nesting = 0
 
     def advance(self) -> Token:
-        """Give the token at the cursor, and go on."""
+        """Return the token at the cursor, and go on."""
         token = self.token
         self.index += 1
         self.token = self.tokens[min(self.index, len(self.tokens) - 1)]

@@ -237,7 +237,7 @@ class Expressions(Terms):
 
 
 def _body(expr: Expr) -> list[Expr]:
-    """Give an operand as a body; what was in braces already is one."""
+    """Return an operand as a body; what was in braces already is one."""
     if isinstance(expr, Logic) and len(expr.operands) == 1 and not expr.withs:
         return expr.operands[0]
     return [expr]

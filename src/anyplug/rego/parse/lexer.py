@@ -170,7 +170,7 @@ def template_parts(source: Source, token: Token) -> list[str | tuple[int, int]]:
 
 
 def unescape(source: Source, start: int, inner: str) -> str:
-    """Give what a quoted string means. Raises RegoErrors for an escape that JSON does not have."""
+    """Return what a quoted string means. Raises RegoErrors for an escape that JSON does not have."""
     if "\\" not in inner:
         return inner
 

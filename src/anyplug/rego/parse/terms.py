@@ -119,7 +119,7 @@ class Terms(Cursor, ABC):
         return first
 
     def literal(self, token: Token) -> Any:
-        """Give the value of a string or number."""
+        """Return the value of a string or number."""
         text = token.text
         if token.kind == "raw":
             return text[1:-1].replace("\r", "")
@@ -164,7 +164,7 @@ class Terms(Cursor, ABC):
         return Ref(at, term, path) if path else term
 
     def callable(self, term: Term, path: list[Term]) -> tuple[str, ...] | None:
-        """Give the name that a reference is, if it is one."""
+        """Return the name that a reference is, if it is one."""
         if not isinstance(term, Var):
             return None
         parts = [part.value for part in path if isinstance(part, Scalar) and isinstance(part.value, str)]

@@ -23,7 +23,7 @@ from anyplug.rego.parse.tree import (  # fmt: skip
 
 
 def of_rule(rule: Rule) -> list[Term | With]:
-    """Give every term and `with` of a rule and its elses."""
+    """Return every term and `with` of a rule and its elses."""
     found: list[Term | With] = []
     branch: Rule | None = rule
     while branch is not None:
@@ -36,7 +36,7 @@ def of_rule(rule: Rule) -> list[Term | With]:
 
 
 def of_body(body: list[Expr]) -> list[Term | With]:
-    """Give every term and `with` of a body."""
+    """Return every term and `with` of a body."""
     found: list[Term | With] = []
     _body(body, found)
     return found
@@ -54,7 +54,7 @@ def _body(body: list[Expr], found: list[Term | With]) -> None:
 
 
 def terms_of(expr: Expr) -> list[Term]:
-    """Give the terms of an expression itself: not those of its `with`s and of its bodies."""
+    """Return the terms of an expression itself: not those of its `with`s and of its bodies."""
     if isinstance(expr, Holds):
         return [expr.term]
     if isinstance(expr, Unify):

@@ -104,7 +104,7 @@ def _name(key: Any) -> str:
 
 
 def to_json(value: Any) -> Any:
-    """Give a value as plain Python: sets become sorted lists, keys that are no strings are written as JSON."""
+    """Return a value as plain Python: sets become sorted lists, keys that are no strings are written as JSON."""
     kind = value.__class__
     if kind is str:
         return value if value.isascii() else valid(value)

@@ -17,7 +17,7 @@ WIDE: Final = Context(prec=MAX_EXPONENT * 2)  # rounds nothing that is supported
 
 
 def fraction(number: Number) -> Fraction:
-    """Give the exact value, as far as numbers are supported."""
+    """Return the exact value, as far as numbers are supported."""
     if number.__class__ is Decimal and abs(number.adjusted()) > MAX_EXPONENT:
         msg = f"number out of range: {number}"
         raise NotSupported(msg)
@@ -138,7 +138,7 @@ def divide(left: Number, right: Number) -> Number:
 
 
 def whole(value: Number) -> int | None:
-    """Give the integer that a number is, None if it is none."""
+    """Return the integer that a number is, None if it is none."""
     if value.__class__ is int:
         return value
     exact = fraction(value)

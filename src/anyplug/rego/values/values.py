@@ -62,7 +62,7 @@ class Object(dict[Any, Any]):
             return self._keys
 
     def pairs(self) -> list[tuple[Any, Any]]:
-        """Give keys and values, by key."""
+        """Return keys and values, by key."""
         return [(key, self[key]) for key in self.ordered()]
 
 
@@ -91,7 +91,7 @@ def boolean(held: object) -> Atom:
 
 
 def sort_key(value: Any) -> tuple[Any, ...]:
-    """Give a key by which Python sorts as Rego does: null, booleans, numbers, strings, arrays, objects, sets."""
+    """Return a key by which Python sorts as Rego does: null, booleans, numbers, strings, arrays, objects, sets."""
     kind = value.__class__
     if kind is str:
         return (3, value)
@@ -136,7 +136,7 @@ TYPE_NAMES: Final[dict[type, str]] = {
 
 
 def type_name(value: Any) -> str:
-    """Give the name that `type_name` gives."""
+    """Return the name that `type_name` gives."""
     if value is NULL:
         return "null"
     return TYPE_NAMES.get(value.__class__, "boolean")

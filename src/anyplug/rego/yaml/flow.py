@@ -71,7 +71,7 @@ class Flow(Scalars):
         return value
 
     def scalar(self, text: str, tag: str) -> Any:
-        """Give what a plain scalar means."""
+        """Return what a plain scalar means."""
         return meaning(text, tag, old_booleans=self.old_booleans)
 
     # Mappings.
@@ -95,7 +95,7 @@ class Flow(Scalars):
         raise self.fail("a collection cannot be a key")
 
     def merged(self, value: Any) -> dict[str, Any]:
-        """Give what a merge key stands for."""
+        """Return what a merge key stands for."""
         sources = value if isinstance(value, list) else [value]
         made: dict[str, Any] = {}
         for source in reversed(sources):

@@ -19,7 +19,7 @@ _NO: Final = frozenset({"n", "N", "no", "No", "NO", "off", "Off", "OFF"})
 
 
 def meaning(text: str, tag: str, *, old_booleans: bool) -> Any:
-    """Give what a plain scalar means. Raises YamlError."""
+    """Return what a plain scalar means. Raises YamlError."""
     if tag in {"!!str", "!"}:
         return text
     if text in _NULLS:

@@ -95,7 +95,7 @@ def has_shebang_or_is_binary(path: str) -> bool:
 
 
 def shebang(path: str) -> list[str]:
-    """Give the words of a file's shebang line; none if it has none."""
+    """Return the words of a file's shebang line; none if it has none."""
     try:
         head = untrusted_files.head(path, HEAD_BYTES)
     except OSError:

@@ -24,7 +24,7 @@ def is_granted(granted: frozenset[Destination], host: str, port: int) -> bool:
 def usable(
     granted: frozenset[Destination], host: str, port: int, found: list[str], is_own: Callable[[str], bool]
 ) -> list[str]:
-    """Give those of the addresses that a granted host has to which a connection may be made.
+    """Return those of the addresses that a granted host has to which a connection may be made.
 
     `is_own` says whether a public address is this machine's.
     """

@@ -53,7 +53,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """Give a host's addresses; raises OSError. Blocks."""
+    """Return a host's addresses; raises OSError. Blocks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     # A link-local address has a zone behind it, which is no part of the address.
     return list(dict.fromkeys(str(where[0]).partition("%")[0] for *_, where in found))
@@ -274,7 +274,7 @@ class Proxy:
 
 
 def _spelled(found: list[str]) -> list[str]:
-    """Give the addresses in the one spelling of each; raises OSError if there is none."""
+    """Return the addresses in the one spelling of each; raises OSError if there is none."""
     spelled = [name for address in found if (name := permissions.host_name(address))]
     if not spelled:
         raise OSError(errno.EADDRNOTAVAIL, "it has no address")
@@ -297,7 +297,7 @@ def _family(address: str) -> socket.AddressFamily:
 
 @contextlib.asynccontextmanager
 async def _opened(peer: socket.socket) -> AsyncIterator[Stream]:
-    """Give a socket's two streams; it is closed at the end, and what is left to be sent has a moment for that."""
+    """Return a socket's two streams; it is closed at the end, and what is left to be sent has a moment for that."""
     try:
         reader, writer = await asyncio.open_connection(sock=peer, limit=requests.LARGEST_HEAD)
     except BaseException:

@@ -14,7 +14,7 @@ class Questions:
         self.open: dict[str, asyncio.Future[Any]] = {}
 
     def expect(self, name: str, timeout_s: float | None) -> "asyncio.Future[Any]":
-        """Give a future for the answer of that name; it fails with TimeoutError if none comes in time."""
+        """Return a future for the answer of that name; it fails with TimeoutError if none comes in time."""
         future = self.open[name] = self._loop.create_future()
         if timeout_s is not None:
             self._deadlines[name] = until = self._loop.time() + timeout_s

@@ -236,5 +236,5 @@ def _refuse(constant: str) -> None:
 
 
 def _quoted(line: bytes) -> str:
-    """Give the beginning of a line, for people who look for where it was printed."""
+    """Return the beginning of a line, for people who look for where it was printed."""
     return ascii(line[:QUOTED].decode(errors="replace")) + ("…" if len(line) > QUOTED else "")

@@ -210,7 +210,7 @@ class Session:
         return max(ROOM_STEP_S, until - self._loop.time()) if within_s is not None else None
 
     def expect(self, name: str, timeout_s: float | None = None) -> "asyncio.Future[Any]":
-        """Give a future for the answer of that name. It fails with PeerGone when the peer ends, or TimeoutError."""
+        """Return a future for the answer of that name. It fails with PeerGone when the peer ends, or TimeoutError."""
         if self._gone is not None:
             raise self._gone
         if not self._questions.open:

@@ -18,7 +18,7 @@ class Sieve(Protocol):
         ...
 
     def end(self) -> bytes:
-        """Give what was held back."""
+        """Return what was held back."""
         ...
 
 
