@@ -27,6 +27,10 @@ def state(path, *named):
         "/home/ada/work/.git/logs/commondir", "/home/ada/work/.git/refs/remotes/a/config.worktree/x",
         "/home/ada/work/.git/a/b/Config", "/home/ada/work/.git/rebase-merge/git-rebase-todo",
         "/home/ada/work/opencode.jsonc", "/home/ada/work/x.code-workspace", "/home/ada/.gnupg/x",
+        "/home/ada/.lesskey", "/home/ada/.less", "/home/ada/.zcompdump-host-5.9", "/home/ada/.p10k.zsh",
+        "/home/ada/.cache/p10k-instant-prompt-ada.zsh", "/home/ada/.rye/env", "/home/ada/.elan/env",
+        "/home/ada/.local/share/jupyter/kernels/x/kernel.json", "/home/ada/.cache/pre-commit/x/y",
+        "/home/ada/.cache/gitstatus/gitstatusd", "/home/ada/.tclshrc", "/home/ada/.gnomerc", "/home/ada/.virtualenvs/x",
     ],
 )  # fmt: skip
 def test_a_protected_path_is_protected_in_every_spelling(path):

@@ -136,7 +136,12 @@ TABLE: tuple[Entry, ...] = (
         _words(".bashrc .bashrc.d .bash_* .profile .zshrc .zshrc.d .zshenv .zprofile .zlogin .zlogout .zsh "
                ".zfunc .zinit .zplug .antigen .oh-my-* .kshrc .mkshrc .cshrc .tcshrc .login .logout .inputrc "
                ".xonshrc .shrc .fzf* .pam_environment .local/share/bash-completion .local/share/zsh "
-               ".local/share/fish"),
+               ".local/share/fish .zcompdump* .zcompcache .p10k* .purepower .zim .zimrc .zprezto .zpreztorc .zgenom "
+               ".zgen .znap .zpm .antidote .antibody .zsh_* .zshrc.* .local/share/zinit .local/share/sheldon "
+               ".local/share/zap .local/share/antidote .local/share/znap .local/share/zimfw .local/share/zplug "
+               ".local/share/powerlevel10k .local/share/atuin .cache/p10k* .cache/gitstatus .cache/zsh* .cache/prezto "
+               ".cache/antidote .cache/antibody .cache/sheldon .cache/fish .cache/oh-my-zsh "
+               ".basher .elvish"),
         "shell start-up files",
     ),
     Entry(
@@ -145,7 +150,11 @@ TABLE: tuple[Entry, ...] = (
         _words(".xprofile .xinitrc .xsession .xsessionrc .xserverrc .xmonad .i3 .fluxbox .local/share/systemd "
                ".local/share/dbus-1 .local/share/applications .local/share/gnome-shell .local/share/plasma "
                ".local/share/kservices5 .local/share/kio .local/share/nautilus .local/share/flatpak .var/app "
-               "snap"),
+               "snap .gnomerc .Xclients .Xsession .xsession-* .Xresources .Xdefaults* .xscreensaver .xmodmap "
+               ".local/share/konsole .local/share/nemo .local/share/caja .local/share/Thunar .local/share/dolphin "
+               ".local/share/kwin .local/share/plasmashell .local/share/kxmlgui5 .local/share/cinnamon "
+               ".local/share/xsessions .local/share/wayland-sessions .gnome2 .kde .kde4 "
+               ".icewm .openbox .dwm .local/share/ulauncher .local/share/rofi"),
         "programs that start with the desktop, or by a click",
     ),
     Entry(
@@ -157,7 +166,18 @@ TABLE: tuple[Entry, ...] = (
                "miniforge3 mambaforge google-cloud-sdk .npm-global .nix-profile .local/share/nvim .gvimrc "
                ".emacs .emacs.d .ipython .jupyter .pythonrc* .cabal/bin .dotnet/tools .foundry/bin .krew/bin "
                ".composer/vendor/bin .luarocks/bin .rye/shims .proto/bin .linuxbrew/bin .fnm .local/state/nix "
-               ".julia/config .ammonite .lein .sbt .cursor-server"),
+               ".julia/config .ammonite .lein .sbt .cursor-server .rye .elan .atuin .gvm .phpbrew .phpenv .swiftly "
+               ".swiftenv .swiftpm .local/share/cargo .local/share/rustup .local/share/swiftly .local/share/rtx "
+               ".local/share/fnm .local/share/nvm .local/share/asdf .local/share/proto .local/share/pyenv "
+               ".local/share/go .local/share/virtualenvs .local/share/jupyter .virtualenvs .node_modules "
+               ".node_libraries .tclshrc .wishrc .tkshrc .gitk .sbclrc .ccl-init.lisp .clisprc* .cmucl-init* .eclrc "
+               ".guile .racketrc .mongoshrc.js .mongorc.js .mongosh .gnuplot .maxima .octave* "
+               ".mpv .local/share/mpv .cache/nvim .cache/pre-commit .cache/prek .cache/vim .local/state/nvim "
+               ".local/share/vim .local/share/emacs .local/share/helix .local/share/zed .local/share/code-server "
+               ".vscode-server* .cache/pypoetry/virtualenvs .local/share/pypoetry .local/share/hatch .nimble/bin "
+               ".stack/bin .local/share/gem .gem .mix .kerl .kiex .tfenv .tgenv .jabba .jbang "
+               ".perlbrew perl5 .plenv .luaver .aqua .local/share/aquaproj-aqua .proto .arkade .cabal/config "
+               ".ghc .stack/config.yaml .nodebrew .nodist .spack .guix-profile .local/share/coursier"),
         "programs, and code that programs load when they start",
     ),
     Entry(
@@ -168,7 +188,14 @@ TABLE: tuple[Entry, ...] = (
                ".bunfig.toml .gdbearlyinit .lldbinit-lldb .gradle/gradle.properties .m2/settings.xml "
                ".m2/extensions.xml .subversion/config .my.cnf .vnc .xbindkeysrc .fehbg .screenlayout .irssi "
                ".weechat .hyper.js .hammerspoon .local/share/thumbnailers .devscripts .quiltrc .mailcap "
-               ".lessfilter .forward .procmailrc .muttrc .rhosts .shosts .k5login .crontab"),
+               ".lessfilter .lesskey .less .nanorc .joerc .elinks .w3m "
+               ".mplayer .ncmpcpp .newsboat .offlineimaprc .offlineimap.py .msmtprc .fetchmailrc "
+               ".getmail .mbsyncrc .notmuch-config .mutt .taskrc .task/hooks .timewarrior "
+               ".rpmmacros .pbuilderrc .sbuildrc .gbp.conf .dput.cf .reportbugrc .bazaar .cvsrc "
+               ".ackrc .ctags .ctags.d .ranger .vifm .lf .nnn .sxhkdrc .ratpoisonrc "
+               ".stumpwmrc .stumpwm.d .conkyrc .tigrc .parallel .ansible "
+               ".vagrant.d .packer.d .pulumi .helm .minikube .forward "
+               ".procmailrc .muttrc .rhosts .shosts .k5login .crontab"),
         "settings that run commands, or let others in",
     ),
 )  # fmt: skip

@@ -38,6 +38,8 @@ if TYPE_CHECKING:  # the SDK has no public name for them
 MOST_PAGES = 100  # of tools/list; a server that goes on is cut off there
 LIST_S = 30.0  # for a list that changed to be read again
 CALM_S = 0.1  # between two such readings, so that a server which says it all the time is not asked all the time
+CALM_TIMES, LONGEST_CALM_S = 20, 60.0  # a longer pause after a list that took long: reading it holds up everybody
+REQUESTS_AT_ONCE, REQUEST_PAUSE_S = 50, 0.05  # requests that a server may make in one go, and the pause after each more
 MOST_ROUNDS = 10  # that a call may ask for the project's folder before it is taken to go in circles
 LOGS_AT_ONCE = 200  # messages that a server may log in one go
 LOGS_PER_S = 20.0  # and in the long run: writing costs more than sending
@@ -187,12 +189,14 @@ class Conversation:
         while True:
             await self._stale.wait()
             self._stale = anyio.Event()
+            began = time.monotonic()
             with anyio.move_on_after(LIST_S) as scope:
                 await self._list(sdk)
             if scope.cancelled_caught:
                 self.listing.warn(f"it said that its tools changed, and did not list them within {LIST_S:g}s")
             self._changed()
-            await anyio.sleep(CALM_S)
+            took_s = time.monotonic() - began
+            await anyio.sleep(min(max(CALM_S, CALM_TIMES * took_s), LONGEST_CALM_S))
 
     async def _subscribe(self, sdk: ClientSession) -> None:
         """Ask a server of the new era to say when its list changes; `_heard` hears it."""
@@ -294,6 +298,8 @@ class _Watched(Source):
     def __init__(self, stream: "ReadStream[SessionMessage | Exception]", ended: Callable[[], None]) -> None:
         self._stream = stream
         self._ended = ended
+        self._requests_left = float(REQUESTS_AT_ONCE)
+        self._asked_at = time.monotonic()
 
     @property
     def last_context(self) -> Any:
@@ -311,9 +317,20 @@ class _Watched(Source):
             message = item.message if isinstance(item, SessionMessage) else None
             if isinstance(message, types.JSONRPCNotification | types.JSONRPCRequest) and is_too_deep(message.params):
                 continue
+            if isinstance(message, types.JSONRPCRequest):
+                await self._pace()
             if isinstance(message, types.JSONRPCError) and is_too_deep(message.error.data):
                 message.error.data = TOO_DEEP
             return item
+
+    async def _pace(self) -> None:
+        """Let a server that asks all the time wait, by its own pipe."""
+        now = time.monotonic()
+        earned = (now - self._asked_at) / REQUEST_PAUSE_S
+        self._requests_left = min(REQUESTS_AT_ONCE, self._requests_left + earned) - 1
+        self._asked_at = now
+        if self._requests_left < 0:
+            await anyio.sleep(REQUEST_PAUSE_S)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
