@@ -731,7 +731,11 @@ def _removed_by_git(step: Step, held: Sequence[str]) -> list[str]:
     named = [word for at, word in enumerate(rest) if not word.startswith("-") and rest[at - 1 : at] != ["-e"]]
     short = "".join(word[1:] for word in rest if word.startswith("-") and not word.startswith("--"))
     if command == "clean":
-        excluded = [word.removeprefix("-e").removeprefix("--exclude=").strip("/") for word in rest]
+        excluded = [
+            word.removeprefix("-e").removeprefix("--exclude=").strip("/")
+            for at, word in enumerate(rest)
+            if word.startswith(("-e", "--exclude=")) or rest[max(at - 1, 0) : at] in (["-e"], ["--exclude"])
+        ]
         is_dry = "n" in short.partition("e")[0] or any(word.startswith("--dry") for word in rest)
         if is_dry or any(word in {FOLDER, f"**/{FOLDER}"} for word in excluded):
             return []

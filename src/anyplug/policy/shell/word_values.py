@@ -156,7 +156,7 @@ class Values:
             self._note("".join(words[2:3]), self.of(substitutions.printed(words)))
         elif name == "set" or name in self._functions or name in SHELLS:
             given = [value for word in words[1:] for value in self.words(word)]
-            self._note(ARGUMENTS, [*given, " ".join(given)])
+            self._note(ARGUMENTS, given)
 
     def _assign(self, name: str, text: str, *, adds: bool) -> None:
         elements = text.split(ELEMENT)
@@ -190,7 +190,7 @@ class Values:
             return ["bash"]
         if name.isdigit() or name in {"*", "@"}:
             given = [*self._known.get(ARGUMENTS, ()), *self._before.get(ARGUMENTS, ())]
-            return [*dict.fromkeys(given), UNKNOWN]
+            return [*dict.fromkeys(given), *([" ".join(given)] if not name.isdigit() and given else ()), UNKNOWN]
         found = [*self._known.get(name, ()), *self._before.get(name, ())]
         if found:
             return list(dict.fromkeys(found))
