@@ -317,7 +317,7 @@ def _enrich(tool: str, document: dict[str, Any], harness: str) -> None:
         document["affected_parent_directories"] = [
             resolved(word, base) for word in syntax.path_words(arguments["command"])
         ]
-        document["commands"] = _commands(command, base)
+        document["commands"] = _commands(command, [base])
     elif tool != "Bash":
         _enrich_file(tool, document, arguments, harness)
     document["tool_input"] = arguments
@@ -333,13 +333,17 @@ def command_lines(arguments: dict[str, Any]) -> Iterator[str]:
             yield shlex.join(word if isinstance(word, str) else str(word) for word in value)
 
 
-def _commands(command: str, base: str) -> list[dict[str, Any]]:
-    """Give the simple commands of a line as policies see them: as written, and again where values change its words."""
+def _commands(command: str, starts: Sequence[str], *, is_inner: bool = False) -> list[dict[str, Any]]:
+    """Give the simple commands of a line as policies see them: as written, and again where values change its words.
+
+    Behind them follow those that its programs are told to run.
+    """
     found: list[dict[str, Any]] = []
     for at, simple in enumerate(syntax.simple_commands(command)):
-        found.append(_simple(simple.words, simple.writes, base))
+        found.append(_simple(simple.words, simple.writes, starts[0]))
         found[at]["targets"] = []
-    for step in command_steps.read(command, [base]).steps:
+    line = command_steps.read(command, starts)
+    for step in line.steps:
         targets = list(dict.fromkeys((*step.paths, *step.writes, *step.named())))
         targets = [target.replace(syntax.UNKNOWN, "*").replace(substitutions.MADE, "*") for target in targets]
         written = found[step.at]
@@ -348,6 +352,9 @@ def _commands(command: str, base: str) -> list[dict[str, Any]]:
         words = [word.replace(syntax.UNKNOWN, "").replace(substitutions.MADE, "") for word in step.words]
         if words != list(map(word_patterns.simplified, written["words"])):
             found.append({**_simple(words, step.written, step.folder), "targets": targets})
+    for text, folders in () if is_inner else command_steps.told(line):
+        inner = _commands(text, folders, is_inner=True)
+        found += [one for one in inner if one not in found]
     return found
 
 

@@ -110,9 +110,7 @@ COMMAND_TEXTS: Final = ("argv", "input", "stdin", "code", "run", "exec", "shell"
 CODE_KEYS: Final = frozenset({"code", "source"})  # in languages that are not read
 PROGRAM_KEYS: Final = ("command", "cmd", "program", "executable", "file")
 CONTENT_KEYS: Final = frozenset({"content", "new_string", "newString", "old_string", "oldString"})  # text for a file
-DEEPEST_TEXT: Final = 3  # levels of texts that shells are given
 MOST_PACKED: Final = 16  # commands of a line that may pack what another unpacks
-RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
 # What lets Claude Code and OpenCode ask us: who changes it is not asked any more.
 _GATE: Final = re.compile(
     r"(?:^|[^\w.-])\.claude/settings[^/\s]*\.json|(?:^|[^\w.-])\.opencode(?![\w.-])|\.config/opencode(?![\w.-])"
@@ -199,7 +197,7 @@ def _folders(event: Event) -> list[str]:
     given: Any = event.given_input
     told = [given[key] for key in keys if isinstance(given.get(key), str) and "\n" not in given[key]]
     found = [resolved(os.path.expanduser(one.removeprefix("file://")), cwd) for one in told if len(one) < LONGEST_PATH]
-    return list(dict.fromkeys(found)) or [resolved("", cwd)]
+    return list(dict.fromkeys(found if found and event.tool == "Bash" else (*found, resolved("", cwd))))
 
 
 def _gates(cwd: str, protected: Sequence[str]) -> list[str]:
@@ -331,7 +329,7 @@ class CommandLine:
         protected: Sequence[str],
         held: Sequence[str] = (),
         *,
-        depth: int = DEEPEST_TEXT,
+        is_inner: bool = False,
         starts: Sequence[str] = (),
         environment: Sequence[str] = (),
     ) -> None:
@@ -341,13 +339,12 @@ class CommandLine:
         self._folder = folder
         self._environment = environment  # that our program runs from, if it is its own
         self._places = list(dict.fromkeys((*self._held, *_gate_places(folder, protected))))
-        self._depth = depth
+        self._is_inner = is_inner  # its texts are read by the line that it stands in
         self._has_dots = "dotglob" in line  # then * stands for names with a dot before them, too
         reading = command_steps.read(line, starts or [folder], self._is_near)
         self._steps = reading.steps
         self._is_sure = reading.is_sure
-        self._printed = reading.printed
-        self._seen_folders = reading.folders
+        self._reading = reading
         self._is_fed = self._is_feeding()
         self._seen: dict[tuple[str, str, bool], bool] = {}
 
@@ -361,20 +358,6 @@ class CommandLine:
             or (is_writing and step.program == "while" and "read" in step.words)
             for step in self._steps
         )
-
-    def _texts(self) -> Iterator[str]:
-        """Return what shells are given to run, where that follows from values and from what the line prints."""
-        for step in self._steps:
-            names = [word.rpartition("/")[2] for word in step.words]
-            runs = syntax.SHELLS | RUNNING_TEXT - {"."}  # a dot behind other words is a folder
-            if step.program != "." and not any(name in runs for name in names[: step.start + MOST_SHOWN]):
-                continue
-            rest = [word for word in step.words[step.start + 1 :] if not word.startswith("-")]
-            yield " ".join(rest)
-            if not rest or names[step.start] not in syntax.SHELLS:
-                for text in self._printed:
-                    yield text
-                    yield from substitutions.decoded(text)
 
     def changes(self) -> Iterator[str]:
         """Name what of the protected the line changes."""
@@ -397,18 +380,17 @@ class CommandLine:
                 yield from self._named_from(step)
                 puts = itertools.chain(destinations.puts(step.words, step.places), self._repacked(step))
                 yield from (put.place for put in puts if self._is_put(put))
-        for text in dict.fromkeys(self._texts() if self._depth else ()):
-            if text.strip() and text != self._line and len(text) <= LONGEST_COMMAND:
-                inner = CommandLine(
-                    text,
-                    self._folder,
-                    self._protected,
-                    self._held,
-                    depth=self._depth - 1,
-                    starts=self._seen_folders,
-                    environment=self._environment,
-                )
-                yield from inner.changes()
+        for text, folders in () if self._is_inner else command_steps.told(self._reading):
+            inner = CommandLine(
+                text,
+                self._folder,
+                self._protected,
+                self._held,
+                is_inner=True,
+                starts=folders,
+                environment=self._environment,
+            )
+            yield from inner.changes()
         touched = next(self._mentioned(), "")
         if touched and not all(self._only_reads(step) for step in self._steps):
             yield touched
@@ -753,7 +735,11 @@ def _removed_by_git(step: Step, held: Sequence[str]) -> list[str]:
     named = [word for at, word in enumerate(rest) if not word.startswith("-") and rest[at - 1 : at] != ["-e"]]
     short = "".join(word[1:] for word in rest if word.startswith("-") and not word.startswith("--"))
     if command == "clean":
-        excluded = [word.removeprefix("-e").removeprefix("--exclude=").strip("/") for word in rest]
+        excluded = [
+            word.removeprefix("-e").removeprefix("--exclude=").strip("/")
+            for at, word in enumerate(rest)
+            if word.startswith(("-e", "--exclude=")) or rest[max(at - 1, 0) : at] in (["-e"], ["--exclude"])
+        ]
         is_dry = "n" in short.partition("e")[0] or any(word.startswith("--dry") for word in rest)
         if is_dry or any(word in {FOLDER, f"**/{FOLDER}"} for word in excluded):
             return []

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from anyplug.policy.paths import expanded, is_within, resolved
-from anyplug.policy.shell import substitutions, syntax, word_patterns
+from anyplug.policy.shell import substitutions, syntax, told_texts, word_patterns
 from anyplug.policy.shell.word_values import Values
 from anyplug.policy.shell.working_folders import WorkingFolders
 
@@ -31,7 +31,15 @@ LONGEST_FOLDER: Final = 512  # characters that `cd` is followed to: each lookup 
 LONGEST_GLOB: Final = 255  # characters; to read a longer one can take minutes, and nobody writes one in good faith
 MOST_LINKS: Final = 8  # that lead to each other
 MOST_READ: Final = 64  # words that `xargs` is fed
-FEEDING: Final = frozenset({"xargs", "parallel", *syntax.SHELLS, "eval", "source", "."})
+MOST_TOLD: Final = 64  # texts that programs of one line are told to run
+DEEPEST_TOLD: Final = 3  # levels of texts in texts
+LONGEST_TOLD: Final = 16_384  # characters of such a text
+FEEDING: Final = frozenset(
+    {"xargs", "parallel", *syntax.SHELLS, "eval", "source", ".", *told_texts.LANGUAGES, *told_texts.EDITORS}
+    | {*told_texts.MAKERS, *told_texts.SHELLED}
+)
+RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
+_FED_FILE: Final = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+|-")
 MOST_SHOWN: Final = 4  # words of a command that is refused
 _IN_PLACE: Final = re.compile(r"-\w*i|--in-place")
 ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
@@ -195,7 +203,11 @@ def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lamb
     """Read a line that may run in some folders; `is_near` says of which others it matters that it may run there."""
     reading = syntax.read(line)
     values = Values(reading.commands)
-    is_fed = any(word.rpartition("/")[2] in FEEDING for one in reading.commands for word in one.words)
+    is_fed = any(
+        (name := word.rpartition("/")[2]) in FEEDING or "$" in word or told_texts.PYTHON.fullmatch(name)
+        for one in reading.commands
+        for word in one.words
+    )
     printed = values.printed(reading.commands) if is_fed else []
     steps: list[Step] = []
     links: dict[str, str] = {}
@@ -203,15 +215,16 @@ def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lamb
     seen: set[tuple[object, ...]] = set()
     folders = WorkingFolders(starts, is_near)
     for at, simple in enumerate(reading.commands):
-        given = [values.words(word) for word in simple.marked or simple.words]
+        written = simple.marked or simple.words
+        given = [values.words(word) for word in written]
         words = [part for parts in given[1:] for part in parts]
         writes = [
             word_patterns.simplified(part) for word in simple.marked_writes or simple.writes for part in values.of(word)
         ]
         here: list[Step] = []
         for place in folders.at(simple):
-            for first in given[0] if given else [""]:
-                whole = _with_input([*([first] if given else []), *words], printed)
+            for first in values.first_words(written[0]) if given else [[]]:
+                whole = _with_input([*first, *words], printed)
                 whole = list(map(word_patterns.simplified, whole))
                 step = Step(whole, writes, _changed_folder(whole, place), links, known)
                 step.has_output = bool(simple.marked)
@@ -226,6 +239,43 @@ def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lamb
                 links = {**links, **made}
         folders.go(simple, [(step.words, step.where_to) for step in here])
     return Line(steps, reading.is_sure and folders.is_sure, printed, folders.seen)
+
+
+def told(line: Line) -> list[tuple[str, list[str]]]:
+    """Return the texts that programs of a line are told to run, and those of these texts, with where they may run."""
+    found: dict[str, list[str]] = {}
+    waiting = [line]
+    for _ in range(DEEPEST_TOLD):
+        new = []
+        for one in waiting:
+            for text in itertools.islice((text for step in one.steps for text in _told(step, one)), MOST_TOLD):
+                if text.strip() and len(text) <= LONGEST_TOLD and text not in found and len(found) < MOST_TOLD:
+                    found[text] = one.folders
+                    new.append(text)
+        waiting = [read(text, found[text]) for text in new]
+    return list(found.items())
+
+
+def _told(step: Step, line: Line) -> Iterator[str]:
+    names = [word.rpartition("/")[2] for word in step.words]
+    runs = syntax.SHELLS | RUNNING_TEXT - {"."}  # a dot behind other words is a folder
+    rest = [word for word in step.words[step.start + 1 :] if not word.startswith("-")]
+    is_fed = not rest or all(map(_FED_FILE.fullmatch, rest)) or any(word[:1] == "-" for word in step.words[1:])
+    if step.program == "." or any(name in runs for name in names[: step.start + MOST_SHOWN]):
+        yield " ".join(rest)
+        is_run = not rest or bool(_FED_FILE.fullmatch(rest[0])) or names[step.start] not in syntax.SHELLS
+        if is_run or _is_made(step, line):
+            yield from line.printed
+            yield from (text for printed in line.printed for text in substitutions.decoded(printed))
+    elif step.paths and _is_made(step, line):
+        yield from line.printed
+    yield from told_texts.of(step.words, step.folder, line.printed if is_fed else ())
+
+
+def _is_made(step: Step, line: Line) -> bool:
+    """Whether a command runs a file that the same line writes."""
+    ran = {step.where(word) for word in step.words[step.start : step.start + MOST_SHOWN] if not word.startswith("-")}
+    return any(not ran.isdisjoint(one.writes) for one in line.steps if one is not step)
 
 
 def _changed_folder(words: Sequence[str], folder: str) -> str:

@@ -20,6 +20,7 @@ FOLLOWING: Final = frozenset({"readlink", "realpath"})
 TRANSFORMING: Final = frozenset(
     {"awk", "base32", "base64", "cut", "fold", "gawk", "openssl", "paste", "perl", "rev", "sed", "tac", "tr", "xxd"}
 )
+COMPUTED: Final = frozenset({"rev", "tr", "base64", "xxd"})  # whose output is computed here
 NO_TEXT: Final = range(0xD800, 0xE100)  # surrogates, and marks of the reader's own
 LONGEST: Final = 4096  # characters that are computed with
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|0?([0-7]{1,3})|u([0-9a-fA-F]{1,4})|([\s\S]))")
@@ -49,7 +50,7 @@ def output(commands: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
         elif name == "basename" and len(words) > 1:
             text = words[1].rstrip("/").rpartition("/")[2].removesuffix(words[2] if len(words) > 2 else "")  # noqa: PLR2004
         elif given is not None:
-            text = _transformed(name, words, given)
+            text = transformed(name, words, given)
     return UNKNOWN if text is None else text.rstrip("\n")
 
 
@@ -120,7 +121,8 @@ def _above(path: str) -> str:
     return path.rstrip("/").rpartition("/")[0] or UNKNOWN
 
 
-def _transformed(name: str, words: Sequence[str], text: str) -> str:
+def transformed(name: str, words: Sequence[str], text: str) -> str:
+    """Return what a command makes of the text that it reads."""
     if name in PASSING:
         return text
     is_constant = not any(char in text for char in f"{UNKNOWN}$") and bool(text.strip())

@@ -72,6 +72,7 @@ _INSIDE: Final = re.compile(
     rf"""|(?P<backtick>`)|(?P<brace>\${_JOINED}\{{)|(?P<close>\}})|(?P<double>")|(?P<text>[^"\\`${{}}']+|.)""",
     re.DOTALL,
 )
+_SPLITTING: Final = re.compile(r"-[0a-zA-Z]*?S=?([\s\S]*)|--s(?:p|pl|pli|plit)?(?:-[a-z]*)?(?:=([\s\S]*))?")  # of `env`
 _BACKTICKED: Final = re.compile(rf"(?:{_ESCAPED}|[^`\\])*")
 _DELIMITER: Final = re.compile(rf"""(-?)[ \t]*((?:{_ESCAPED}|{_ANSI}|{_SINGLE}|{_DOUBLE}|[^{BLANKS};&|<>()\\'"])+)""")
 _WORD: Final = re.compile(rf"""(?:'[^']*'?|"[^"]*"?|[^{BLANKS}'"]+)+""")
@@ -167,9 +168,9 @@ def _scripts(simple: Simple) -> list[str]:
         return [" ".join(rest)]
     start = next((at for at, word in enumerate(words) if "=" not in word), 0)
     has_prefix = words[start : start + 1] and words[start] in PREFIXES
-    split = next((at for at, word in enumerate(words) if has_prefix and word.startswith(("-S", "--split"))), -1)
-    if split >= 0:
-        return [" ".join((words[split].removeprefix("-S").partition("=")[2], *simple.words[split + 1 :]))]
+    for number, word in enumerate(simple.words if has_prefix else ()):
+        if split := _SPLITTING.fullmatch(word):
+            return [" ".join((split[1] or split[2] or "", *simple.words[number + 1 :]))]
     at = next((at for at, word in enumerate(words) if word in SHELLS), -1)
     flags = [number for number, word in enumerate(words) if 0 <= at < number and word.startswith("-") and "c" in word]
     scripts = [simple.words[flags[0] + 1]] if flags and flags[0] + 1 < len(words) else []

@@ -24,6 +24,7 @@ READING: Final = frozenset({"read", "mapfile", "readarray"})
 TELLING: Final = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "VIRTUAL_ENV")  # whose values count
 TELLING_NAME: Final = re.compile(r"ANYPLUG|CUPCAKE", re.IGNORECASE)  # of a variable that leads to what is ours
 NAMES: Final = (".cupcake", "cupcake", "anyplug", ".opencode", "opencode", ".claude", ".local", ".config", "rulebook")
+SHELL_NAMES: Final = frozenset({"SHELL", "BASH"})  # variables that name a shell
 ARGUMENTS: Final = "@"  # stands for all that a script or a function is given
 PASSES: Final = 3  # over the line: what is used may be set further down, in a loop or by whoever calls a function
 MOST_VALUES: Final = 512  # of one word
@@ -71,6 +72,12 @@ class Values:
             return made
         return list(dict.fromkeys(part for one in made for part in (one.split() or [one])))
 
+    def first_words(self, word: str) -> list[list[str]]:
+        """Return what the first word of a command may become: each value is a program with words of its own."""
+        if "$" not in word or ASSIGNMENT.match(word):
+            return [[one] for one in self.words(word)]
+        return [one.split() or [one] for one in self.of(word)]
+
     def of(self, word: str, depth: int = DEEPEST) -> list[str]:
         """Return the values that a word may have."""
         if "$" not in word:
@@ -93,12 +100,21 @@ class Values:
     def printed(self, commands: Iterable[Simple]) -> list[str]:
         """Return the texts that a line prints or feeds to its commands."""
         found: list[str] = []
+        last: list[str] = []  # what the command before prints
         for one in commands:
             words = one.marked or one.words
+            fed = [value for text in one.fed for value in self.of(text)]
+            last = fed or last
             found += [value for text in one.fed for value in self.of(text)]
             start = next((at for at, word in enumerate(words) if word not in KEYWORDS), len(words))
-            if words[start : start + 1] and words[start].rpartition("/")[2] in substitutions.PRINTING:
-                found += self.of(substitutions.printed(words[start:]).rstrip("\n"))
+            name = words[start].rpartition("/")[2] if start < len(words) else ""
+            if name in substitutions.PRINTING:
+                last = self.of(substitutions.printed(words[start:]).rstrip("\n"))
+            elif last and one.before.strip() == "|" and name in substitutions.COMPUTED:
+                last = [substitutions.transformed(name, words[start:], text) for text in last]
+            elif not (last and name in substitutions.PASSING):
+                last = []
+            found += last
         return list(dict.fromkeys(found))
 
     def _may_set(self, words: Sequence[str]) -> bool:
@@ -139,7 +155,8 @@ class Values:
         elif name == "printf" and words[1:2] == ["-v"]:
             self._note("".join(words[2:3]), self.of(substitutions.printed(words)))
         elif name == "set" or name in self._functions or name in SHELLS:
-            self._note(ARGUMENTS, [value for word in words[1:] for value in self.words(word)])
+            given = [value for word in words[1:] for value in self.words(word)]
+            self._note(ARGUMENTS, given)
 
     def _assign(self, name: str, text: str, *, adds: bool) -> None:
         elements = text.split(ELEMENT)
@@ -169,14 +186,18 @@ class Values:
 
     def _value(self, name: str) -> list[str]:
         """Return the values of a variable."""
+        if name == "0":
+            return ["bash"]
         if name.isdigit() or name in {"*", "@"}:
             given = [*self._known.get(ARGUMENTS, ()), *self._before.get(ARGUMENTS, ())]
-            return [*dict.fromkeys(given), UNKNOWN]
+            return [*dict.fromkeys(given), *([" ".join(given)] if not name.isdigit() and given else ()), UNKNOWN]
         found = [*self._known.get(name, ()), *self._before.get(name, ())]
         if found:
             return list(dict.fromkeys(found))
         if TELLING_NAME.search(name):
             return [MADE]
+        if name in SHELL_NAMES:
+            return ["bash"]
         if name in TELLING and (value := os.path.expanduser("~") if name == "HOME" else os.environ.get(name, "")):
             return [value]
         return [UNKNOWN]

@@ -1,0 +1,189 @@
+"""Shell texts that a command tells other programs to run, and files that it names in other languages.
+
+Options that take a command (`git rebase -x`, `tar --checkpoint-action`), settings (`git -c core.pager=`, `PAGER=`),
+scripts of `sed` and `awk`, commands of editors, and the strings in programs that interpreters are given. A file that
+such a text reads or writes is returned as a shell would name it: `sed p FILE`, `sed p x > FILE`. Nothing is run;
+programs that put their texts together in other ways are not followed.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from anyplug.policy.shell.substitutions import UNKNOWN
+from anyplug.policy.shell.syntax import PREFIXES
+
+PYTHON: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*")
+LANGUAGES: Final = frozenset(
+    {"perl", "node", "nodejs", "bun", "deno", "ruby", "php", "lua", "luajit", "tclsh", "Rscript", "osascript", "julia"}
+)
+AWKS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
+EDITORS: Final = frozenset({"vi", "vim", "nvim", "ex", "view", "ed", "emacs"})
+MAKERS: Final = frozenset({"make", "gmake", "just"})
+SHELLED: Final = frozenset(
+    {"sqlite3", "psql", "mysql", "mariadb", "gdb", "lldb", "lftp", "ftp", "less", "man", "duckdb"}
+)
+SHORT_OPTIONS: Final = {"tar": "IF", "gtar": "IF", "bsdtar": "I", "rsync": "e", "git": "xOu"}  # that take a command
+CARRYING: Final = PREFIXES | {"find", "parallel", "fd", "then", "do", "else", "if", "while", "!", "{"}
+MOST_STRINGS: Final = 64  # of one program
+MOST_BEFORE: Final = 12  # words before a program that another one runs
+LONGEST: Final = 4096  # characters of a text in another language
+_OPTION: Final = re.compile(
+    r"--(?:\w+-)*(?:exec|extcmd|command|cmd|action|script|program|filter|pager|editor|shell|rsh|run|pack|eval|call)"
+    r"(?:=([\s\S]*))?"
+)
+_ENVIRONMENT: Final = re.compile(
+    r"(?:\w*(?:PAGER|EDITOR|COMMAND|OPEN|EXTERNAL_DIFF|ASKPASS|BROWSER|_SSH)|VISUAL|GIT_CONFIG_VALUE_\d+)=([\s\S]+)"
+)
+_SETTING: Final = re.compile(
+    r"pager|editor|command|program|cmd|helper|driver|external|textconv|clean|smudge|process|fsmonitor|hook",
+    re.IGNORECASE,
+)
+_STRING: Final = re.compile(
+    r"""'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)"|`((?:\\.|[^`\\])*)`|\b(?:qw|qx|q|qq)\s*[({\[<|/]([^)}\]>|/]*)|%[wx][({\[]([^)}\]]*)""",
+    re.DOTALL,
+)
+_AWK_COMMAND: Final = re.compile(
+    r"""\|&?\s*"((?:\\.|[^"\\])*)"|"((?:\\.|[^"\\])*)"\s*\|&?|system\s*\(\s*"((?:\\.|[^"\\])*)\""""
+)
+_AWK_WRITES: Final = re.compile(r""">>?\s*"((?:\\.|[^"\\])*)\"""")
+_SED_FILE: Final = re.compile(r"(?:(?<![A-Za-z_])|(?<=\Wg)|(?<=\Wp))([rRwW])[ \t]*([^\s;}][^\n]*)")
+_SED_RUNS: Final = re.compile(r"(?:^|[\n;{}0-9$/!,~ \t])e[ \t]+([^\n]+)")
+_SED_REPLACES: Final = re.compile(r"s([^\w\s\\])(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[a-zA-Z0-9]*e", re.DOTALL)
+_SHELLED: Final = re.compile(r"(?:^|[\s;|])(?:\.shell|\.system|\\!|shell|system|!)\s*(\S[^\n]*)")
+_MADE_BY_MAKE: Final = re.compile(r"\$[({]shell ([^)}]*)[)}]")
+_PATH: Final = re.compile(r"[~.]?[\w.@%+~*?\[\]-]*(?:/[\w.@%+~*?\[\]-]*)+|\.?[\w@%+~*?\[\]-]+\.\w+|\.[\w.*?-]+")
+
+
+def of(words: Sequence[str], folder: str, fed: Sequence[str] = ()) -> Iterator[str]:
+    """Return the shell texts that a command is told to run; `fed` are texts that it may read."""
+    for word in words:
+        if found := _ENVIRONMENT.match(word):
+            yield found[1]
+    start = next((at for at, word in enumerate(words) if "=" not in word or word.startswith("-")), len(words))
+    for at in range(start, min(len(words), start + MOST_BEFORE)):
+        yield from _of_program(list(words[at:]), folder, fed)
+        if _name(words[start]) not in CARRYING:
+            break
+
+
+def _of_program(words: list[str], folder: str, fed: Sequence[str]) -> Iterator[str]:  # noqa: C901 - one for each language
+    name, rest = _name(words[0]), words[1:]
+    yield from _options(name, rest)
+    if UNKNOWN in name:
+        yield from (rest[at + 1] for at, word in enumerate(rest[:-1]) if re.fullmatch(r"-\w*c", word))
+    elif name == "git":
+        yield from _git(rest)
+    elif name.startswith("git-"):
+        yield shlex.join(["git", name.removeprefix("git-"), *rest])
+    elif name == "sed":
+        for word in rest:
+            yield from _sed(word)
+    elif name in AWKS:
+        for word in rest:
+            yield from _awk(word, folder)
+    elif name in EDITORS or name in SHELLED:
+        texts = [word.removeprefix("+").removeprefix("--cmd=") for word in (*rest, *fed)]
+        yield from (found[1] for text in texts for found in _SHELLED.finditer(text[:LONGEST]))
+        for text in texts if name in EDITORS else ():
+            yield from (f"{name} {_globbing(word)}" for word in text.split()[1:] if " " in text)
+    elif name in MAKERS:
+        for text in (*rest, *fed):
+            yield from (found[1] for found in _MADE_BY_MAKE.finditer(text))
+            if " " in text or ":" in text:
+                yield text.partition("=")[2] if text.startswith("--eval=") else text
+                yield from (line.partition(":")[2].lstrip(": ;@-") for line in text.split("\n"))
+    if PYTHON.fullmatch(name):
+        at = next((at for at, word in enumerate(rest) if re.match(r"-[A-Za-z]*m", word)), -1)
+        if at >= 0:
+            module = rest[at].partition("m")[2]
+            yield shlex.join([*([module] if module else ()), *rest[at + 1 :]])
+    if PYTHON.fullmatch(name) or name in LANGUAGES:
+        for text in (*rest, *fed):
+            if any(char in text for char in " ('\"`"):
+                yield from _strings(name, text[:LONGEST], folder)
+
+
+def _options(name: str, rest: Sequence[str]) -> Iterator[str]:
+    """Return the values of options that take a command, whatever program they belong to."""
+    letters = SHORT_OPTIONS.get(name, "")
+    for at, word in enumerate(rest):
+        following = "".join(rest[at + 1 : at + 2])
+        if found := _OPTION.fullmatch(word):
+            value = following if found[1] is None else found[1]
+            yield value.removeprefix("exec=")
+        elif letters and len(word) > 1 and word[0] == "-" and word[1] != "-":
+            cut = next((number for number, char in enumerate(word) if number and char in letters), 0)
+            if cut:
+                yield word[cut + 1 :] or following
+
+
+def _git(rest: Sequence[str]) -> Iterator[str]:
+    """Return what settings and commands of git run."""
+    for at, word in enumerate(rest):
+        following = "".join(rest[at + 1 : at + 2])
+        if word == "-c" or (word.startswith("-c") and "=" in word):
+            key, _, value = (following if word == "-c" else word[2:]).partition("=")
+            yield from _setting(key, value)
+        elif word == "config":
+            named = [one for one in rest[at + 1 :] if not one.startswith("-") and one not in {"set", "add"}]
+            yield from _setting(*named[:2]) if len(named) > 1 else ()
+        elif word in {"foreach", "run"} and {"submodule", "bisect"} & set(rest[:at]):
+            told = [one for number, one in enumerate(rest[at + 1 :]) if number or not one.startswith("-")]
+            yield " ".join(told) if len(told) == 1 else shlex.join(told)
+        elif word.startswith("ext::"):
+            yield word.removeprefix("ext::").replace("% ", " ").replace("%20", " ")
+
+
+def _setting(key: str, value: str) -> Iterator[str]:
+    if key.lower().startswith("alias."):
+        yield value[1:] if value.startswith("!") else f"git {value}"
+    elif value and (value.startswith("!") or _SETTING.search(key)):
+        yield value.removeprefix("!")
+
+
+def _sed(script: str) -> Iterator[str]:
+    """Return the files that a script of `sed` reads and writes, and the commands that it runs."""
+    script = script[:LONGEST]
+    for command, file in (found.groups() for found in _SED_FILE.finditer(script)):
+        name = shlex.quote(file.strip())
+        yield f"sed p x > {name}" if command in "wW" else f"sed p {name}"
+    yield from (found[1] for found in _SED_RUNS.finditer(script))
+    yield from (found[2] for found in _SED_REPLACES.finditer(script))
+
+
+def _awk(program: str, folder: str) -> Iterator[str]:
+    program = program[:LONGEST]
+    yield from (next(filter(None, found.groups()), "") for found in _AWK_COMMAND.finditer(program))
+    yield from (f"awk 1 > {shlex.quote(found[1])}" for found in _AWK_WRITES.finditer(program))
+    yield from _files("awk 1", (found[2] for found in _STRING.finditer(program) if found[2]), folder)
+
+
+def _strings(name: str, program: str, folder: str) -> Iterator[str]:
+    """Return the strings in a program as commands, alone and as the words of one, and those that are paths as files."""
+    found = [next(filter(None, one.groups()), "") for one in _STRING.finditer(program)][:MOST_STRINGS]
+    yield from (text for text in found if " " in text)
+    if len(found) > 1:
+        yield shlex.join(found)
+    yield from _files(name, found, folder)
+
+
+def _files(name: str, texts: Sequence[str] | Iterator[str], folder: str) -> Iterator[str]:
+    for text in texts:
+        if _PATH.fullmatch(text) or (text and "\0" not in text and len(text) < 256 and _is_there(text, folder)):  # noqa: PLR2004
+            yield f"{name} {shlex.quote(text)}"
+
+
+def _is_there(text: str, folder: str) -> bool:
+    return os.path.lexists(os.path.join(folder, text))
+
+
+def _globbing(word: str) -> str:
+    """Quote a word, except for its globs."""
+    return "".join(char if char in "*?[]" else shlex.quote(char) for char in word)
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2]
