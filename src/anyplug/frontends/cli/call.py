@@ -121,7 +121,7 @@ def _line(session: Session, words: list[str]) -> str:
 
 
 def _report_command(session: Session, outcome: "CommandOutcome") -> int:
-    from anyplug.frontends.cli.run import report_command  # it imports this module, and tools need none of it
+    from anyplug.frontends.cli.command_output import report_command  # tools need none of it
 
     return report_command(session, outcome)
 

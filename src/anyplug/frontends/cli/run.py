@@ -1,17 +1,10 @@
 """`run` and `reload`: run slash commands, and restart plugins in the daemon."""
 
-from typing import TYPE_CHECKING
-
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.call import add_json_arguments, add_yes, invoke
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.frontends.json_output import command_shape
-from anyplug.model.errors import CODES, AnyplugError
-from anyplug.peers.notices import lines_of
-
-if TYPE_CHECKING:
-    from anyplug.call.slash_commands import CommandOutcome
+from anyplug.model.errors import AnyplugError
 
 
 def _run(parser: Parser) -> Command:
@@ -83,32 +76,3 @@ def _list(session: Session) -> int:
     else:
         render.out("No slash commands are available.")
     return say_who_is_missing(session, snapshot)
-
-
-def report_command(session: Session, outcome: "CommandOutcome") -> int:
-    """Print what a slash command asks for; return the exit code."""
-    if session.options.json:
-        session.print_json(command_shape(outcome, list(outcome.notes)))
-    else:
-        for note in outcome.notes:
-            for line in lines_of(note):
-                session.note(line)
-        if outcome.error is not None:
-            render.error(outcome.error.message, outcome.error.hint)
-        else:
-            _print_said(outcome)
-    return CODES[outcome.error.code].exit if outcome.error else 0
-
-
-def _print_said(outcome: "CommandOutcome") -> None:
-    """Print an action with its text; of a panel its title, its lines and its footer, one below the other."""
-    text = outcome.text
-    if outcome.panel is not None:
-        text = "\n".join(filter(None, (outcome.panel.title, *outcome.panel.lines, outcome.panel.footer)))
-    if outcome.action == "noop":
-        render.out(outcome.action)
-    else:
-        first, *more = text.split("\n", 1)
-        render.out(f"{outcome.action}: {first or '(empty)'}")
-        if more:
-            render.stream(more[0])
