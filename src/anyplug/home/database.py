@@ -5,6 +5,7 @@ Several processes use one database: WAL, and whoever writes takes the write lock
 
 import os
 import threading
+import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ VERSION = 4  # of the tables below
 TIDY_AFTER = 3_000  # rows; about as many as SQLite itself would let pass
 LONGEST_LOG = 10_000  # pages; whoever writes then waits for the disk, in case rows are large or many processes write
 BUSY_S = 5.0  # how long to wait for another process's write, which takes microseconds
+BUSY_STEP_S = 0.01  # between attempts where SQLite itself does not wait
 
 TABLES = (
     "CREATE TABLE approvals (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
@@ -183,7 +185,7 @@ class Store:
             raise StoreError(
                 f"{self.path} was written by a newer anyplug (tables of version {version})", "update anyplug"
             )
-        connection.execute("PRAGMA journal_mode = WAL")
+        self._use_log(connection)
         connection.execute("BEGIN IMMEDIATE")
         (version,) = connection.execute("PRAGMA user_version").fetchone()  # somebody may have been faster
         if version == 1:
@@ -192,6 +194,19 @@ class Store:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {max(version, VERSION)}")
         connection.execute("COMMIT")
+
+    def _use_log(self, connection: "sqlite3.Connection") -> None:
+        """Switch a new database to a write-ahead log. SQLite does not wait if another process does the same."""
+        end = time.monotonic() + BUSY_S
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except self._failures as error:
+                if "locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(BUSY_STEP_S)
+            else:
+                return
 
     def _keep_pending(self, connection: "sqlite3.Connection") -> None:
         """Move what version 1 kept of calls under way to journals, in the names of the hosts that run them."""
