@@ -773,7 +773,8 @@ def _matched(pathspec: str, folder: str, held: Sequence[str]) -> Iterator[str]:
     elif any(char in pattern for char in syntax.GLOBS) and len(pattern) <= LONGEST_GLOB:
         starts = (folder, *(os.path.dirname(place) for place in held)) if magic else (folder,)
         for place in held:
-            inside = [os.path.join(above, name) for above, _, names in os.walk(place) for name in names][:MOST_FILES]
+            below = (os.path.join(above, name) for above, _, names in os.walk(place) for name in names)
+            inside = list(itertools.islice(below, MOST_FILES))
             names = [os.path.relpath(path, start) for path in (place, *inside) for start in starts]
             globs = (pattern, pattern.removeprefix("**/"))
             if any(fnmatch.fnmatchcase(name, each) for name in names if name[:2] != ".." for each in globs):
