@@ -8,7 +8,7 @@ import mcp_clients
 import plugin_folders
 import zot_folders
 from anyplug.call.consent import Attachment
-from anyplug.catalog import tool_schemas
+from anyplug.catalog import tool_descriptions
 from anyplug.catalog.profiles import View
 from anyplug.catalog.tool_search import Index, words
 from anyplug.frontends.mcp import result_content, search_tools
@@ -274,12 +274,12 @@ def test_names_are_divided_into_words():
 )
 def test_every_schema_becomes_one_that_clients_take(given, expected):
     before = json.dumps(given)
-    assert tool_schemas.object_schema(given) == expected
+    assert tool_descriptions.object_schema(given) == expected
     assert json.dumps(given) == before  # the plugin's own is left alone
 
 
 def test_the_three_tools_fit_their_own_budget():
-    assert sum(map(tool_schemas.tokens, search_tools.TOOLS)) < 600
+    assert sum(map(tool_descriptions.tokens, search_tools.TOOLS)) < 600
 
 
 def test_cost_shows_what_each_plugin_takes_of_an_agents_context():

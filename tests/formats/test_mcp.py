@@ -25,7 +25,6 @@ from anyplug.home.settings import find_home
 from anyplug.host.host import Host
 from anyplug.manage import plugin_check
 from anyplug.model.types import Audio, Endpoint, Image, Resource, Text
-from anyplug.peers import lifecycle
 from conditions import until
 from conftest import HABITS
 from rows import each_row
@@ -858,7 +857,7 @@ async def test_an_answer_from_an_address_has_a_bound_too(kind, mcp, host, listen
 
 
 async def test_a_lost_connection_is_like_the_end_of_a_process(mcp, host, listening, monkeypatch):
-    monkeypatch.setattr(lifecycle, "PAUSES_S", (0.2,) * 50)
+    monkeypatch.setattr(supervisor, "PAUSES_S", (0.2,) * 50)
     server = listening("http")
     async with host(mcp(servers={"sdk": {"url": f"http://127.0.0.1:{server.port}/mcp"}})) as h:
         assert (await h.call("sdk.add", {"a": 1, "b": 1})).text == "2"

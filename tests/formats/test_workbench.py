@@ -1014,7 +1014,7 @@ async def test_the_built_in_reload_refuses_what_it_does_not_know(host, workbench
 
 
 async def test_the_built_in_reload_tries_those_again_that_were_given_up(host, root, monkeypatch):
-    monkeypatch.setattr("anyplug.peers.lifecycle.PAUSES_S", (0.01,))
+    monkeypatch.setattr("anyplug.peers.supervisor.PAUSES_S", (0.01,))
     folder = extension(
         root,
         "doomed",

@@ -16,7 +16,6 @@ from anyplug.call.consent import Attachment
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats.shared.contract import Greeting
 from anyplug.model.errors import StoreError
-from anyplug.peers import lifecycle
 from conditions import until
 from conftest import HABITS
 from zot_folders import heard
@@ -242,7 +241,7 @@ REQUIRED = '[plugins.guard]\nguard = "required"\n'
 
 
 async def test_while_a_required_guard_is_down_what_it_guards_is_refused(zot, host, target, settings, monkeypatch):
-    monkeypatch.setattr(lifecycle, "PAUSES_S", (0.5, 60.0))
+    monkeypatch.setattr(supervisor, "PAUSES_S", (0.5, 60.0))
     settings(REQUIRED)
     guard = zot("guard", guarding("{}"))
     async with host(guard, target) as h:
@@ -258,7 +257,7 @@ async def test_while_a_required_guard_is_down_what_it_guards_is_refused(zot, hos
 
 
 async def test_a_required_guard_that_comes_back_only_half_way_still_guards(zot, host, target, settings, monkeypatch):
-    monkeypatch.setattr(lifecycle, "PAUSES_S", (0.01, 0.01))
+    monkeypatch.setattr(supervisor, "PAUSES_S", (0.01, 0.01))
     settings(REQUIRED)
     half = "if os.path.exists('half'):\n    hello()\n    sys.exit('no subscription')\nopen('half', 'w')\n"
     async with host(zot("guard", guarding("{}", before=half)), target) as h:
@@ -455,7 +454,7 @@ async def test_a_guard_that_takes_its_time_to_say_so_guards_the_first_call_too(s
 async def test_a_required_guard_that_comes_back_and_has_not_subscribed_yet_still_guards(
     zot, host, target, settings, monkeypatch
 ):
-    monkeypatch.setattr(lifecycle, "PAUSES_S", (0.01, 60.0))
+    monkeypatch.setattr(supervisor, "PAUSES_S", (0.01, 60.0))
     settings(REQUIRED)
     silent = "if os.path.exists('half'):\n    hello(); command('g'); time.sleep(600)\nopen('half', 'w')\n"
     async with host(zot("guard", guarding("{}", before=silent)), target) as h:
@@ -469,7 +468,7 @@ async def test_a_required_guard_that_comes_back_and_has_not_subscribed_yet_still
 async def test_a_guard_that_is_closed_when_silent_refuses_also_while_it_is_down(
     zot, host, target, settings, monkeypatch
 ):
-    monkeypatch.setattr(lifecycle, "PAUSES_S", (60.0,))
+    monkeypatch.setattr(supervisor, "PAUSES_S", (60.0,))
     settings('[plugins.guard]\non_silence = "closed"\n')
     async with host(zot("guard", guarding("os._exit(9)")), target) as h:
         results = [await h.call("run") for _ in range(3)]
@@ -478,7 +477,7 @@ async def test_a_guard_that_is_closed_when_silent_refuses_also_while_it_is_down(
 
 
 async def test_that_a_guard_is_down_and_was_passed_over_is_on_record(zot, host, target, monkeypatch):
-    monkeypatch.setattr(lifecycle, "PAUSES_S", (60.0,))
+    monkeypatch.setattr(supervisor, "PAUSES_S", (60.0,))
     async with host(zot("guard", guarding("os._exit(9)")), target) as h:
         for _ in range(2):
             assert not (await h.call("run")).is_error

@@ -54,7 +54,7 @@ from anyplug.peers.events import Live
 from anyplug.peers.guards import Guards
 from anyplug.peers.notices import Listener, Note, SnapshotChanged, note_taker
 from anyplug.peers.panels import Panels
-from anyplug.peers.supervisor import Peers
+from anyplug.peers.peer_set import Peers
 from anyplug.policy.gate import PolicyGate
 from anyplug.runtime import thread_lanes
 from anyplug.runtime.runner import Runner

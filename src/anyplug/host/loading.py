@@ -13,8 +13,8 @@ from anyplug.catalog.offers import merged
 from anyplug.catalog.snapshot import Entry, Snapshot
 from anyplug.model.errors import StoreError, Unavailable
 from anyplug.model.types import Offer, Plugin
+from anyplug.peers.peer_set import Peers
 from anyplug.peers.slot import Wanted
-from anyplug.peers.supervisor import Peers
 from anyplug.runtime import thread_lanes
 
 RETRY_S = 0.5  # before the next attempt to look, or to make a snapshot, if the store failed

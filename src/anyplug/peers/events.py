@@ -17,8 +17,8 @@ from anyplug.model.types import Block, Call, Image, Plugin, Result, Text
 from anyplug.model.untrusted_text import for_models, for_people
 from anyplug.peers.notices import Listener, Note, NotesCleared, Notice, PanelChanged, SlashSubmitted, Submitted
 from anyplug.peers.panels import Panel, Panels
+from anyplug.peers.peer_set import Peers
 from anyplug.peers.subscribers import Audience
-from anyplug.peers.supervisor import Peers
 
 DEEPEST_CALL = 4  # tools that call tools, as zot has it
 LARGEST_ANSWER = 256 << 10  # bytes of a result that an extension is told

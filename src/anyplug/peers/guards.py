@@ -28,8 +28,8 @@ from anyplug.home.settings import Settings
 from anyplug.model import json_values, permissions
 from anyplug.model.schema import violations
 from anyplug.model.types import Call, Plugin
+from anyplug.peers.peer_set import Peers
 from anyplug.peers.slot import Place
-from anyplug.peers.supervisor import Peers
 from anyplug.runtime.session.session import NotSent, PeerGone
 
 Rewrite = Callable[[frames.InterceptResponse, Any], Any]  # raises BadAnswer

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from anyplug.peers.supervisor import Peers
+from anyplug.peers.peer_set import Peers
 
 
 class Audience:

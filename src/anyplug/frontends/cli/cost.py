@@ -1,6 +1,6 @@
 """`tools --cost`: what the tools of each plugin take of an agent's context."""
 
-from anyplug.catalog import tool_schemas
+from anyplug.catalog import tool_descriptions
 from anyplug.catalog.profiles import View
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
@@ -17,12 +17,12 @@ def show(session: Session) -> int:
     tokens: dict[str, int] = {}
     definitions = []
     for tool, entry in view.tools(snapshot):
-        defined = tool_schemas.definition(tool, entry, snapshot, is_confining=is_confining)
+        defined = tool_descriptions.definition(tool, entry, snapshot, is_confining=is_confining)
         definitions.append(defined)
         tools[entry.name] = tools.get(entry.name, 0) + 1
-        tokens[entry.name] = tokens.get(entry.name, 0) + tool_schemas.tokens(defined)
+        tokens[entry.name] = tokens.get(entry.name, 0) + tool_descriptions.tokens(defined)
     ranked = sorted(tokens, key=lambda name: (-tokens[name], name))
-    total, chosen = sum(tokens.values()), tool_schemas.chosen(view, definitions)
+    total, chosen = sum(tokens.values()), tool_descriptions.chosen(view, definitions)
     if session.options.json:
         plugins = [{"plugin": name, "tools": tools[name], "tokens": tokens[name]} for name in ranked]
         session.print_json({"tokens": total, "surface": chosen, "plugins": plugins})
@@ -30,7 +30,7 @@ def show(session: Session) -> int:
     rows = [(name, str(tools[name]), f"{tokens[name]:,}") for name in ranked]
     render.table(("PLUGIN", "TOOLS", "TOKENS"), [*rows, ("all", str(sum(tools.values())), f"{total:,}")])
     session.note(
-        f"estimated at four characters a token; up to {tool_schemas.LARGE_TOKENS:,} agents get every tool, beyond that "
-        f"three to find and call them: now {chosen}"
+        f"estimated at four characters a token; up to {tool_descriptions.LARGE_TOKENS:,} agents get every tool, beyond "
+        f"that three to find and call them: now {chosen}"
     )
     return 0

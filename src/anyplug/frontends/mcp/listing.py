@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from anyplug.catalog import tool_schemas
+from anyplug.catalog import tool_descriptions
 from anyplug.catalog.profiles import View
 from anyplug.catalog.snapshot import Snapshot
 from anyplug.catalog.tool_search import Index
@@ -30,9 +30,9 @@ class Offering:
         self.version = view.version
         self._seen = view.tools(snapshot)
         definitions = [
-            tool_schemas.definition(tool, entry, snapshot, is_confining=is_confining) for tool, entry in self._seen
+            tool_descriptions.definition(tool, entry, snapshot, is_confining=is_confining) for tool, entry in self._seen
         ]
-        self.surface = tool_schemas.chosen(view, definitions)
+        self.surface = tool_descriptions.chosen(view, definitions)
         listed = search_tools.TOOLS if self.surface == "search" else definitions
         self.tools: list[Wire] = [msgspec.to_builtins(one) for one in listed]
         self.output_schemas: dict[str, dict[str, Any]] = {  # by full name: what clients check results by
@@ -43,7 +43,7 @@ class Offering:
         self.prompts = [
             {
                 "name": command.name,
-                "description": tool_schemas.describe(command, entry),
+                "description": tool_descriptions.describe(command, entry),
                 "arguments": [{"name": ARGUMENT, "description": "What follows the command.", "required": False}],
             }
             for command, entry in view.commands(snapshot)

@@ -6,7 +6,7 @@ import msgspec
 
 from anyplug.catalog.profiles import View
 from anyplug.catalog.snapshot import Entry, Snapshot
-from anyplug.catalog.tool_schemas import Definition, Hints, definition, describe
+from anyplug.catalog.tool_descriptions import Definition, Hints, definition, describe
 from anyplug.catalog.tool_search import Index
 from anyplug.frontends.mcp.result_content import Wire, text_result
 from anyplug.model.errors import CallError

@@ -51,9 +51,7 @@ _AWK_COMMAND: Final = re.compile(
 _AWK_WRITES: Final = re.compile(r""">>?\s*"((?:\\.|[^"\\])*)\"""")
 _SED_FILE: Final = re.compile(r"(?:(?<![A-Za-z_])|(?<=\Wg)|(?<=\Wp))([rRwW])[ \t]*([^\s;}][^\n]*)")
 _SED_RUNS: Final = re.compile(r"(?:^|[\n;{}0-9$/!,~ \t])e[ \t]+([^\n]+)")
-_SED_REPLACES: Final = re.compile(
-    r"s([^\w\s\\])(?:\\.|(?!\1)[^\\])*\1((?:\\.|(?!\1)[^\\])*)\1[a-zA-Z0-9]*e", re.DOTALL
-)
+_SED_REPLACES: Final = re.compile(r"s([^\w\s\\])(?:\\.|(?!\1)[^\\])*\1((?:\\.|(?!\1)[^\\])*)\1[a-zA-Z0-9]*e", re.DOTALL)
 _SHELLED: Final = re.compile(r"(?:^|[\s;|])(?:\.shell|\.system|\\!|shell|system|!)\s*(\S[^\n]*)")
 _MADE_BY_MAKE: Final = re.compile(r"\$[({]shell ([^)}]*)[)}]")
 _PATH: Final = re.compile(r"[~.]?[\w.@%+~*?\[\]-]*(?:/[\w.@%+~*?\[\]-]*)+|\.?[\w@%+~*?\[\]-]+\.\w+|\.[\w.*?-]+")

@@ -20,7 +20,7 @@ import processes
 import zot_folders
 from anyplug.call.consent import Attachment
 from anyplug.catalog import offers
-from anyplug.peers import lifecycle
+from anyplug.peers import supervisor
 from anyplug.peers.slot import Place
 from anyplug.runtime.processes.guard import TOKEN_VARIABLE
 from anyplug.runtime.runner import Runner
@@ -71,7 +71,7 @@ def names(h):
 @pytest.fixture
 def impatient(monkeypatch):
     """Make the pauses before restarts short: what they are like is seen in one test, with the real ones."""
-    monkeypatch.setattr(lifecycle, "PAUSES_S", (0.01, 0.02, 0.03))
+    monkeypatch.setattr(supervisor, "PAUSES_S", (0.01, 0.02, 0.03))
 
 
 # Crashes
@@ -96,7 +96,7 @@ async def test_a_crashed_extension_is_started_again_and_its_registrations_are_re
 
 
 async def test_a_plugin_that_is_being_restarted_is_not_one_that_could_not_be_loaded(zot, host, monkeypatch):
-    monkeypatch.setattr(lifecycle, "PAUSES_S", (3600.0,))
+    monkeypatch.setattr(supervisor, "PAUSES_S", (3600.0,))
     folder = zot("mortal", MORTAL)
     async with host(folder) as h:
         await h.call("act", {"die": True})
@@ -110,7 +110,7 @@ async def test_a_plugin_that_is_being_restarted_is_not_one_that_could_not_be_loa
 
 
 async def test_pauses_grow_and_after_several_crashes_in_a_row_it_is_given_up_with_the_reason(zot, host, monkeypatch):
-    monkeypatch.setattr(lifecycle, "PAUSES_S", (0.05, 0.1, 0.2))
+    monkeypatch.setattr(supervisor, "PAUSES_S", (0.05, 0.1, 0.2))
     folder = zot("doomed", COUNTED + 'open("times.txt", "a").write(f"{time.time()} ")\nsys.exit("no database")')
     began = time.monotonic()
     async with host(folder) as h:
@@ -121,7 +121,7 @@ async def test_pauses_grow_and_after_several_crashes_in_a_row_it_is_given_up_wit
         assert starts(folder) == 4
         at = [float(text) for text in processes.read(os.path.join(folder, "times.txt")).split()]
         gaps = [later - sooner for sooner, later in itertools.pairwise(at)]
-        assert all(gap >= pause for gap, pause in zip(gaps, lifecycle.PAUSES_S, strict=True))
+        assert all(gap >= pause for gap, pause in zip(gaps, supervisor.PAUSES_S, strict=True))
         (problem,) = h.plugins[0].problems
         assert "not running: 4 failures in a row, the last: extension 'doomed' ended before" in problem.message
         assert "it exited with 1: no database" in problem.message
@@ -169,7 +169,7 @@ async def test_the_tools_of_one_that_was_given_up_stay_known_and_answer_unavaila
 
 
 async def test_a_call_during_a_restart_waits_for_the_next_attempt_and_no_longer(zot, host, monkeypatch):
-    monkeypatch.setattr(lifecycle, "PAUSES_S", (0.3, 0.3, 0.3))
+    monkeypatch.setattr(supervisor, "PAUSES_S", (0.3, 0.3, 0.3))
     folder = zot("fragile", COUNTED + "if starts in (2, 3): sys.exit('not yet')\n" + MORTAL)
     async with host(folder) as h:
         await h.call("act", {"die": True})
@@ -179,8 +179,8 @@ async def test_a_call_during_a_restart_waits_for_the_next_attempt_and_no_longer(
 
 
 async def test_a_run_of_some_length_forgives_the_crashes_before_it(zot, host, monkeypatch):
-    monkeypatch.setattr(lifecycle, "PAUSES_S", (0.01,))
-    monkeypatch.setattr(lifecycle, "STEADY_S", 0.0)
+    monkeypatch.setattr(supervisor, "PAUSES_S", (0.01,))
+    monkeypatch.setattr(supervisor, "STEADY_S", 0.0)
     async with host(zot("mortal", MORTAL)) as h:
         for count in range(1, 5):
             await h.call("act", {"die": True})
@@ -665,7 +665,7 @@ async def test_who_still_looks_while_the_host_ends_has_nothing_started(zot, host
 
 
 async def test_who_waits_for_a_slow_start_hears_of_it(zot, host, monkeypatch):
-    monkeypatch.setattr(lifecycle, "SLOW_S", 0.3)
+    monkeypatch.setattr(supervisor, "SLOW_S", 0.3)
     said = []
     slow = zot("slow", "time.sleep(1)\n" + zot_folders.ECHO)
     async with host(zot("quick"), slow, tell=said.append) as h:
@@ -734,5 +734,5 @@ for frame in heard():
 
 async def test_a_tool_may_have_its_own_plugin_reloaded_several_times(zot, host):
     async with host(zot("asks", RELOADS)) as h:
-        with anyio.fail_after(lifecycle.DRAIN_S / 2):
+        with anyio.fail_after(supervisor.DRAIN_S / 2):
             assert (await h.call("act")).text == "reloaded"
