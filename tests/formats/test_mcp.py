@@ -25,6 +25,7 @@ from anyplug.home.settings import find_home
 from anyplug.host.host import Host
 from anyplug.manage import plugin_check
 from anyplug.model.types import Audio, Endpoint, Image, Resource, Text
+from anyplug.peers import supervisor
 from conditions import until
 from conftest import HABITS
 from rows import each_row

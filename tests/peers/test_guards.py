@@ -16,6 +16,7 @@ from anyplug.call.consent import Attachment
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats.shared.contract import Greeting
 from anyplug.model.errors import StoreError
+from anyplug.peers import supervisor
 from conditions import until
 from conftest import HABITS
 from zot_folders import heard

@@ -52,7 +52,7 @@ def joined(plugin: Plugin, offer: Offer | None) -> Plugin:
     """Return a plugin with what it registered."""
     if offer is None:
         return plugin
-    warnings = tuple(Problem("bad_registration", text, "mend the plugin", "warning") for text in offer.warnings)
+    warnings = tuple(Problem("bad_registration", text, "fix the plugin", "warning") for text in offer.warnings)
     if offer.fault:
         cure = "mend it" if plugin.explicit else f"mend it, or `anyplug disable {plugin.name}`"
         warnings += (Problem(NOT_RUNNING, f"it is not running: {offer.fault}", cure, "warning"),)

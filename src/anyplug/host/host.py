@@ -30,7 +30,7 @@ from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.snapshot import Entry, Snapshot
 from anyplug.formats import registry
-from anyplug.formats.shared.contract import Greeting, Surroundings
+from anyplug.formats.shared.contract import Greeting
 from anyplug.formats.zot.peer import Extension
 from anyplug.home.location import note_home
 from anyplug.home.settings import find_home
@@ -62,6 +62,8 @@ from anyplug.secrets.redaction import Secrecies
 
 if TYPE_CHECKING:  # only who learns has one
     from anyplug.launch.learning import Learning
+
+FIX_PLUGIN = "fix the plugin"
 
 
 class Host:
@@ -461,14 +463,16 @@ class Host:
                 around = self._provisions.made(call.plugin, standing, users) or await self._provisions.ready(
                     call.plugin, standing, users
                 )
-                result = await self._invoke(call, around)
+                try:
+                    result = await registry.BY_NAME[call.plugin.format].invoke(call, around)
+                except (ValueError, RecursionError) as unread:  # an answer of a kind that no reader expected
+                    why = str(unread).partition("\n")[0]
+                    raise BadOutput(f"the answer of '{call.tool.name}' cannot be read: {why}", FIX_PLUGIN) from unread
                 await self._see_that_nothing_came(call.plugin)
             except CallError as refusal:
                 result = failed(refusal)
             if is_too_deep(result.structured) or is_too_deep(result.metadata):
-                result = failed(
-                    BadOutput(f"what '{call.tool.name}' gave cannot be passed on: {TOO_DEEP}", "mend the plugin")
-                )
+                result = failed(BadOutput(f"what '{call.tool.name}' gave cannot be passed on: {TOO_DEEP}", FIX_PLUGIN))
             if result.error is not None:
                 said = f"{result.text}\n{result.metadata.get('stderr', '')}"
                 error = await self._cured(result.error, said, call.plugin, standing, trail)
@@ -485,15 +489,6 @@ class Host:
         result = self._recording.end(trail, warned(result, warnings))
         self._live.tell_of_result(call, result)
         return result
-
-    @staticmethod
-    async def _invoke(call: Call, around: Surroundings) -> Result:
-        """Run a tool; raises CallError and nothing else, whatever the plugin answers."""
-        try:
-            return await registry.BY_NAME[call.plugin.format].invoke(call, around)
-        except (ValueError, RecursionError) as error:  # what reads answers, and neither knew nor named this one
-            why = str(error).partition("\n")[0]
-            raise BadOutput(f"what '{call.tool.name}' gave cannot be read: {why}", "mend the plugin") from error
 
     async def _see_that_nothing_came(self, plugin: Plugin) -> None:
         """See to it that no code came into a plugin's folder while it ran; raises NotApproved.
