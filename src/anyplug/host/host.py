@@ -48,7 +48,7 @@ from anyplug.model.errors import (
     StoreError,
     Unavailable,
 )
-from anyplug.model.json_values import TOO_DEEP, is_too_deep
+from anyplug.model.json_values import DEEPEST_METADATA, TOO_DEEP, is_too_deep
 from anyplug.model.types import Call, Command, Failure, Plugin, Problem, Progress, Result, Tool
 from anyplug.peers.events import Live
 from anyplug.peers.guards import Guards
@@ -471,7 +471,7 @@ class Host:
                 await self._see_that_nothing_came(call.plugin)
             except CallError as refusal:
                 result = failed(refusal)
-            if is_too_deep(result.structured) or is_too_deep(result.metadata):
+            if is_too_deep(result.structured) or is_too_deep(result.metadata, DEEPEST_METADATA):
                 result = failed(BadOutput(f"what '{call.tool.name}' gave cannot be passed on: {TOO_DEEP}", FIX_PLUGIN))
             if result.error is not None:
                 said = f"{result.text}\n{result.metadata.get('stderr', '')}"

@@ -7,15 +7,16 @@ import msgspec
 # Levels. What people and models write has ten; what recurses over a value needs some frames for each level, and Python
 # has a thousand.
 DEEPEST = 128
+DEEPEST_METADATA = 210  # Workbench itself cuts off at 200
 TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
 
 _encode_in_order = msgspec.json.Encoder(order="deterministic").encode
 
 
-def is_too_deep(value: Any) -> bool:
-    """Whether a value is nested more deeply than anything that we pass on."""
+def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
+    """Return whether a value is nested more deeply than anything that we pass on."""
     level = [value]
-    for _ in range(DEEPEST):
+    for _ in range(deepest):
         level = [item for one in level for item in _items(one) if isinstance(item, dict | list | tuple)]
         if not level:
             return False

@@ -103,7 +103,7 @@ def test_without_namespaces_hosts_are_not_held_and_show_and_doctor_say_so(settin
     command_line.ok("approve", "hello", "--yes")
     shown = command_line.ok("show", "hello").out
     assert "it does not run here" in shown
-    assert "nothing holds network:example.org:443: the proxy that would needs a network namespace" in shown
+    assert "nothing enforces network:example.org:443: the proxy that would needs a network namespace" in shown
     assert "hello does not run, because its permissions cannot be enforced" in command_line.run("doctor").out
     assert "needs a network namespace" in command_line.fails(3, "call", "hello", "--yes").err
     command_line.ok("approve", "hello", "--yes", "--allow-unconfined")

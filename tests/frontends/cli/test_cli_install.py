@@ -113,7 +113,7 @@ def test_a_set_up_that_fails_leaves_nothing_installed(source):
     done = command_line.run("install", source, "--yes")
     assert done.code == 1
     assert "Init script failed: no luck" in done.err
-    assert "kit is not installed after all" in done.err
+    assert "kit was not installed, because its setup failed" in done.err
     assert in_plugins() == []
     done = command_line.run("install", source, "--yes", "--json")
     assert (done.code, done.json["error"]["code"]) == (1, "crashed")

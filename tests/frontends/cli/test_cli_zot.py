@@ -579,7 +579,7 @@ def test_what_was_named_for_one_run_can_be_neither_enabled_nor_disabled(zot):
     folder = zot()
     for word in ("enable", "disable"):
         done = run("--ext", folder, word, "echo")
-        assert (done.code, "was named for this run" in done.err) == (2, True)
+        assert (done.code, "is in use for this run only" in done.err) == (2, True)
 
 
 def test_what_a_command_wants_to_be_sent_is_shown(zot):
