@@ -267,7 +267,7 @@ def test_commands_for_authors_say_that_a_change_waits():
     assert command_line.ok("policy", "validate").err == ""
     plugin_folders.write(P, ALLOW)
     for action in (["validate"], ["inspect"], ["explain", '{"tool": "bash", "args": {"command": "ls"}}']):
-        assert "wait for `anyplug policy trust`" in command_line.ok("policy", *action).err
+        assert "not allow more, until `anyplug policy trust` accepts them" in command_line.ok("policy", *action).err
 
 
 def test_init_accepts_what_it_wrote_and_asks_about_what_was_there():

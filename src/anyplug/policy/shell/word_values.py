@@ -186,10 +186,10 @@ class Values:
 
     def _value(self, name: str) -> list[str]:
         """Return the values of a variable."""
-        if name == "0":
-            return ["bash"]
         if name.isdigit() or name in {"*", "@"}:
             given = [*self._known.get(ARGUMENTS, ()), *self._before.get(ARGUMENTS, ())]
+            if name == "0" and not given:  # of `sh -c TEXT NAME` it is the name
+                return ["bash"]
             return [*dict.fromkeys(given), *([" ".join(given)] if not name.isdigit() and given else ()), UNKNOWN]
         found = [*self._known.get(name, ()), *self._before.get(name, ())]
         if found:
