@@ -38,7 +38,7 @@ from anyplug.model.errors import ConfigError
             "[profiles.a] tools is [1], and has to be a list, each of it a text",
             settings_mistakes.CURE,
         ),
-        ("zzz = 1", "there is no setting zzz", "there are: namespaces, confinement, mcp, http"),
+        ("zzz = 1", "there is no setting zzz", "there are: namespaces, confinement, formats, mcp, http"),
         ("namespaces = 'no'", 'namespaces is "no", and has to be true or false', settings_mistakes.CURE),
         ("[http\\n", "(at line 1, column 6)", "mend it there"),
     ],
