@@ -146,7 +146,7 @@ def test_what_init_writes_for_all_projects_can_be_used_as_it_is(harness):
     assert "4 of 4" in command_line.ok("policy", "test").out
     said = command_line.ok("policy", "validate", "--json").json
     assert (said["policies"], said["remarks"]) == (1, [])
-    assert "there already" in command_line.ok("policy", "init", "--global", "--harness", harness).err
+    assert "nothing to write" in command_line.ok("policy", "init", "--global", "--harness", harness).err
     command_line.fails(2, "policy", "init", "folder", "--global")
     command_line.fails(1, "policy", "init", "--global", "--global-config", "/nonexistent")
 
