@@ -56,7 +56,7 @@ async def test_seven_frames_at_most_lie_between_a_call_and_the_byte_that_leaves(
     session = zot_folders.extension(tmp_path, "echo")
     paths = {}
     async with host(one_shot, session) as h:
-        for title, tool in (("one process for each call", "hello"), ("a process that is up", "echo")):
+        for title, tool in (("one process for each call", "hello"), ("a long-running process", "echo")):
             await h.call(tool)  # what is made at the first call is no part of the path
             with Watch() as watch:
                 result = await h.call(tool)

@@ -95,7 +95,7 @@ class Approvals:
         return self._seen >= 0
 
     def of(self, plugin: Plugin) -> Approval | None:
-        """Return the decision about a plugin: the same object as long as nobody decides anew, in any process."""
+        """Return the decision about a plugin: the same object until somebody decides again, in any process."""
         self.refresh()
         return self._decisions.get(plugin.path)
 
