@@ -11,9 +11,7 @@ help: ## show this list
 demo: setup ## run the example plugins
 	$(BIN)/anyplug demo
 
-# Thousands of processes import the program: where Python writes no bytecode by itself, each would compile it anew.
 test: check ## run everything that CI runs: the checks, then every test
-	$(BIN)/python -m compileall -q src
 	$(BIN)/pytest -n auto --dist loadgroup
 
 # The files and tests that tests/quick.txt lists: the central ones of every folder.

