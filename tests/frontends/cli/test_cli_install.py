@@ -44,6 +44,7 @@ def in_plugins():
     return os.listdir(folder) if os.path.isdir(folder) else []
 
 
+@pytest.mark.requirement("STV-08")
 def test_away_from_a_terminal_a_plugin_is_installed_and_not_approved(source):
     done = command_line.ok("install", source)
     assert "kit is installed in" in done.out
@@ -133,6 +134,14 @@ def test_an_update_asks_again_and_keeps_configuration_and_state(source):
     assert command_line.ok("call", "kit.act").out == "two\n"
     assert command_line.read_json(f"{folder}/config.json") == {"mine": 1}
     assert command_line.read(f"{folder}/state.json") == "mine"
+
+
+@pytest.mark.requirement("STV-08")
+def test_an_update_shows_the_instructions_of_the_new_version(source):
+    command_line.ok("install", source)
+    change(source, instructions="Get a *new* key:\n  1. Ask for it.")
+    done = command_line.ok("update", "kit")
+    assert "Instructions from the plugin's author, for you:\n\n| Get a *new* key:\n|   1. Ask for it.\n" in done.out
 
 
 def test_one_who_refuses_an_update_keeps_the_version_before(source):
@@ -362,7 +371,7 @@ def test_one_that_is_shadowed_is_installed_with_a_warning(source):
 def test_a_repositorys_own_configuration_is_left_behind_with_a_warning(source):
     plugin_folders.write(f"{source}/config.json", '{"permissions": []}')
     done = command_line.ok("install", source)
-    assert "its config.json was not copied" in done.err
+    assert "its config.json was not copied: set values with `anyplug config kit`" in done.err
     assert command_line.listed("kit")["state"] == "new"
 
 
