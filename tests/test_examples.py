@@ -76,6 +76,7 @@ async def test_the_field_kit_works(examples: list[str]) -> None:
     assert not os.path.exists("/tmp/field-kit")
 
 
+@pytest.mark.requirement("ZOT-01")
 async def test_the_extensions_offer_tools_and_commands(examples: list[str]) -> None:
     async with Host(examples, roots=[], watch=False) as host:
         assert {tool.plugin for tool in host.tools} >= {"echo-ext", "knot", "pomodoro", "sundial"}

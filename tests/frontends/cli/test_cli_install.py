@@ -198,6 +198,7 @@ for frame in heard():
 """
 
 
+@pytest.mark.requirement("ZOT-09")
 def test_what_an_extension_added_to_a_file_of_its_own_outlives_updates(tmp_path):
     source = zot_folders.extension(tmp_path / "source", "todo", TODO)
     plugin_folders.write(f"{source}/todos.json", '["example"]')
