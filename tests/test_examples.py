@@ -48,7 +48,7 @@ async def test_a_log_is_looked_into(examples: list[str], tmp_path: Path) -> None
         assert "cannot read" in missing.text
 
 
-@pytest.mark.requirement("CYC-20")
+@pytest.mark.requirement("CYC-02", "CYC-20")
 async def test_bookmarks_are_kept_between_calls(examples: list[str]) -> None:
     async with Host(examples, roots=[], watch=False) as host:
         assert (await host.call("bookmark_add", {"url": "u:1", "tags": ["x"]})).text == "1 kept"
@@ -57,7 +57,7 @@ async def test_bookmarks_are_kept_between_calls(examples: list[str]) -> None:
         assert (await host.call("bookmark_find", {"tag": "z"})).error.code == "tool_error"
 
 
-@pytest.mark.requirement("STV-26")
+@pytest.mark.requirement("STV-01", "STV-25", "STV-26")
 async def test_the_field_kit_works(examples: list[str]) -> None:
     async with Host(examples, roots=[], watch=False) as host:
         dice = (await host.call("roll_dice", {"count": 4, "sides": 3})).structured
@@ -76,6 +76,7 @@ async def test_the_field_kit_works(examples: list[str]) -> None:
     assert not os.path.exists("/tmp/field-kit")
 
 
+@pytest.mark.requirement("ZOT-01")
 async def test_the_extensions_offer_tools_and_commands(examples: list[str]) -> None:
     async with Host(examples, roots=[], watch=False) as host:
         assert {tool.plugin for tool in host.tools} >= {"echo-ext", "knot", "pomodoro", "sundial"}

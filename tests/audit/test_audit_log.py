@@ -618,7 +618,6 @@ def test_a_digest_does_not_depend_on_the_order_of_keys():
 # With a host
 
 
-@pytest.mark.requirement("ZOT-56")
 @pytest.mark.anyio
 async def test_a_record_says_everything_but_the_arguments_and_the_output(host, cyclop, root, path):
     cyclop(script='#!/bin/sh\necho \'{"result": "private-output"}\'\n', permissions=["network"])

@@ -225,8 +225,10 @@ def test_of_two_tools_with_one_name_the_first_wins_and_the_other_is_a_problem(lo
     assert the_problem(snapshot, "b") == "Duplicate tool name 'same' from plugin 'b': the name belongs to plugin 'a'"
 
 
-@pytest.mark.requirement("CYC-16")
-@pytest.mark.parametrize("name", ["click", "take_screenshot", "bash", "read", "builtin.x", "mcp.server.tool"])
+@pytest.mark.requirement("CYC-16", "ZOT-20")
+@pytest.mark.parametrize(
+    "name", ["click", "take_screenshot", "read", "write", "edit", "bash", "skill", "builtin.x", "mcp.server.tool"]
+)
 def test_reserved_names_are_not_given_to_plugins(name, load, root):
     plugin_folders.cyclop(
         root, tools=[{"name": name, "description": "d", "input_schema": plugin_folders.NO_PARAMETERS}]

@@ -119,6 +119,7 @@ def test_settings_that_no_profile_has_are_refused(settings):
         View(find_home(), "mine")
 
 
+@pytest.mark.requirement("STV-08")
 async def test_search_gives_three_tools_that_find_describe_and_call_the_others(era, root, host):
     instructions = "Tell the user to open the door."
     folder = plugin_folders.stavrobot(

@@ -89,6 +89,7 @@ def test_every_habit_has_a_folder_and_an_expectation():
         assert set(os.listdir(os.path.join(HABITS, format))) == set(habits)
 
 
+@pytest.mark.requirement("CYC-24", "CYC-28", "CYC-39", "CYC-40", "STV-22", "STV-24", "STV-29")
 @pytest.mark.parametrize(("format", "habit"), EVERY)
 async def test_a_bad_plugin_gets_a_clear_answer_and_others_go_on(format, habit, host, settings):
     settings(f"[plugins.{habit}]\n{SHORT if habit in SLOW else ROOMY}")

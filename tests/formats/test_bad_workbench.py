@@ -109,6 +109,7 @@ def test_every_habit_has_a_folder_and_an_expectation():
     assert set(os.listdir(FOLDER)) == {*EXPECTED, *HELPERS}
 
 
+@pytest.mark.requirement("WB-14", "WB-20", "WB-24", "WB-25")
 @pytest.mark.parametrize("habit", [habit for habit in EXPECTED if habit not in {"well-behaved", *SLOW_TO_STOP}])
 async def test_a_plugin_with_a_habit_gets_a_clear_answer_and_others_go_on(habit, habits, node):
     with anyio.fail_after(30):

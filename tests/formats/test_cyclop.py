@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -37,7 +38,7 @@ def answering(text):
 # The manifest
 
 
-@pytest.mark.requirement("CYC-02", "CYC-09")
+@pytest.mark.requirement("CYC-09", "CYC-11")
 def test_a_right_manifest_has_no_problems(root):
     plugin = load(plugin_folders.cyclop(root, permissions=["filesystem:read"], author="somebody", unknown=1))
     assert plugin.problems == ()
@@ -75,6 +76,12 @@ def test_a_name_outside_the_pattern_is_refused(name, root):
     plugin = load(folder)
     assert errors(plugin) == [f"plugin name '{name}' at {folder}/plugin.json is not allowed"]
     assert plugin.name == "hello"
+
+
+@pytest.mark.requirement("CYC-06")
+@pytest.mark.parametrize("name", ["a", "0", "7-zip", "a--b", "a-"])
+def test_a_name_within_the_pattern_is_fine(name, root):
+    assert load(plugin_folders.cyclop(root, name)).problems == ()
 
 
 @pytest.mark.requirement("CYC-05")
@@ -222,7 +229,7 @@ def test_permissions_must_be_a_list_of_strings(permissions, root):
     assert errors(plugin) == ["plugin.json missing required field 'permissions'"]
 
 
-@pytest.mark.requirement("CYC-31", "CYC-35", "CYC-36")
+@pytest.mark.requirement("CYC-35", "CYC-36")
 @pytest.mark.parametrize(
     ("permissions", "expected"),
     [
@@ -242,6 +249,13 @@ def test_permissions_must_be_a_list_of_strings(permissions, root):
 )
 def test_tiers_are_as_in_the_guide(permissions, expected, root):
     assert load(plugin_folders.cyclop(root, permissions=permissions)).tier == expected
+
+
+@pytest.mark.requirement("CYC-31")
+def test_the_permissions_of_the_guide_are_known(root):
+    asked = ("filesystem:read", "filesystem:write", "network", "shell:exec", "clipboard", "notifications")
+    plugin = load(plugin_folders.cyclop(root, permissions=list(asked)))
+    assert (plugin.permissions, plugin.problems) == (asked, ())
 
 
 def test_aliases_of_permissions_are_replaced(root):
@@ -432,6 +446,7 @@ async def test_the_data_folder_is_there_private_and_kept(host, cyclop, home):
     assert os.stat(home / "data" / "hello").st_mode & 0o777 == 0o700
 
 
+@pytest.mark.requirement("CYC-43")
 @pytest.mark.anyio
 async def test_plugins_of_cyclop_ones_own_folder_keep_their_data_there(host, tmp_path):
     root = tmp_path / "user" / ".cyclopone" / "plugins"
@@ -461,6 +476,16 @@ async def test_a_plugin_with_a_file_in_its_data_folders_place_is_told_so(is_new,
 async def test_a_plugin_may_start_in_any_language_that_has_a_shebang(host, cyclop):
     async with host(cyclop(script='#!/usr/bin/awk -f\nBEGIN { print "{\\"result\\": \\"awk\\"}" }\n')) as h:
         assert (await h.call("hello")).text == "awk"
+
+
+@pytest.mark.requirement("CYC-01", "CYC-10")
+@pytest.mark.anyio
+async def test_an_entrypoint_may_be_a_binary(host, cyclop):
+    folder = cyclop()
+    shutil.copy(shutil.which("cat"), f"{folder}/run")
+    async with host(folder) as h:
+        result = await h.call("hello", {"a": 1})
+    assert '"tool":"hello","input":{"a":1}' in result.error.message  # it answers with what it was asked
 
 
 # The response
@@ -597,6 +622,15 @@ def test_a_call_has_30_seconds(root):
     assert load(plugin_folders.cyclop(root)).tools[0].timeout_s == 30
     assert format.WORDS.timed_out.format(seconds=30.0) == "Plugin timed out after 30s"
     assert (format.MAX_STDOUT, format.MAX_STDERR) == (1 << 20, 64 << 10)
+
+
+@pytest.mark.requirement("CYC-23", "CYC-41")
+@pytest.mark.anyio
+async def test_when_its_time_is_over_a_call_is_ended(host, cyclop, monkeypatch):
+    monkeypatch.setattr(format, "TIMEOUT_S", 0.5)
+    async with host(cyclop(script="#!/bin/sh\nsleep 605\n")) as h:
+        result = await h.call("hello")
+    assert (result.error.code, result.error.message) == ("timed_out", "Plugin timed out after 0.5s")
 
 
 def test_a_schema_that_nobody_could_pass_on_is_an_error(root):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import plugin_folders
 import processes
 from anyplug.formats.shared.contract import Folder
-from anyplug.formats.stavrobot import format  # noqa: A004 - the product's own word
+from anyplug.formats.stavrobot import format, manifests  # noqa: A004 - the product's own word
 from anyplug.home import plugin_config
 from anyplug.model.errors import CallError, ConfigError
 from anyplug.model.types import File
@@ -49,7 +49,7 @@ def printing(text):
 # The bundle's manifest
 
 
-@pytest.mark.requirement("STV-01", "STV-03", "STV-24")
+@pytest.mark.requirement("STV-01", "STV-03", "STV-07", "STV-24")
 def test_a_right_bundle_has_no_problems(root):
     plugin = load(plugin_folders.stavrobot(root, "17track", summary="short", unknown=1))
     assert plugin.problems == ()
@@ -227,7 +227,7 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.requirement("STV-18", "STV-19")
+@pytest.mark.requirement("STV-18")
 @pytest.mark.parametrize(
     ("arguments", "violations"),
     [
@@ -256,6 +256,15 @@ def test_parameters_are_checked_by_stavrobots_own_rules(arguments, violations, r
     assert format.violations(tool, arguments) == violations
 
 
+@pytest.mark.requirement("STV-19")
+def test_a_tool_without_parameters_takes_an_empty_object(root):
+    plugin = load(plugin_folders.stavrobot(root, parameters={}))
+    (tool,) = plugin.tools
+    assert (plugin.problems, tool.input_schema["properties"]) == ((), {})
+    assert format.violations(tool, {}) == []
+    assert format.violations(tool, {"text": "x"}) == ['Unknown parameter: "text"']
+
+
 def test_nothing_is_required_unless_it_says_so(root):
     parameters = {
         "a": {"type": "string", "description": "d", "required": True},
@@ -279,6 +288,7 @@ def test_what_agents_see_of_parameters_is_json_schema(root):
     assert seen["file"]["required"] == ["filename", "data"]
 
 
+@pytest.mark.requirement("STV-30")
 @pytest.mark.anyio
 async def test_unknown_keys_are_refused_before_anything_runs(host, stavrobot):
     async with host(stavrobot(script="#!/bin/sh\ntouch ../ran\n")) as h:
@@ -363,7 +373,7 @@ async def test_a_tool_finds_its_configuration_beside_its_folder(host, stavrobot)
         assert (await h.call("bundle.act")).structured == {"api": "k"}
 
 
-@pytest.mark.requirement("STV-12")
+@pytest.mark.requirement("STV-10", "STV-12")
 @pytest.mark.anyio
 async def test_defaults_are_written_where_tools_look_for_them_and_nothing_else_is_touched(host, stavrobot):
     keys = {
@@ -524,6 +534,15 @@ async def test_stderr_of_a_success_is_no_failure(host, stavrobot):
     assert "Installed" not in repr(result)
 
 
+@pytest.mark.requirement("STV-24")
+@pytest.mark.anyio
+async def test_when_its_time_is_over_a_call_is_ended(host, stavrobot, monkeypatch):
+    monkeypatch.setattr(manifests, "TIMEOUT_S", 0.5)
+    async with host(stavrobot(script="#!/bin/sh\nsleep 605\n")) as h:
+        result = await h.call("bundle.act")
+    assert (result.error.code, result.error.message) == ("timed_out", "Tool execution timed out after 0.5s")
+
+
 # Surroundings
 
 
@@ -537,7 +556,7 @@ async def test_a_file_that_may_have_switched_it_off_and_is_broken_now_does_not_s
     assert processes.read(path) == b'{"permissions": []'
 
 
-@pytest.mark.requirement("STV-26")
+@pytest.mark.requirement("STV-15")
 @pytest.mark.anyio
 async def test_the_environment_is_stavrobots_short_list(host, stavrobot, home, monkeypatch):
     monkeypatch.setenv("MY_SETTING", "blue")
@@ -736,7 +755,7 @@ async def test_an_init_script_that_fails_says_why(host, stavrobot):
 
 # uv
 
-DEPENDENT = """#!/usr/bin/env -S uv run --script
+DEPENDENT = """#!/usr/bin/env -S {uv}
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["greeting @ file://{wheel}"]
@@ -764,19 +783,21 @@ def wheel(folder) -> str:
 
 @pytest.mark.requirement("STV-25")
 @pytest.mark.anyio
-async def test_dependencies_of_a_uv_script_are_resolved_outside_the_calls_time(host, stavrobot):
-    folder = stavrobot()
-    plugin_folders.write(f"{folder}/act/run", DEPENDENT.format(wheel=wheel(folder)), 0o755)
+@pytest.mark.parametrize(("uv", "name"), [("uv run", "run.py"), ("uv run --script", "run")])
+async def test_dependencies_of_a_uv_script_are_resolved_outside_the_calls_time(uv, name, host, stavrobot):
+    folder = stavrobot(tool={"entrypoint": name})
+    script = DEPENDENT.format(uv=uv, wheel=wheel(folder))
+    plugin_folders.write(f"{folder}/act/{name}", script, 0o755)
     told = []
     async with host(folder, tell=told.append) as h:
         await h.prepare(h.plugins[0].plugin)
-        assert told == ["resolving the dependencies of act/run"]
+        assert told == [f"resolving the dependencies of act/{name}"]
         for _ in range(2):
             result = await h.call("bundle.act")
             assert result.text == "hello from a dependency\n", result
         assert len(told) == 1
     # Somebody who never prepared it: the first call does, and says so.
-    plugin_folders.write(f"{folder}/act/run", DEPENDENT.format(wheel=wheel(folder)) + "# another\n", 0o755)
+    plugin_folders.write(f"{folder}/act/{name}", script + "# another\n", 0o755)
     async with host(folder, tell=told.append) as h:
         assert (await h.call("bundle.act")).text == "hello from a dependency\n"
     assert len(told) == 2
@@ -786,7 +807,8 @@ async def test_dependencies_of_a_uv_script_are_resolved_outside_the_calls_time(h
 @pytest.mark.anyio
 async def test_dependencies_that_cannot_be_resolved_say_why(host, stavrobot):
     folder = stavrobot()
-    plugin_folders.write(f"{folder}/act/run", DEPENDENT.format(wheel="/no/such/greeting-1.0-py3-none-any.whl"), 0o755)
+    script = DEPENDENT.format(uv="uv run", wheel="/no/such/greeting-1.0-py3-none-any.whl")
+    plugin_folders.write(f"{folder}/act/run", script, 0o755)
     async with host(folder) as h:
         result = await h.call("bundle.act")
     assert result.error.code == "unavailable"

@@ -98,7 +98,7 @@ async def test_folders_with_odd_names_are_plugins_whose_logs_stay_where_they_bel
     assert sorted(os.listdir(home / "logs")) == ["_.log", "_dash.log", "a_b.log", "two_words.log"]
 
 
-@pytest.mark.requirement("WB-08", "WB-09")
+@pytest.mark.requirement("WB-08", "WB-09", "WB-13", "WB-18")
 async def test_registering_the_guides_way_gives_name_description_and_schema(host):
     async with host(os.path.join(HABITS, "workbench", "well-behaved")) as h:
         (tool,) = h.tools
@@ -109,7 +109,7 @@ async def test_registering_the_guides_way_gives_name_description_and_schema(host
             assert (await h.call(name)).text == "done"
 
 
-@pytest.mark.requirement("WB-15")
+@pytest.mark.requirement("WB-10", "WB-15", "WB-24")
 async def test_odd_names_work_and_those_nobody_could_use_are_listed(host):
     async with host(os.path.join(HABITS, "workbench", "odd-names")) as h:
         assert names(h) == ["odd-names.act", "Two Words", "nodot", "a.b.c.d", "ünï.çødé"]
@@ -145,7 +145,7 @@ async def test_names_that_meet_for_models_are_told_apart_the_same_way_each_time(
     assert seen[0] == seen[1]
 
 
-@pytest.mark.requirement("WB-10", "WB-18")
+@pytest.mark.requirement("WB-24")
 async def test_odd_schemas_load_and_are_not_checked(host):
     async with host(os.path.join(HABITS, "workbench", "odd-schemas")) as h:
         for tool in h.tools:
@@ -465,7 +465,7 @@ ANSWERS = {
 }  # fmt: skip
 
 
-@pytest.mark.requirement("WB-01", "WB-03", "WB-05", "WB-06", "WB-07")
+@pytest.mark.requirement("WB-01", "WB-03", "WB-04", "WB-05", "WB-06", "WB-07", "WB-11", "WB-19")
 async def test_what_becomes_of_an_answer_in_the_order_of_the_original(host, node):
     wrong = {}
     async with host(EVALUATES) as h:
@@ -498,6 +498,20 @@ async def test_a_thrown_error_names_the_tool_the_input_and_the_time_and_is_logge
         assert (result.metadata["tool"], result.metadata["input"]["n"]) == ("evaluates.act", 1)
     log = (home / "logs" / "evaluates.log").read_text()
     assert "evaluates.act: TypeError: b\n    at " in log
+
+
+@pytest.mark.requirement("WB-23")
+@pytest.mark.parametrize("answer", ["'a'", "{ content: 'a' }", "{ content: [{ type: 'text', text: 'a' }] }"])
+async def test_the_next_tool_of_a_chain_gets_an_answer_in_one_format(answer, host):
+    after = "return { content: '{{lastResult.content.0.text}}', metadata: { given: '{{lastResult.content.0.text}}' } }"
+    steps = [
+        {"tool": "evaluates.act", "input": {"js": f"return {answer}"}},
+        {"tool": "evaluates.act", "input": {"js": after}},
+        {"tool": "evaluates.act", "input": {"js": "return '{{lastResult.metadata.given}}b'"}},
+    ]
+    async with host(EVALUATES) as h:
+        outcome = await h.run_chain(steps)
+    assert [step.text for step in outcome.steps] == ["a", "a", "ab"]
 
 
 BLOCKS = [
@@ -1027,6 +1041,17 @@ async def test_the_built_in_reload_tries_those_again_that_were_given_up(host, ro
         await until(lambda: place(h, "doomed").health == "given_up")
         plugin_folders.write(f"{folder}/mended", "")
         assert "New tools: act" in (await h.call("builtin.reload_plugins")).text
+
+
+@pytest.mark.requirement("WB-14")
+async def test_only_two_prefixes_are_reserved(host, workbench):
+    index = """exports.register = (api) => {
+      for (const name of ['builtin.x', 'mcp.a.x', 'web.x', 'mcpx.x', 'builtins.x', 'my own.x'])
+        api.registerTool({ name, run: () => 'done' });
+    };"""
+    async with host(workbench("names", index=index)) as h:
+        assert names(h) == ["web.x", "mcpx.x", "builtins.x", "my own.x"]
+        assert [problem.code for problem in h.problems] == ["name_taken", "name_taken"]
 
 
 @pytest.mark.requirement("WB-14")

@@ -14,6 +14,7 @@ import pytest
 import plugin_folders
 import zot_folders
 from anyplug.call.consent import Attachment
+from anyplug.formats.zot import format  # noqa: A004 - the product's own word
 from anyplug.formats.zot import peer as extension
 from anyplug.model.types import Failure, Image, Text
 from anyplug.peers import panels
@@ -193,6 +194,7 @@ async def test_what_is_built_or_fetched_before_it_runs_has_longer_for_its_hello(
             assert (await h.call(name)).text == "{}", problems(h)
 
 
+@pytest.mark.requirement("ZOT-09")
 async def test_it_runs_in_its_own_folder_with_the_users_environment_less_secrets(zot, host, monkeypatch):
     monkeypatch.setenv("FAVOURITE", "blue")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-012345678901234567890123")
@@ -202,6 +204,23 @@ async def test_it_runs_in_its_own_folder_with_the_users_environment_less_secrets
     )
     async with host(folder) as h:
         assert json.loads((await h.call("act")).text) == [folder, "blue", False]
+
+
+@pytest.mark.requirement("ZOT-57")
+async def test_what_extensions_usually_need_is_asked_for_and_opens_it(zot, host, root, tmp_path):
+    notes = plugin_folders.write(str(tmp_path / "user" / "notes.txt"), "milk")
+    made = str(tmp_path / "work" / "made.txt")
+    does = f"import subprocess; open({made!r}, 'w').write(open({notes!r}).read())"
+    runs = "say(frame, subprocess.run(['git', '--version'], capture_output=True, text=True).stdout)"
+    zot("usual", answering(does, runs))
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("usual").plugin
+        asked = ("filesystem:read", "filesystem:write:.", "network", "shell:exec")
+        assert set(asked) <= set(plugin.permissions)
+        await h.approve(plugin, always=True)
+        assert (await h.call("act")).text.startswith("git version")
+    with open(made, encoding="utf-8") as file:
+        assert file.read() == "milk"
 
 
 @pytest.mark.requirement("ZOT-07")
@@ -245,7 +264,7 @@ async def test_the_ack_goes_out_at_once_and_nothing_before_it(zot, host, home, t
     assert ack["zot_version"][0].isdigit()
 
 
-@pytest.mark.requirement("ZOT-01", "ZOT-21")
+@pytest.mark.requirement("ZOT-21")
 async def test_registrations_before_the_ack_and_before_ready_count(zot, host):
     folder = zot("eager", 'hello(); tool("one"); sys.stdin.readline(); tool("two"); emit("ready")' + LOOP)
     async with host(folder) as h:
@@ -272,6 +291,15 @@ async def test_without_ready_it_is_waited_for_until_it_is_quiet(zot, host):
     script = 'hello()\nfor n in range(4):\n    time.sleep(0.15)\n    tool(f"t{n}")\n' + LOOP
     async with host(zot("wordy", script)) as h:
         assert [tool.name for tool in h.tools] == ["t0", "t1", "t2", "t3"]
+
+
+@pytest.mark.requirement("ZOT-21")
+async def test_after_ready_nothing_more_is_waited_for(zot, host, monkeypatch):
+    for name in ("IDLE_READY_S", "READY_S"):
+        monkeypatch.setattr(extension, name, 600.0)
+    with anyio.fail_after(30):
+        async with host(zot("quick", QUICK + LOOP), zot("silent", 'hello(); emit("ready")' + LOOP)) as h:
+            assert [tool.name for tool in h.tools] == ["act"]
 
 
 async def test_one_that_is_quiet_before_its_first_registration_is_not_taken_as_ready(zot, host):
@@ -546,7 +574,7 @@ async def test_the_last_words_of_one_that_dies_begin_at_the_beginning_of_a_line(
     assert all(line.startswith("line ") for line in said)
 
 
-@pytest.mark.requirement("ZOT-24")
+@pytest.mark.requirement("ZOT-24", "ZOT-56")
 async def test_is_error_and_structured_content_are_passed_on(zot, host):
     async with host(zot("both", answering("say(frame, 'no luck', is_error=True, structured_content={'n': [1]})"))) as h:
         result = await h.call("act")
@@ -563,6 +591,17 @@ async def test_args_is_always_an_object_and_a_broken_schema_only_warns(zot, host
     assert result.text == "{}"
     assert len(result.metadata["warnings"]) == 1
     assert heard(folder, "tool_call")[0].keys() == {"type", "id", "name", "args"}
+
+
+@pytest.mark.requirement("ZOT-44")
+async def test_a_call_has_60_seconds_and_then_fails(zot, host, monkeypatch):
+    folder = zot("quiet", QUICK + LOOP)
+    async with host(folder) as h:
+        assert h.tools[0].timeout_s == 60
+    monkeypatch.setattr(format, "TIMEOUT_S", 0.5)
+    async with host(folder) as h:
+        error = (await h.call("act")).error
+    assert (error.code, error.message) == ("timed_out", "timeout waiting for quiet/act after 0.5s")
 
 
 @pytest.mark.requirement("ZOT-44")
@@ -822,6 +861,7 @@ async def test_a_cancelled_command_is_recorded_and_nobody_waits_for_it(zot, host
 async def test_notes_and_texts_reach_whoever_listens(zot, host):
     said = (
         "emit('notify', level='warn', message='mind'); emit('notify', message='plain'); emit('notify', message='');"
+        "emit('notify', level='success', message='there'); emit('notify', level='error', message='lost');"
         "emit('clear_notes'); emit('submit', text='  do it '); emit('submit', text=' ');"
         "emit('submit_slash', text='/model'); emit('submit_slash', text='model')"
     )
@@ -829,10 +869,12 @@ async def test_notes_and_texts_reach_whoever_listens(zot, host):
     async with host(zot("talks", responding({}, extra=said))) as h:
         stop = h.listen(notices.append)
         outcome = await h.run_command("/go")
-        assert [note.message for note in outcome.notes] == ["mind", "plain"]
+        assert [note.message for note in outcome.notes] == ["mind", "plain", "there", "lost"]
         expected = [
             Note("talks", "warn", "mind"),
             Note("talks", "info", "plain"),
+            Note("talks", "success", "there"),
+            Note("talks", "error", "lost"),
             NotesCleared("talks"),
             Submitted("talks", "do it"),
             SlashSubmitted("talks", "/model"),
@@ -840,7 +882,7 @@ async def test_notes_and_texts_reach_whoever_listens(zot, host):
         assert [notice for notice in notices if type(notice).__name__ != "SnapshotChanged"] == expected
         stop()
         await h.run_command("/go")
-    assert len([notice for notice in notices if isinstance(notice, Note)]) == 2
+    assert len([notice for notice in notices if isinstance(notice, Note)]) == 4
 
 
 async def test_a_listener_that_fails_disturbs_nobody(zot, host):
@@ -964,6 +1006,19 @@ async def test_keys_have_the_guides_names_runes_their_text_and_pasted_text_arriv
     ]  # fmt: skip
 
 
+@pytest.mark.requirement("ZOT-47")
+async def test_every_key_that_the_guide_names_reaches_a_panel(zot, host):
+    keys = ["up", "down", "left", "right", "enter", "tab", "pageup", "pagedown", "home", "end", "backspace", "delete"]
+    folder = zot("todos", PANEL)
+    async with host(folder) as h:
+        panel = (await h.run_command("/show")).panel
+        for key in keys:
+            h.panels.press(panel, key)
+        await until(lambda: len(heard(folder, "panel_key")) == len(keys))
+    assert heard(folder, "panel_key") == [{"type": "panel_key", "panel_id": "main", "key": key} for key in keys]
+
+
+@pytest.mark.requirement("ZOT-47")
 async def test_what_a_terminal_sends_for_a_key_is_that_key_and_other_control_characters_are_unknown(zot, host):
     folder = zot("todos", PANEL)
     async with host(folder) as h:
@@ -1253,20 +1308,25 @@ async def test_calls_of_an_extension_that_died_are_cancelled_and_its_ids_are_fre
 async def test_events_reach_only_who_subscribed_and_in_order(zot, host):
     subscribe = "emit('subscribe', events={})\n"
     some = zot("some", "hello()\n" + subscribe.format(["turn_start", "turn_end"]) + "emit('ready')" + LOOP)
-    other = zot("other", "hello()\n" + subscribe.format(["session_start", "tool_result"]) + "emit('ready')" + LOOP)
+    other = zot(
+        "other",
+        "hello()\n" + subscribe.format(["session_start", "assistant_message", "tool_result"]) + "emit('ready')" + LOOP,
+    )
     none = zot("none", "hello()\nemit('ready')" + LOOP)
     async with host(some, other, none) as h:
         for step in range(500):
             h.emit("turn_start", step=step)
             h.emit("turn_end", stop="end", error=None)
+        h.emit("assistant_message", text="hi")
         h.emit("tool_result", status="completed", tool_id="x")
-        await until(lambda: len(heard(some, "event")) == 1000 and len(heard(other, "event")) == 2)
+        await until(lambda: len(heard(some, "event")) == 1000 and len(heard(other, "event")) == 3)
     assert heard(some, "event")[:2] == [
         {"type": "event", "event": "turn_start", "cwd": os.getcwd(), "step": 0},
         {"type": "event", "event": "turn_end", "cwd": os.getcwd(), "stop": "end"},
     ]
     assert [frame["step"] for frame in heard(some, "event")[::2]] == list(range(500))
-    assert [frame["event"] for frame in heard(other, "event")] == ["session_start", "tool_result"]
+    assert [frame["event"] for frame in heard(other, "event")] == ["session_start", "assistant_message", "tool_result"]
+    assert heard(other, "event")[1]["text"] == "hi"
     assert heard(none, "event") == []
 
 

@@ -107,7 +107,7 @@ async def test_a_denied_call_never_spawns(host, cyclop, root):
         assert outcomes(h) == ["denied"]
 
 
-@pytest.mark.requirement("CYC-36")
+@pytest.mark.requirement("CYC-36", "CYC-37")
 @pytest.mark.parametrize(
     ("answer", "asked_in_three_calls", "allowed"),
     [("once", 3, 3), ("attachment", 1, 3), ("always", 1, 3), ("no", 3, 0)],
@@ -148,6 +148,7 @@ async def test_a_call_that_is_cancelled_while_the_person_thinks_is_on_record_and
         assert h._runner.guard._process is None
 
 
+@pytest.mark.requirement("CYC-36")
 async def test_an_answer_for_one_attachment_holds_for_no_other(host, cyclop, root):
     cyclop(**NEEDS_NETWORK)
     one, other = Attachment(yes=True), Attachment()
@@ -407,6 +408,7 @@ async def test_no_arguments_are_an_empty_object(host, cyclop):
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
+@pytest.mark.requirement("CYC-46")
 @pytest.mark.parametrize(
     ("mode", "code", "warned"), [("", "", True), ("strict", "invalid_arguments", False), ("off", "", False)]
 )
@@ -510,12 +512,14 @@ async def test_settings_that_cannot_be_read_are_said_at_once(settings):
         Host()
 
 
+@pytest.mark.requirement("CYC-03", "STV-27")
 async def test_standard_roots_are_searched_when_none_are_given(cyclop, tmp_path):
     plugin_folders.cyclop(tmp_path / "work" / "plugins", "project")
+    plugin_folders.stavrobot(tmp_path / "work" / "data" / "tools", "bundle")
     plugin_folders.cyclop(tmp_path / "user" / ".cyclopone" / "plugins", "users")
     plugin_folders.cyclop(tmp_path / "home" / "plugins", "installed")
     async with Host(watch=False) as h:
-        assert [entry.name for entry in h.plugins] == ["project", "installed", "users"]
+        assert [entry.name for entry in h.plugins] == ["project", "bundle", "installed", "users"]
 
 
 async def test_problems_name_their_plugin(host, root, cyclop):

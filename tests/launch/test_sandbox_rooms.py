@@ -95,6 +95,7 @@ def test_without_a_grant_every_escape_is_refused_and_the_record_says_by_what(use
     assert found["filter"]
 
 
+@pytest.mark.requirement("CYC-45")
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("user", USERS)
 def test_what_was_granted_works_and_the_rest_stays_shut(user, format):
@@ -124,6 +125,7 @@ def test_without_namespaces_there_are_only_the_gaps_that_are_said(user, format):
     assert {"landlock", "seccomp", "limits"} <= set(found["layers"])
 
 
+@pytest.mark.requirement("CYC-45")
 @pytest.mark.parametrize(
     ("granted", "opened"),
     [
@@ -359,6 +361,7 @@ def test_a_grant_that_nothing_can_hold_is_refused_with_the_cure(installed, ports
     assert called(ports[0]) == "connected"
 
 
+@pytest.mark.requirement("CYC-45")
 @pytest.mark.anyio
 @pytest.mark.parametrize("permissions", [[], ["network"]])
 async def test_a_folder_that_the_person_names_gets_what_it_declares(permissions, host, cyclop, ports):
@@ -722,6 +725,7 @@ KEEPS = plugin_folders.python(
 )
 
 
+@pytest.mark.requirement("CYC-43")
 @pytest.mark.anyio
 @pytest.mark.parametrize("permissions", [[], ["filesystem:read", "filesystem:write"]])
 async def test_a_plugin_among_others_of_its_format_has_its_own_folders(permissions, usual, host):

@@ -116,6 +116,7 @@ def test_each_is_said_in_words(permission, said):
     assert said in permissions.describe(permission)
 
 
+@pytest.mark.requirement("CYC-47")
 def test_what_a_name_promises_and_no_grant_gives_is_said():
     assert "opens nothing by itself" in permissions.really("clipboard")
     assert "notify-send" in permissions.really("notifications")

@@ -55,7 +55,7 @@ def target(zot):
 # Decisions
 
 
-@pytest.mark.requirement("ZOT-27")
+@pytest.mark.requirement("ZOT-27", "ZOT-58")
 async def test_a_block_refuses_the_call_with_the_reason_and_the_tool_hears_nothing(zot, host, target):
     guard = zot("guard", guarding("{'block': True, 'reason': 'too dangerous', 'modified_args': {'command': 'x'}}"))
     async with host(guard, target) as h:
@@ -82,7 +82,7 @@ async def test_what_is_too_large_for_a_guard_to_be_asked_is_refused(zot, host, c
     assert len(heard(guard, "event_intercept")) == 1
 
 
-@pytest.mark.requirement("ZOT-46")
+@pytest.mark.requirement("ZOT-31", "ZOT-46")
 async def test_a_guard_sees_the_call_as_the_guide_says(zot, host, target):
     guard = zot("guard", guarding("{}"))
     async with host(guard, target) as h:
@@ -152,7 +152,7 @@ async def test_a_rewrite_to_the_same_is_none(zot, host, target):
 # Answers that are none
 
 
-@pytest.mark.requirement("ZOT-31")
+@pytest.mark.requirement("ZOT-32")
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -229,7 +229,6 @@ async def test_answers_twice_late_or_to_nothing_decide_nothing(zot, host, target
             assert not (await h.call("run", {"command": "ls"})).is_error
 
 
-@pytest.mark.requirement("ZOT-32")
 async def test_the_habit_of_answering_with_wrong_types_is_passed_over(host, target):
     async with host(os.path.join(HABITS, "zot", "intercepts-nonsense"), target) as h:
         assert (await h.call("run", {"command": "ls"})).text == '{"command": "ls"}'
@@ -363,7 +362,7 @@ async def test_the_person_is_asked_about_what_will_really_run(zot, host, root):
 # What an agent asks
 
 
-@pytest.mark.requirement("ZOT-29")
+@pytest.mark.requirement("ZOT-29", "ZOT-46")
 async def test_turn_start_may_be_blocked_by_an_agents_guards(zot, host):
     guard = zot("guard", guarding("{'block': frame['step'] > 1, 'reason': 'after hours'}", events=["turn_start"]))
     async with host(guard) as h:
@@ -373,7 +372,7 @@ async def test_turn_start_may_be_blocked_by_an_agents_guards(zot, host):
     assert heard(guard, "event_intercept")[0].keys() == {"type", "id", "event", "step"}
 
 
-@pytest.mark.requirement("ZOT-26", "ZOT-30")
+@pytest.mark.requirement("ZOT-30", "ZOT-35", "ZOT-46", "ZOT-58")
 async def test_an_assistants_message_is_replaced_in_a_chain_or_blocked(zot, host):
     events = ["assistant_message"]
     one = zot("one", guarding("{'replace_text': frame['text'].replace('SECRET', '[redacted]')}", events=events))
@@ -420,7 +419,7 @@ async def test_before_an_agent_starts_guards_are_told_whose_it_is_and_where_it_w
     }  # fmt: skip
 
 
-@pytest.mark.requirement("ZOT-46")
+@pytest.mark.requirement("ZOT-25")
 async def test_guards_are_asked_only_about_what_they_subscribed_to(zot, host, target):
     guard = zot("guard", guarding("{'block': True}", events=["turn_start"]))
     async with host(guard, target) as h:

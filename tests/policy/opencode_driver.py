@@ -16,6 +16,11 @@ DRIVER = Path(__file__).parent / "opencode_driver.mjs"
 NODE = shutil.which("node") or ""
 PATIENCE_S = 60
 
+# The guide's names of OpenCode's tools in policies.
+TOOL_NAMES = {
+    "bash": "Bash", "edit": "Edit", "write": "Write", "read": "Read", "grep": "Grep", "glob": "Glob", "list": "List",
+    "patch": "Patch", "todowrite": "TodoWrite", "todoread": "TodoRead", "webfetch": "WebFetch",
+}  # fmt: skip
 ALLOW = 'print(json.dumps({"decision": "allow"}))'
 
 

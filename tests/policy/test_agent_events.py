@@ -5,10 +5,11 @@ import os
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opencode_driver import TOOL_NAMES
 
 import policy_projects
 from anyplug.policy import patch_targets
-from anyplug.policy.agent_events import TOOL_NAMES, BadEvent, parse, read
+from anyplug.policy.agent_events import BadEvent, parse, read
 from random_examples import at_most
 from rows import each_row
 
@@ -135,7 +136,7 @@ def test_calls_in_calls_have_a_bound():
 
 
 @pytest.mark.requirement("CUP-15")
-@each_row(("theirs", "ours"), [*TOOL_NAMES.items(), ("apply_patch", "apply_patch"), ("x_y", "x_y")])
+@each_row(("theirs", "ours"), [*TOOL_NAMES.items(), ("task", "Task"), ("apply_patch", "apply_patch"), ("x_y", "x_y")])
 def test_tool_names_are_those_of_policies(theirs, ours):
     assert document(policy_projects.event(theirs))["tool_name"] == ours
 
@@ -241,7 +242,7 @@ ARGUMENTS = st.dictionaries(
 
 
 @settings(max_examples=at_most(150), deadline=None)
-@given(st.sampled_from([*TOOL_NAMES, "apply_patch", "multiedit", "x"]), JSON | ARGUMENTS, JSON)
+@given(st.sampled_from([*TOOL_NAMES, "task", "apply_patch", "multiedit", "x"]), JSON | ARGUMENTS, JSON)
 def test_no_event_of_any_shape_breaks_the_reader(tool, args, extra):
     try:
         made = read("opencode", {**policy_projects.event(tool, cwd="/nowhere"), "args": args, "extra": extra})

@@ -257,7 +257,7 @@ async def test_other_agents_are_refused(harness):
     assert (await ask(bash("ls"), harness))["decision"] is None
 
 
-@pytest.mark.requirement("CUP-06", "CUP-25")
+@pytest.mark.requirement("CUP-06", "CUP-25", "CUP-31")
 def test_the_program_is_a_stand_in_for_cupcake():
     project({"safety": policy("opencode.safety", policy_projects.NO_VERIFY, tools=["Bash"])})
     given = json.dumps(bash("git commit --no-verify"), indent=2)
@@ -265,6 +265,9 @@ def test_the_program_is_a_stand_in_for_cupcake():
     assert (done.code, done.out, done.err) == (0, '{"decision":"deny","reason":"hooks must run"}\n', "")
     done = command_line.run("--log-level", "debug", "eval", "--harness=opencode", "--strict", stdin=given)
     assert (done.code, done.json["decision"]) == (1, "deny")
+    assert "safety.rego:10: deny GIT_NO_VERIFY" in done.err
+    done = command_line.run("eval", "--harness", "opencode", "--log-level", "debug", stdin=given)
+    assert (done.code, done.json["decision"]) == (0, "deny")
     assert "safety.rego:10: deny GIT_NO_VERIFY" in done.err
     done = command_line.run("eval", "--harness", "opencode", stdin="{")
     assert (done.code, done.out) == (1, "")

@@ -182,6 +182,7 @@ def test_the_installed_program_and_home_are_used_where_nothing_else_is_said(
     assert len(host.requests) == 1
 
 
+@pytest.mark.requirement("CUP-12")
 @pytest.mark.parametrize("kept", [True, False])
 def test_decisions_are_kept_by_the_host_alone_and_only_if_that_is_wanted(
     project: Project, home: Path, kept: bool
@@ -192,6 +193,7 @@ def test_decisions_are_kept_by_the_host_alone_and_only_if_that_is_wanted(
     assert [request["cache"] for request in host.requests] == [kept, kept]
 
 
+@pytest.mark.requirement("CUP-12")
 def test_decisions_of_a_process_are_never_kept(project: Project) -> None:
     project.decides(ALLOW, "cupcake")
     options(project, cacheDecisions=True)

@@ -15,7 +15,7 @@ def kit(**changes):
     return plugin_folders.stavrobot("plugins", "kit", "#!/bin/sh\necho ran", **changes)
 
 
-@pytest.mark.requirement("CYC-32")
+@pytest.mark.requirement("CYC-32", "CYC-37")
 def test_a_person_sees_what_a_plugin_asks_for_and_says_yes():
     plugin_folders.cyclop("plugins", "hello", permissions=["network", "shell:exec"])
     seen = command_line.at_terminal("approve", "hello", answers=[("Approve it? [y/N]", "y")])

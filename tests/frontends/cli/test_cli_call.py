@@ -204,6 +204,7 @@ def test_a_number_too_large_for_json_libraries_is_no_traceback(echo):
     assert done.code in {0, 2}
 
 
+@pytest.mark.requirement("CYC-46")
 def test_a_cyclop_one_plugin_decides_itself_about_its_arguments():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     script = plugin_folders.python("print(json.dumps({'result': json.dumps(given['input'])}))")

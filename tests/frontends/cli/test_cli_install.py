@@ -44,6 +44,7 @@ def in_plugins():
     return os.listdir(folder) if os.path.isdir(folder) else []
 
 
+@pytest.mark.requirement("STV-08")
 def test_away_from_a_terminal_a_plugin_is_installed_and_not_approved(source):
     done = command_line.ok("install", source)
     assert "kit is installed in" in done.out
@@ -135,6 +136,14 @@ def test_an_update_asks_again_and_keeps_configuration_and_state(source):
     assert command_line.read(f"{folder}/state.json") == "mine"
 
 
+@pytest.mark.requirement("STV-08")
+def test_an_update_shows_the_instructions_of_the_new_version(source):
+    command_line.ok("install", source)
+    change(source, instructions="Get a *new* key:\n  1. Ask for it.")
+    done = command_line.ok("update", "kit")
+    assert "Instructions from the plugin's author, for you:\n\n| Get a *new* key:\n|   1. Ask for it.\n" in done.out
+
+
 def test_one_who_refuses_an_update_keeps_the_version_before(source):
     command_line.ok("install", source, "--yes", "--always")
     change(source)
@@ -189,6 +198,7 @@ for frame in heard():
 """
 
 
+@pytest.mark.requirement("ZOT-09")
 def test_what_an_extension_added_to_a_file_of_its_own_outlives_updates(tmp_path):
     source = zot_folders.extension(tmp_path / "source", "todo", TODO)
     plugin_folders.write(f"{source}/todos.json", '["example"]')
@@ -362,7 +372,7 @@ def test_one_that_is_shadowed_is_installed_with_a_warning(source):
 def test_a_repositorys_own_configuration_is_left_behind_with_a_warning(source):
     plugin_folders.write(f"{source}/config.json", '{"permissions": []}')
     done = command_line.ok("install", source)
-    assert "its config.json was not copied" in done.err
+    assert "its config.json was not copied: set values with `anyplug config kit`" in done.err
     assert command_line.listed("kit")["state"] == "new"
 
 

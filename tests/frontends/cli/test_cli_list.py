@@ -21,6 +21,7 @@ SHOW = LIST | {
 TOOL = {"name", "model_name", "plugin", "format", "description", "input_schema", "tier"}
 
 
+@pytest.mark.requirement("STV-28")
 def test_list_has_exactly_the_promised_shape():
     plugin_folders.cyclop("plugins", "hello")
     (entry,) = command_line.ok("list", "--json").json
@@ -53,6 +54,7 @@ def test_looking_at_plugins_needs_no_event_loop(command):
     assert not imported & {"anyio", "asyncio", "mcp", "jsonschema_rs", "rich"}
 
 
+@pytest.mark.requirement("CYC-38")
 def test_a_problem_has_a_code_a_message_and_a_hint():
     plugin_folders.cyclop("plugins", "hello", tools=[])
     (entry,) = command_line.ok("list", "--json").json
@@ -157,7 +159,7 @@ def test_show_has_exactly_the_promised_shape(monkeypatch):
     assert (shown["process"], shown["registrations"], len(shown["digest"])) == (None, [], 64)
 
 
-@pytest.mark.requirement("STV-08")
+@pytest.mark.requirement("STV-08", "STV-28")
 def test_show_tells_a_person_all_of_it_and_no_secret(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "sk-12345678")
     folder = plugin_folders.stavrobot(
@@ -166,7 +168,7 @@ def test_show_tells_a_person_all_of_it_and_no_secret(monkeypatch):
     plugin_folders.write(f"{folder}/config.json", '{"api_key": "open-sesame"}')
     done = command_line.ok("show", "kit")
     for text in ("kit", "Stavrobot", folder, "network: talk to other machines", "SOME_API_KEY", "api_key = •••",
-                 "Instructions from the plugin's author, for you:\n\n| Get a key."):  # fmt: skip
+                 "act: Does it.", "Instructions from the plugin's author, for you:\n\n| Get a key."):  # fmt: skip
         assert text in done.out
     assert "open-sesame" not in done.out + done.err + command_line.ok("show", "kit", "--json").out
     assert "sk-12345678" not in done.out + done.err
@@ -192,6 +194,7 @@ def test_a_linked_plugin_is_shown_with_where_the_link_leads(tmp_path):
     assert f"{os.path.abspath('plugins/hello')} -> {real}" in command_line.ok("show", "hello").out
 
 
+@pytest.mark.requirement("CYC-38")
 def test_one_broken_plugin_hides_no_other(tmp_path):
     plugin_folders.cyclop("plugins", "good")
     plugin_folders.write("plugins/half/plugin.json", '{"name": "half')

@@ -56,7 +56,7 @@ def installed(plugin):
     return os.path.join(home(), "plugins", "counter")
 
 
-@pytest.mark.requirement("WB-12")
+@pytest.mark.requirement("WB-12", "WB-16")
 def test_a_new_one_is_listed_in_the_projects_plugins_and_nothing_of_it_runs(starts):
     plugin_folders.workbench("plugins", "counter", index=INDEX)
     entry = listed("counter")
@@ -71,7 +71,7 @@ def test_a_new_one_is_listed_in_the_projects_plugins_and_nothing_of_it_runs(star
     assert listed("counter")["tools"] == ["count.up", "Two Words", "count.loop"]
 
 
-@pytest.mark.requirement("WB-16")
+@pytest.mark.requirement("WB-14", "WB-18")
 def test_an_approved_one_is_listed_from_what_is_known_without_node(installed, starts):
     known = starts()
     entry = listed("counter")
@@ -198,7 +198,6 @@ def test_the_built_in_reload_is_called_like_any_tool(installed):
     assert ok("call", "builtin.reload_plugins", "plugin=counter", "--json").json["plugin"] == "builtin"
 
 
-@pytest.mark.requirement("WB-23")
 def test_a_chain_runs_through_a_plugin_that_keeps_its_state(installed, tmp_path):
     steps = [{"tool": "count.up", "input": {"by": 2}}, {"tool": "count.up", "input": {"by": 3}}]
     plugin_folders.write(str(tmp_path / "chain.json"), json.dumps(steps))

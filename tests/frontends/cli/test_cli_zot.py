@@ -68,17 +68,19 @@ def installed(extension):
 # Looking
 
 
+@pytest.mark.requirement("ZOT-02", "ZOT-49")
 def test_a_new_extension_is_listed_without_being_started(extension):
     ok("install", extension)
     entry = listed("full")
     assert (entry["format"], entry["state"], entry["health"], entry["tier"]) == ("zot", "new", "idle", 2)
+    assert (entry["version"], entry["description"]) == ("1.0.0", "What full does.")
     assert (entry["tools"], entry["commands"]) == ([], [])
     table = ok("list").out
     assert "zot     new    2     ?      What full does." in table
     assert starts(os.path.join(home(), "plugins", "full")) == 0
 
 
-@pytest.mark.requirement("ZOT-49")
+@pytest.mark.requirement("ZOT-13", "ZOT-19", "ZOT-49")
 def test_an_approved_one_is_listed_with_what_it_offers_and_not_started_again(installed):
     known = starts(installed)
     entry = listed("full")
@@ -98,6 +100,16 @@ def test_an_explicit_one_is_started_to_see_what_it_offers(extension):
     assert tool["name"] == "weather"
     assert ok("-e", extension, "--no-discover", "list", "--json").json[0]["commands"][0] == "prompt"
     assert starts(extension) == 2
+
+
+@pytest.mark.requirement("ZOT-53")
+def test_several_are_named_for_one_run_before_an_installed_one(installed, tmp_path):
+    one = zot_folders.extension(tmp_path, "one")
+    other = zot_folders.extension(tmp_path, "full", zot_folders.ECHO)
+    found = {(entry["path"], entry["state"]) for entry in ok("--ext", one, "-e", other, "list", "--json").json}
+    assert found == {(one, "approved"), (other, "approved"), (installed, "shadowed")}
+    assert ok("--ext", one, "-e", other, "call", "full", "a=1").out == '{"a": "1"}\n'
+    assert [entry["path"] for entry in ok("list", "--json").json] == [installed]
 
 
 def test_one_that_does_not_start_is_listed_with_the_reason(tmp_path):
@@ -452,6 +464,19 @@ def test_an_extension_that_cannot_be_used_is_not_installed(tmp_path):
     folder = zot_folders.extension(tmp_path, "bad", exec=...)
     assert "exec is required" in fails(1, "install", folder).err
     assert os.listdir(os.path.join(home(), "plugins")) == []
+
+
+@pytest.mark.requirement("ZOT-50")
+@pytest.mark.parametrize("address", ["{}", "file://{}"])
+def test_what_has_no_manifest_is_not_installed(address, tmp_path):
+    folder = zot_folders.extension(tmp_path, "bare")
+    os.unlink(os.path.join(folder, "extension.json"))
+    git = ["git", "-C", folder, "-c", "user.name=x", "-c", "user.email=x@y"]
+    for words in (["init", "-q"], ["add", "run.py"], ["commit", "-q", "-m", "x"]):
+        subprocess.run([*git, *words], check=True)
+    assert "holds no plugin" in fails(1, "install", address.format(folder)).err
+    assert not os.path.exists(os.path.join(home(), "plugins", "bare"))
+    assert ok("list", "--json").json == []
 
 
 def test_a_theme_is_listed_and_not_installed(tmp_path):

@@ -82,6 +82,7 @@ def code(result):
     return result.meta[result_content.ERROR]["code"]
 
 
+@pytest.mark.requirement("CYC-44")
 async def test_tools_have_their_names_descriptions_schemas_and_hints(era, root, host):
     plugin_folders.cyclop(root, "reader", permissions=["filesystem:read"])
     plugin_folders.cyclop(root, "sender", permissions=["network"])

@@ -108,7 +108,7 @@ async def test_one_that_ignores_sigterm_is_killed(run, monkeypatch):
     assert (finished.ending, finished.exit_code) == ("timed_out", -9)
 
 
-@pytest.mark.requirement("CYC-23")
+@pytest.mark.requirement("CYC-23", "CYC-41")
 async def test_the_whole_group_is_ended(run, monkeypatch):
     monkeypatch.setattr(run_once, "TERM_GRACE_S", 0.1)
     path = run.folder / "pids"

@@ -465,6 +465,14 @@ async def test_a_stop_says_goodbye_and_closes_stdin(start):
     assert (peer.session.gone.reason, peer.session.gone.exit_code) == ("it exited with 0", 0)
 
 
+@pytest.mark.requirement("ZOT-15")
+async def test_who_takes_its_time_to_leave_is_waited_for(start):
+    assert sessions.STOP_S == 2
+    peer = start("for frame in heard(): time.sleep(0.8); emit(type='shutdown_ack'); time.sleep(0.2); os._exit(0)")
+    await peer.session.stop({"type": "shutdown"})
+    assert (peer.frames, peer.session.gone.exit_code) == ([{"type": "shutdown_ack"}], 0)
+
+
 @pytest.mark.requirement("ZOT-16")
 async def test_who_does_not_leave_gets_sigterm_then_sigkill_and_all_at_the_same_time(start):
     forever = "emit(up=1)\nwhile True: time.sleep(1)"

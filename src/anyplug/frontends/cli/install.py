@@ -174,7 +174,7 @@ def _describe(session: Session, installed: Installed, entry: Entry, what: str) -
     at = f" at {installed.record.commit[:12]}" if installed.record.commit else ""
     render.out(f"{plugin.name} is {what}{at} in {plugin.path}")
     if installed.left_config:
-        session.warn("its config.json was not copied: set values with `anyplug config {plugin.name}`")
+        session.warn(f"its config.json was not copied: set values with `anyplug config {plugin.name}`")
     if installed.left_modules:
         these = " and ".join(installed.left_modules)
         session.warn(f"not copied: {these}; if it needs them, build them in {plugin.path}, then approve it again")
