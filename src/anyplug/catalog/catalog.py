@@ -13,7 +13,6 @@ from anyplug.catalog import approvals, discovery, offers, snapshot
 from anyplug.catalog.approvals import Approvals, Standing
 from anyplug.catalog.snapshot import Snapshot
 from anyplug.formats import registry
-from anyplug.formats.builtin import format as builtin
 from anyplug.formats.shared.contract import Folder
 from anyplug.home import digest
 from anyplug.home.database import Store
@@ -216,7 +215,7 @@ class Catalog:
         At once is what needs no look, and what has few files of which none changed. Raises StoreError.
         """
         decision = self.approvals.known(plugin)
-        if plugin is builtin.PLUGIN or not (plugin.explicit or (decision is not None and decision.approved)):
+        if plugin is registry.BUILTIN or not (plugin.explicit or (decision is not None and decision.approved)):
             return self._standing(plugin)
         reading = self._readings.get(plugin.path)
         if reading is None or not reading.is_small or not reading.still_holds(plugin.path):
@@ -238,7 +237,7 @@ class Catalog:
 
         A look is needed only if somebody approved it. A brief one gives up where others would have to wait.
         """
-        if plugin is builtin.PLUGIN:
+        if plugin is registry.BUILTIN:
             return Standing(state="approved")
         decision = None if plugin.explicit else self.approvals.known(plugin)
         if not plugin.explicit and self.approvals.is_disabled(plugin):

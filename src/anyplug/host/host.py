@@ -31,7 +31,6 @@ from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.snapshot import Entry, Snapshot
 from anyplug.formats import registry
 from anyplug.formats.shared.contract import Greeting
-from anyplug.formats.zot.peer import Extension
 from anyplug.home.location import note_home
 from anyplug.home.settings import find_home
 from anyplug.host.loading import Loading
@@ -49,10 +48,10 @@ from anyplug.model.errors import (
     Unavailable,
 )
 from anyplug.model.json_values import DEEPEST_METADATA, TOO_DEEP, is_too_deep
-from anyplug.model.types import Call, Command, Failure, Plugin, Problem, Progress, Result, Tool
+from anyplug.model.types import Call, Command, Failure, Note, Plugin, Problem, Progress, Result, Tool
 from anyplug.peers.events import Live
 from anyplug.peers.guards import Guards
-from anyplug.peers.notices import Listener, Note, SnapshotChanged, note_taker
+from anyplug.peers.notices import Listener, SnapshotChanged, note_taker
 from anyplug.peers.panels import Panels
 from anyplug.peers.peer_set import Peers
 from anyplug.policy.gate import PolicyGate
@@ -166,7 +165,6 @@ class Host:
         self._live = Live(
             self._peers,
             self._tasks,
-            cwd,
             call=self._call_for,
             granted=catalog.approvals.granted,
             snapshot=lambda: self.snapshot,
@@ -573,18 +571,17 @@ class Host:
 
     async def _call_for(
         self,
-        extension: Extension,
+        plugin: Plugin,
         name: str,
         arguments: dict[str, Any],
         parent: Call | None,
         chain: tuple[str, ...],
     ) -> Result:
-        """Call a tool because an extension asked for it, with the tools that led to that: by the same path as everyone.
+        """Call a tool because a plugin asked for it, with the tools that led to that: by the same path as everyone.
 
         Inside a call of its own, whoever made that call is asked; else whoever the host asks.
         """
         asker = self._callers.get(parent.id, self._attachment) if parent is not None else self._attachment
-        plugin = extension.plugin
         if parent is not None:
             callers = (*(asker.callers or (asker.id,)), f"{plugin.name}/{parent.tool.own_name}")
         else:

@@ -5,6 +5,7 @@ one run of such a plugin, a `Peer`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -179,6 +180,16 @@ class Peer(Protocol):
     @property
     def has_said_all(self) -> bool:
         """Whether that is most likely all."""
+        ...
+
+    @property
+    def events(self) -> AbstractSet[str]:
+        """What it wants to hear of, as a `Subscriber` (see `features`); empty for most."""
+        ...
+
+    @property
+    def intercepts(self) -> AbstractSet[str]:
+        """What it wants to decide about, as a `Guard`; empty for most."""
         ...
 
     async def start(self) -> None:
