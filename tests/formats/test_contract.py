@@ -56,7 +56,7 @@ def test_a_format_that_lacks_a_fact_is_noticed():
 def test_the_defaults_are_all_that_a_format_has_but_its_own():
     from anyplug.formats.shared import defaults
 
-    assert set(NAMES) - set(defaults.__all__) == {"NAME", "TITLE", "MANIFEST", "load", "invoke"}
+    assert set(NAMES) - set(defaults.__all__) == {"NAME", "TITLE", "MANIFEST", "load", "request", "result"}
     assert set(defaults.__all__) <= set(NAMES)
 
 

@@ -239,6 +239,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     warning: str = ""  # what the person should know although it may run
 
 
+class Off(msgspec.Struct, frozen=True):
+    """What a plugin's own files switch off."""
+
+    cure: str  # how to switch it on
+    tools: frozenset[str] = frozenset()  # own names of the tools that are on all the same; none: the plugin is off
+
+
 class Note(msgspec.Struct, frozen=True):
     """A note for the person. The level is info, success, warn or error; anything else is shown as info."""
 
