@@ -12,7 +12,8 @@ import plugin_folders
 import test_layers
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats import distributions, registry
-from anyplug.formats.shared.contract import Format
+from anyplug.formats.shared.contract import Folder, Format
+from anyplug.home import digest
 from anyplug.home.settings import find_home
 from anyplug.model.types import Plugin
 
@@ -75,6 +76,56 @@ def test_a_change_of_any_manifest_is_another_digest(acme, root):
             assert len(found) == 2, path
     finally:
         catalog.close()
+
+
+EVERYWHERE = {
+    "run": "#!/bin/sh\n",
+    "lib/part.py": "PART = 1\n",
+    "lib/manifest.json": "{}",
+    "lib/extension.json": '{"enabled": false}',
+    "data.txt": "data\n",
+    "named.txt": "named\n",
+    "config.json": '{"permissions": ["*"]}',
+    "package.json": "{}",
+    "uv.lock": "",
+    "lib/node_modules/one/readme.txt": "one\n",
+}
+DIGESTS = {  # how each begins
+    "cyclop": "185cb86d937a0ed1",
+    "zot": "d74d585756518a8d",
+    "stavrobot": "7a2f860917e1dae7",
+    "mcp": "910ecc9be9d7d57c",
+    "workbench": "3b79a00bd6ea1648",
+    "acme": "a1f5febd17a90938",
+}
+
+
+@pytest.mark.parametrize("format", DIGESTS)
+def test_a_digest_that_people_approved_stays_what_it_was(format, acme, root):
+    manifest = {
+        "cyclop": '{"name": "one"}',
+        "zot": '{"name": "one", "exec": "./run", "enabled": true}',
+        "stavrobot": '{"name": "one"}',
+        "mcp": '{"mcpServers": {"one": {"command": "./run", "args": ["named.txt"]}}}',
+        "workbench": "exports.register = () => {};\n",
+        "acme": '{"description": "One.", "command": "run"}',
+    }[format]
+    folder = os.path.join(root, "one")
+    for name, text in {**EVERYWHERE, registry.BY_NAME[format].MANIFEST: manifest}.items():
+        plugin_folders.write(os.path.join(folder, name), text, 0o755 if name == "run" else 0o644)
+    catalog = Catalog(find_home(), [], [])
+    try:
+        plugin = registry.load(Folder(folder, folder), [acme_distribution.NAME])
+        assert plugin.format == format
+        assert catalog.digest(plugin).value[:16] == DIGESTS[format]
+    finally:
+        catalog.close()
+
+
+def test_the_digest_knows_the_manifests_of_our_formats():
+    named = digest.MANIFESTS | {"index.js"}  # which is code
+    assert {format.MANIFEST for format in registry.FORMATS} <= named
+    assert registry.BY_NAME["zot"].MANIFEST == digest.SWITCHED
 
 
 def test_only_the_registry_knows_single_formats():
