@@ -7,10 +7,10 @@ to each key in a goroutine of its own, so that keys which come all at once are s
 """
 
 import asyncio
+import functools
 import re
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
@@ -44,29 +44,17 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     is_open: bool = True
 
 
-class _Key(NamedTuple):
-    """A key on its way to a panel's owner."""
-
-    owner: PanelOwner
-    panel: str
-    name: str
-    text: str
-
-    def send(self) -> None:
-        self.owner.press_key(self.panel, self.name, self.text)
-
-
 class _Keys:
     """The keys for one panel, on their way to its owner."""
 
     def __init__(self) -> None:
-        self._waiting: deque[_Key] = deque()
+        self._waiting: deque[Callable[[], None]] = deque()
         self._pause: asyncio.TimerHandle | None = None  # since the last one went
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, key: _Key) -> None:
+    def add(self, key: Callable[[], None]) -> None:
         """Send a key when those before it are through."""
         self._waiting.append(key)
         if self._pause is None:
@@ -76,14 +64,14 @@ class _Keys:
         """Send the next one: its owner has taken in the last one, or had the time."""
         self._end_pause()
         if self._waiting:
-            self._waiting.popleft().send()
+            self._waiting.popleft()()
             self._pause = asyncio.get_running_loop().call_later(PACE_S, self.go_on)
 
     def flush(self) -> None:
         """Send all that is left at once."""
         self._end_pause()
         while self._waiting:
-            self._waiting.popleft().send()
+            self._waiting.popleft()()
 
     def drop(self) -> None:
         """Send nothing more."""
@@ -157,7 +145,7 @@ class Panels:
             self.close(panel)
             return
         for sign in text or [""]:
-            self._keys[place].add(_Key(self._open[place][0], panel.id, name, sign))
+            self._keys[place].add(functools.partial(self._open[place][0].press_key, panel.id, name, sign))
 
     def paste(self, panel: Panel, text: str) -> str:
         """Send pasted text, character by character, with line breaks as Enter; give what was more than can be sent."""
