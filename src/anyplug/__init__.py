@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from anyplug.model.types import Failure as Failure
     from anyplug.model.types import File as File
     from anyplug.model.types import Image as Image
+    from anyplug.model.types import Note as Note
+    from anyplug.model.types import NotesCleared as NotesCleared
     from anyplug.model.types import Plugin as Plugin
     from anyplug.model.types import Problem as Problem
     from anyplug.model.types import Resource as Resource
     from anyplug.model.types import Result as Result
+    from anyplug.model.types import SlashSubmitted as SlashSubmitted
+    from anyplug.model.types import Submitted as Submitted
     from anyplug.model.types import Text as Text
     from anyplug.model.types import Tool as Tool
     from anyplug.peers.guards import Ruling as Ruling
-    from anyplug.peers.notices import Note as Note
-    from anyplug.peers.notices import NotesCleared as NotesCleared
     from anyplug.peers.notices import Notice as Notice
     from anyplug.peers.notices import PanelChanged as PanelChanged
-    from anyplug.peers.notices import SlashSubmitted as SlashSubmitted
     from anyplug.peers.notices import SnapshotChanged as SnapshotChanged
-    from anyplug.peers.notices import Submitted as Submitted
     from anyplug.peers.panels import Panel as Panel
 
 __version__ = "0.1.0"
@@ -73,13 +73,13 @@ _EXPORTS = {
     "Result": "anyplug.model.types",
     "Text": "anyplug.model.types",
     "Tool": "anyplug.model.types",
-    "Note": "anyplug.peers.notices",
-    "NotesCleared": "anyplug.peers.notices",
+    "Note": "anyplug.model.types",
+    "NotesCleared": "anyplug.model.types",
     "Notice": "anyplug.peers.notices",
     "PanelChanged": "anyplug.peers.notices",
-    "SlashSubmitted": "anyplug.peers.notices",
+    "SlashSubmitted": "anyplug.model.types",
     "SnapshotChanged": "anyplug.peers.notices",
-    "Submitted": "anyplug.peers.notices",
+    "Submitted": "anyplug.model.types",
     "Panel": "anyplug.peers.panels",
     "Catalog": "anyplug.catalog.catalog",
     "Entry": "anyplug.catalog.snapshot",

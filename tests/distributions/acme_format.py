@@ -9,7 +9,7 @@ from anyplug.formats.shared.contract import Folder, Surroundings
 from anyplug.formats.shared.defaults import *
 from anyplug.model import permissions
 from anyplug.model.types import Call, Plugin, Result, Text, Tool
-from anyplug.runtime.processes.program import Program
+from anyplug.runtime.processes.program import Finished, Program
 
 NAME = "acme"  # the name of the entry point, too
 TITLE = "Acme"
@@ -79,9 +79,9 @@ def _tool(name: str, program: str, given: Manifest) -> Tool:
     )
 
 
-async def invoke(call: Call, around: Surroundings) -> Result:
+def request(call: Call, around: Surroundings) -> Program:
     """Run the command once."""
-    program = Program(
+    return Program(
         argv=(call.tool.program,),
         cwd=call.plugin.path,
         env=around.environment,
@@ -90,7 +90,10 @@ async def invoke(call: Call, around: Surroundings) -> Result:
         max_stdout=around.settings.max_output_bytes or MAX_OUTPUT,
         max_stderr=MAX_OUTPUT,
     )
-    finished = await around.run(program)
-    if finished.ending == "exited" and finished.exit_code == 0:
-        return Result(content=(Text(one_shot.decode(finished.stdout).strip()),))
-    raise one_shot.failure(call, program, finished, WORDS)
+
+
+def result(call: Call, request: Program, answer: Finished, around: Surroundings) -> Result:
+    """Return what it printed, or say how it failed."""
+    if answer.ending == "exited" and answer.exit_code == 0:
+        return Result(content=(Text(one_shot.decode(answer.stdout).strip()),))
+    raise one_shot.failure(call, request, answer, WORDS)

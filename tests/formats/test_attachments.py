@@ -6,8 +6,8 @@ import sys
 import pytest
 
 import plugin_folders
-from anyplug.formats.shared import attachments
 from anyplug.home.settings import find_home
+from anyplug.launch import run_files
 
 pytestmark = pytest.mark.anyio
 
@@ -91,7 +91,7 @@ async def test_a_hard_link_from_elsewhere_is_no_output_and_one_inside_is(host, r
     ("script", "why"),
     [
         (f"truncate -s 2G /tmp/{NAME}/giant", "the limit for one file is 1 GiB"),
-        (f"cd /tmp/{NAME}; for i in $(seq {attachments.MOST_OUTPUTS + 1}); do : >$i; done", "more than 1,000 files"),
+        (f"cd /tmp/{NAME}; for i in $(seq {run_files.MOST_OUTPUTS + 1}); do : >$i; done", "more than 1,000 files"),
     ],
     ids=["sparse giant", "too many"],
 )

@@ -7,7 +7,8 @@ import pytest
 
 import bad_habits
 import processes
-from anyplug.peers.notices import Note, SnapshotChanged
+from anyplug.model.types import Note
+from anyplug.peers.notices import SnapshotChanged
 from conditions import until
 from conftest import HABITS
 

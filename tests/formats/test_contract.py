@@ -12,22 +12,14 @@ import plugin_folders
 import test_layers
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats import distributions, registry
-from anyplug.formats.shared.contract import Format
+from anyplug.formats.shared.contract import Folder, Format
+from anyplug.home import digest
 from anyplug.home.settings import find_home
 from anyplug.model.types import Plugin
 
 NAMES = [*Format.__annotations__, *(name for name in vars(Format) if not name.startswith("_"))]
 ALL = (*registry.FORMATS, registry.BY_NAME["builtin"])
 SIMPLE = {str: str, bool: bool, frozenset[str]: frozenset, tuple[str, ...]: tuple}
-# What still reaches into one format from outside: the host's own tools, MCP's SDK, and zot's features.
-REACHING_IN = {
-    ("catalog", "builtin"),
-    ("frontends", "mcp"),
-    ("peers", "zot"),
-    ("peers", "workbench"),
-    ("call", "zot"),
-    ("host", "zot"),
-}
 
 
 @pytest.fixture
@@ -65,7 +57,7 @@ def test_a_format_that_lacks_a_fact_is_noticed():
 def test_the_defaults_are_all_that_a_format_has_but_its_own():
     from anyplug.formats.shared import defaults
 
-    assert set(NAMES) - set(defaults.__all__) == {"NAME", "TITLE", "MANIFEST", "load", "invoke"}
+    assert set(NAMES) - set(defaults.__all__) == {"NAME", "TITLE", "MANIFEST", "load", "request", "result"}
     assert set(defaults.__all__) <= set(NAMES)
 
 
@@ -86,6 +78,56 @@ def test_a_change_of_any_manifest_is_another_digest(acme, root):
         catalog.close()
 
 
+EVERYWHERE = {
+    "run": "#!/bin/sh\n",
+    "lib/part.py": "PART = 1\n",
+    "lib/manifest.json": "{}",
+    "lib/extension.json": '{"enabled": false}',
+    "data.txt": "data\n",
+    "named.txt": "named\n",
+    "config.json": '{"permissions": ["*"]}',
+    "package.json": "{}",
+    "uv.lock": "",
+    "lib/node_modules/one/readme.txt": "one\n",
+}
+DIGESTS = {  # how each begins
+    "cyclop": "185cb86d937a0ed1",
+    "zot": "d74d585756518a8d",
+    "stavrobot": "7a2f860917e1dae7",
+    "mcp": "910ecc9be9d7d57c",
+    "workbench": "3b79a00bd6ea1648",
+    "acme": "a1f5febd17a90938",
+}
+
+
+@pytest.mark.parametrize("format", DIGESTS)
+def test_a_digest_that_people_approved_stays_what_it_was(format, acme, root):
+    manifest = {
+        "cyclop": '{"name": "one"}',
+        "zot": '{"name": "one", "exec": "./run", "enabled": true}',
+        "stavrobot": '{"name": "one"}',
+        "mcp": '{"mcpServers": {"one": {"command": "./run", "args": ["named.txt"]}}}',
+        "workbench": "exports.register = () => {};\n",
+        "acme": '{"description": "One.", "command": "run"}',
+    }[format]
+    folder = os.path.join(root, "one")
+    for name, text in {**EVERYWHERE, registry.BY_NAME[format].MANIFEST: manifest}.items():
+        plugin_folders.write(os.path.join(folder, name), text, 0o755 if name == "run" else 0o644)
+    catalog = Catalog(find_home(), [], [])
+    try:
+        plugin = registry.load(Folder(folder, folder), [acme_distribution.NAME])
+        assert plugin.format == format
+        assert catalog.digest(plugin).value[:16] == DIGESTS[format]
+    finally:
+        catalog.close()
+
+
+def test_the_digest_knows_the_manifests_of_our_formats():
+    named = digest.MANIFESTS | {"index.js"}  # which is code
+    assert {format.MANIFEST for format in registry.FORMATS} <= named
+    assert registry.BY_NAME["zot"].MANIFEST == digest.SWITCHED
+
+
 def test_only_the_registry_knows_single_formats():
     formats = {format.NAME for format in ALL}
     found = set()
@@ -95,8 +137,8 @@ def test_only_the_registry_knows_single_formats():
         for name, _ in test_layers.imports(module):
             format = name.removeprefix("anyplug.formats.").partition(".")[0]
             if format in formats and name.startswith("anyplug.formats."):
-                found.add((test_layers.folder(module), format))
-    assert found == REACHING_IN
+                found.add(f"{module} imports {name}")
+    assert found == set()
 
 
 def test_a_format_of_another_package_is_off_unless_the_person_names_it(acme_format, settings):

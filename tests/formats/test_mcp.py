@@ -222,7 +222,7 @@ def test_servers_that_are_switched_off_are_left_out_and_a_plugin_of_only_such_is
     assert (plugin.processes, plugin.enabled) == (("on",), True)
     plugin = load(tmp_path, off={"command": "x", "disabled": True})
     assert (plugin.problems, plugin.enabled) == ((), False)
-    assert "disabled" in mcp_format.switched_off(plugin, None)
+    assert "disabled" in mcp_format.switched_off(plugin).cure
 
 
 def test_permissions_follow_from_how_servers_are_reached(tmp_path):

@@ -16,9 +16,9 @@ import zot_folders
 from anyplug.call.consent import Attachment
 from anyplug.formats.zot import format  # noqa: A004 - the product's own word
 from anyplug.formats.zot import peer as extension
-from anyplug.model.types import Failure, Image, Text
+from anyplug.model.types import Failure, Image, Note, NotesCleared, SlashSubmitted, Submitted, Text
 from anyplug.peers import panels
-from anyplug.peers.notices import Note, NotesCleared, PanelChanged, SlashSubmitted, Submitted
+from anyplug.peers.notices import PanelChanged
 from conditions import until
 from zot_folders import heard
 

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+import acme_distribution
 import plugin_folders
 import ways
 import zot_folders
@@ -36,7 +37,9 @@ def world(tmp_path_factory):
     """Give one world for all ways, with a resident host."""
     with pytest.MonkeyPatch.context() as patch:
         world = ways.world_in(str(tmp_path_factory.mktemp("world")), patch)
-        plugin_folders.write(os.path.join(world.home, "settings.toml"), "[plugins.slow]\ntimeout_s = 0.3\n")
+        acme_distribution.install(patch)
+        settings = acme_distribution.SETTINGS + "[plugins.slow]\ntimeout_s = 0.3\n"
+        plugin_folders.write(os.path.join(world.home, "settings.toml"), settings)
         for name, script in PLUGINS.items():
             plugin_folders.cyclop(world.root, name, script)
         plugin_folders.stavrobot(
@@ -44,7 +47,8 @@ def world(tmp_path_factory):
         )
         zot_folders.extension(world.root, "asks")
         mcp_plugin(world.root, KIT)
-        world.approve(*(name for name in PLUGINS if name != "stranger"), "strict", "kit")
+        plugin_folders.acme(world.root, "greet", plugin_folders.python("print('hello', given['name'])"))
+        world.approve(*(name for name in PLUGINS if name != "stranger"), "strict", "kit", "greet")
         world.approve("asks", always=False)
         with world.deciding("off") as (catalog, plugin):
             catalog.approvals.enable(plugin, on=False)
@@ -84,6 +88,11 @@ def called(way, name, arguments=None, /, *, code="", **facts):
 def test_a_call_gives_what_the_tool_said(way):
     answer = called(way, "echo", {"text": "hello"}, tool="echo", plugin="echo", format="cyclop", verdict="allowed")
     assert answer.content == [{"type": "text", "text": "hello"}]
+
+
+def test_a_tool_of_another_packages_format_is_called_like_any_other(way):
+    answer = called(way, "greet", {"name": "Ada"}, tool="greet", plugin="greet", format="acme", verdict="allowed")
+    assert answer.content == [{"type": "text", "text": "hello Ada"}]
 
 
 def test_every_name_of_a_tool_leads_to_it(way):

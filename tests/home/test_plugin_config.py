@@ -156,18 +156,16 @@ def test_a_reader_never_sees_half_a_file(plugin):
 
 
 @pytest.mark.parametrize(
-    ("values", "tool", "allowed"),
+    ("values", "allowed"),
     [
-        ({}, None, True),
-        ({}, "act", True),
-        ({"permissions": []}, None, False),
-        ({"permissions": []}, "act", False),
-        ({"permissions": ["*"]}, "act", True),
-        ({"permissions": ["act"]}, "act", True),
-        ({"permissions": ["other"]}, "act", False),
-        ({"permissions": ["other"]}, None, True),
-        ({"permissions": "odd"}, "act", True),
+        ({}, None),
+        ({"permissions": []}, set()),
+        ({"permissions": ["*"]}, None),
+        ({"permissions": ["*", "act"]}, None),
+        ({"permissions": ["act"]}, {"act"}),
+        ({"permissions": ["act", {}, "other"]}, {"act", "other"}),
+        ({"permissions": "odd"}, None),
     ],
 )
-def test_permissions_in_the_file_are_honoured(values, tool, allowed):
-    assert plugin_config.allows(values, tool) == allowed
+def test_permissions_in_the_file_are_honoured(values, allowed):
+    assert plugin_config.allowed(values) == allowed

@@ -1,6 +1,7 @@
 """Notes of plugins, as people read them: bounded, and never to be taken for a line of ours."""
 
-from anyplug.peers.notices import MOST_NOTES, Note, Submitted, lines_of, note_teller
+from anyplug.model.types import Note, Submitted
+from anyplug.peers.notices import MOST_NOTES, lines_of, note_teller
 
 
 def test_every_line_of_a_note_names_its_plugin_whatever_its_level_is():

@@ -1,43 +1,164 @@
-"""Whether a plugin may run: only what a person approved, as it is this very moment."""
+"""Whether a plugin may run: only what a person approved, as it is this very moment. Asked once for each call.
+
+A look at a plugin takes a system call for each of its files, or reads them all. What each call starts anew is looked
+at each time. What stays up runs the code that was looked at when it started: its looks hold as long as the kernel says
+that nothing stirred in its folders, and for a short while at most, because the kernel does not see everything.
+"""
 
 import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from anyplug.call.state import Trail
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
-from anyplug.catalog.trust_cache import Looks
-from anyplug.formats import registry
+from anyplug.home.digest import Reading
 from anyplug.model.errors import Denied, NotApproved, PluginDisabled, StoreError, Unavailable
 from anyplug.model.types import Plugin, Tool
+from anyplug.runtime import thread_lanes
+from anyplug.runtime.inotify import Stir
 from anyplug.secrets.redaction import Secrecies
 
+LASTS_S = 0.05  # how long a look holds if nothing stirs
+LASTS_TIMES = 100  # or so many times as long as it took: a plugin of many files takes longer to look at
+LASTS_AT_MOST_S = 2.0  # however long it took: the machine may have had other things to do
+MOST_WATCHED = 5_000  # folders of a plugin; the kernel keeps about a kilobyte for each
 
-class Trust:
+
+class _Look(NamedTuple):
+    plugin: Plugin
+    decided: int  # decisions that had been made here
+    standing: Standing
+    until: float
+
+
+class Admission:
     """Looks at a plugin before anything of it runs. `close` when done."""
 
-    def __init__(self, catalog: Catalog, secrecies: Secrecies) -> None:
-        self._looks = Looks(catalog)
+    def __init__(self, catalog: Catalog, secrecies: Secrecies, catch_up: Callable[[Plugin], Awaitable[None]]) -> None:
+        """`catch_up` loads what people have decided since, for a call of a plugin."""
+        self._catalog = catalog
         self._secrecies = secrecies
+        self._catch_up = catch_up
+        self._stir = Stir()
+        self._lasting: dict[str, _Look] = {}
+        self._watched: dict[str, tuple[Reading, bool]] = {}  # what was to be watched, and whether it is
+        self._stirred = 0  # how often something did
 
     def close(self) -> None:
         """Watch no more."""
-        self._looks.close()
+        self._stir.close()
 
-    async def see_to(self, plugin: Plugin, tool: Tool | None, trail: Trail, *, anew: bool = False) -> Standing:
-        """See to it that a person approved what is there; raises CallError. `anew`: something is about to start."""
+    async def admit(self, plugin: Plugin, tool: Tool | None, trail: Trail) -> Standing:
+        """See to it that a plugin, and its tool, may be used, by all that people decided up to now; raises CallError.
+
+        Who guards a call is theirs to say, too: so what they decided since is loaded then.
+        """
         try:
-            standing = await (self._looks.anew(plugin) if anew else self._looks.standing(plugin))
+            standing = self._known(plugin) or await self._looked(plugin)
         except StoreError as error:
-            raise Denied("host", f"nobody knows whether it was approved: {error.message}", error.hint) from error
+            raise _unknown("whether it was approved", error) from error
         trail.record.digest = standing.digest
-        if standing.state == "disabled":
-            raise PluginDisabled(plugin.name, standing.reason)
-        if standing.state == "changed" and not (plugin.is_file or os.path.isdir(plugin.path)):
-            cure = "put it back" if plugin.explicit else "install it again"
-            raise Unavailable(f"the folder of plugin '{plugin.name}' is gone: {plugin.path}", cure)
-        if standing.state != "approved":
-            raise NotApproved(plugin.name, standing.state, standing.changes, standing.reason)
-        if tool is not None and (cure := registry.BY_NAME[plugin.format].switched_off(plugin, tool)):
-            raise PluginDisabled(plugin.name, cure, tool.own_name)
+        _check(plugin, tool, standing)
         trail.secrecy = self._secrecies.of(plugin, standing.granted)
+        try:
+            await self._catch_up(plugin)
+        except StoreError as error:
+            raise _unknown("what was decided", error) from error
         return standing
+
+    async def admit_start(self, plugin: Plugin) -> Standing:
+        """See to it that a plugin that stays up may be started, by a look that is made now; raises CallError."""
+        try:
+            standing = await self._looked(plugin)
+        except StoreError as error:
+            raise _unknown("whether it was approved", error) from error
+        _check(plugin, None, standing)
+        self._secrecies.of(plugin, standing.granted)
+        return standing
+
+    def _known(self, plugin: Plugin) -> Standing | None:
+        """Return where a plugin stands, if the last look at it still holds."""
+        self._notice()
+        look = self._lasting.get(plugin.path)
+        if (
+            look is not None
+            and look.plugin is plugin
+            and look.decided == self._catalog.approvals.decided
+            and look.until > time.monotonic()
+        ):
+            return look.standing
+        return None
+
+    async def _looked(self, plugin: Plugin) -> Standing:
+        """Say where a plugin stands, by a look that is made now; raises StoreError."""
+        self._lasting.pop(plugin.path, None)
+        approvals = self._catalog.approvals
+        if not plugin.explicit:
+            approvals.refresh()
+        decided, before = approvals.decided, self._catalog.last_reading(plugin)
+        # First: whatever changes from now on is seen.
+        is_watched = plugin.stays_up and before is not None and await self._is_watched(plugin, before)
+        self._notice()
+        began, stirred = time.monotonic(), self._stirred
+        standing = await self._look(plugin)
+        self._notice()
+        is_known = plugin.explicit or approvals.is_settled  # else somebody is deciding, which no file will tell
+        is_same = self._catalog.last_reading(plugin) is before and self._stirred == stirred
+        if is_watched and is_known and is_same and standing.state == "approved":
+            lasts_s = min(max(LASTS_S, LASTS_TIMES * (time.monotonic() - began)), LASTS_AT_MOST_S)
+            self._lasting[plugin.path] = _Look(plugin, decided, standing, began + lasts_s)
+        return standing
+
+    async def _look(self, plugin: Plugin) -> Standing:
+        """Look at a plugin's files; at many or large ones in a thread, for which only calls of this plugin wait."""
+        at_once = self._catalog.standing_at_once(plugin)
+        if at_once is not None:
+            return at_once
+        return await thread_lanes.run(plugin.path, self._catalog.standing_as_decided, plugin)
+
+    def _notice(self) -> None:
+        """Let go of all looks if anything stirred."""
+        if self._stir.happened():
+            self._stirred += 1
+            self._lasting.clear()
+
+    async def _is_watched(self, plugin: Plugin, reading: Reading) -> bool:
+        """Watch all that the next look will be at, which the last one says; False if that is not possible."""
+        if len(reading.folders) > MOST_WATCHED:
+            return False
+        known = self._watched.get(plugin.path)
+        if known is None or known[0] is not reading:
+            if reading.is_small:
+                is_watched = self._watch(plugin, reading)
+            else:
+                is_watched = await thread_lanes.run(plugin.path, self._watch, plugin, reading)
+            if not is_watched:  # and neither is anything else any more
+                self._watched.clear()
+                self._lasting.clear()
+            known = self._watched[plugin.path] = (reading, is_watched)
+        return known[1]
+
+    def _watch(self, plugin: Plugin, reading: Reading) -> bool:
+        decisions = [] if plugin.explicit else [self._catalog.approvals.mark.path]
+        folders = [plugin.path + folder[0] for folder in reading.folders]
+        files = (f"{plugin.path}/{file[0]}" for file in reading.stamps)
+        return self._stir.watch([*decisions, *folders, *filter(os.path.islink, files)])
+
+
+def _check(plugin: Plugin, tool: Tool | None, standing: Standing) -> None:
+    """See to it that a person approved what is there, and that nothing switched it off; raises CallError."""
+    if standing.state == "disabled":
+        raise PluginDisabled(plugin.name, standing.reason)
+    if standing.state == "changed" and not (plugin.is_file or os.path.isdir(plugin.path)):
+        cure = "put it back" if plugin.explicit else "install it again"
+        raise Unavailable(f"the folder of plugin '{plugin.name}' is gone: {plugin.path}", cure)
+    if standing.state != "approved":
+        raise NotApproved(plugin.name, standing.state, standing.changes, standing.reason)
+    if tool is not None and standing.off is not None and tool.own_name not in standing.off.tools:
+        raise PluginDisabled(plugin.name, standing.off.cure, tool.own_name)
+
+
+def _unknown(what: str, error: StoreError) -> Denied:
+    return Denied("host", f"nobody knows {what}: {error.message}", error.hint)

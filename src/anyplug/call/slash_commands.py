@@ -5,12 +5,10 @@ import re
 import msgspec
 
 from anyplug.call.state import Trail
-from anyplug.formats.zot import frames
-from anyplug.formats.zot.peer import Extension
+from anyplug.formats.shared.features import CommandAnswer, PanelOwner
 from anyplug.model.errors import CallError
-from anyplug.model.types import Command, Failure, Result, Text, Tool
+from anyplug.model.types import Command, Failure, Note, Result, Text, Tool
 from anyplug.model.untrusted_text import encodable
-from anyplug.peers.notices import Note
 from anyplug.peers.panels import Panel, Panels
 
 ACTIONS = frozenset({"prompt", "insert", "display", "open_panel", "noop"})
@@ -32,7 +30,7 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Note, ...] = ()  # that came while it ran
 
     @classmethod
-    def of(cls, trail: Trail, answer: frames.CommandResponse, panels: Panels, extension: Extension) -> "CommandOutcome":
+    def of(cls, trail: Trail, answer: CommandAnswer, panels: Panels, owner: PanelOwner) -> "CommandOutcome":
         """Read an extension's answer; an error in it stands above every action."""
         name, plugin = trail.record.tool, trail.record.plugin
         if answer.error:
@@ -45,7 +43,7 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
             return cls(command=name, plugin=plugin, error=error)
         panel = None
         if action == "open_panel" and answer.open_panel is not None:
-            panel = panels.show(extension, answer.open_panel)
+            panel = panels.show(owner, answer.open_panel)
         return cls(
             command=name,
             plugin=plugin,

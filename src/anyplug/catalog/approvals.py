@@ -17,7 +17,7 @@ from anyplug.home.database import Store
 from anyplug.home.digest import Digest
 from anyplug.model import permissions
 from anyplug.model.errors import StoreError
-from anyplug.model.types import Offer, Plugin, State
+from anyplug.model.types import Off, Offer, Plugin, State
 
 if TYPE_CHECKING:
     import sqlite3
@@ -69,6 +69,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     inherits_environment: bool = False  # gets all of the user's environment but secrets
     files: tuple[str, ...] = ()  # that the digest covers
     since: float = 0.0  # when it was first approved; 0 if it is not
+    off: Off | None = None  # tools of it that its own files switch off
 
     @property
     def rights(self) -> Rights:

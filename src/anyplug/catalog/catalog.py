@@ -13,7 +13,6 @@ from anyplug.catalog import approvals, discovery, offers, snapshot
 from anyplug.catalog.approvals import Approvals, Standing
 from anyplug.catalog.snapshot import Snapshot
 from anyplug.formats import registry
-from anyplug.formats.builtin import format as builtin
 from anyplug.formats.shared.contract import Folder
 from anyplug.home import digest
 from anyplug.home.database import Store
@@ -21,7 +20,7 @@ from anyplug.home.digest import Digest, Reading
 from anyplug.home.settings import Home, Settings
 from anyplug.home.untrusted_files import Budget, Changed, TooMuch
 from anyplug.model.errors import ConfigError, LookFailed, StoreError, is_shortage
-from anyplug.model.types import Offer, Plugin
+from anyplug.model.types import Off, Offer, Plugin
 
 if TYPE_CHECKING:
     from anyplug.secrets.vault import Secrets
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 MOST_SAVED = 20_000  # files of a plugin whose stamps are stored; writing more would hold up whoever needs the store
 LONGEST_NAME = 200  # characters of a path that a message shows
 
-_Basis = tuple[Plugin, approvals.Approval | None, Reading | None]  # what a standing was concluded from
+_Basis = tuple[Plugin, approvals.Approval | None, Reading | None, Off | None]  # what a standing was concluded from
 
 
 class Catalog:
@@ -216,7 +215,7 @@ class Catalog:
         At once is what needs no look, and what has few files of which none changed. Raises StoreError.
         """
         decision = self.approvals.known(plugin)
-        if plugin is builtin.PLUGIN or not (plugin.explicit or (decision is not None and decision.approved)):
+        if plugin is registry.BUILTIN or not (plugin.explicit or (decision is not None and decision.approved)):
             return self._standing(plugin)
         reading = self._readings.get(plugin.path)
         if reading is None or not reading.is_small or not reading.still_holds(plugin.path):
@@ -238,13 +237,14 @@ class Catalog:
 
         A look is needed only if somebody approved it. A brief one gives up where others would have to wait.
         """
-        if plugin is builtin.PLUGIN:
+        if plugin is registry.BUILTIN:
             return Standing(state="approved")
         decision = None if plugin.explicit else self.approvals.known(plugin)
         if not plugin.explicit and self.approvals.is_disabled(plugin):
             return Standing(state="disabled", reason=f"`anyplug enable {plugin.name}` switches it on")
-        if cure := registry.BY_NAME[plugin.format].switched_off(plugin, None):
-            return Standing(state="disabled", reason=cure)
+        off = registry.BY_NAME[plugin.format].switched_off(plugin)
+        if off is not None and not off.tools:
+            return Standing(state="disabled", reason=off.cure)
         try:
             needs_look = plugin.explicit or (decision is not None and decision.approved)
             reading = (reading or self._looked(plugin, is_brief=is_brief)) if needs_look else None
@@ -257,11 +257,13 @@ class Catalog:
             return Standing(
                 state="changed", changes=(f"cannot read {where}: {error.strerror}",), reason=cure, since=since
             )
-        basis = (plugin, decision, reading)
+        basis = (plugin, decision, reading, off)
         known = self._standings.get(plugin.path)
         if known is not None and _are_the_same(known[0], basis):
             return known[1]
         standing = approvals.judge(plugin, decision, reading.as_digest() if reading else None)
+        if off is not None:
+            standing = msgspec.structs.replace(standing, off=off)
         self._standings[plugin.path] = (basis, standing)
         return standing
 
@@ -345,7 +347,7 @@ def _still_read(plugin: Plugin) -> Changed:
 
 
 def _are_the_same(before: _Basis, now: _Basis) -> bool:
-    return before[0] is now[0] and before[1] is now[1] and before[2] is now[2]
+    return before[0] is now[0] and before[1] is now[1] and before[2] is now[2] and before[3] == now[3]
 
 
 def _last_good(plugin: Plugin, good: Plugin | None) -> Plugin:

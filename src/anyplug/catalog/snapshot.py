@@ -9,7 +9,6 @@ import msgspec
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.offers import NOT_RUNNING
 from anyplug.formats import registry
-from anyplug.formats.builtin import format as builtin
 from anyplug.model import permissions, tool_names
 from anyplug.model.errors import CommandNotFound, PluginNotFound, ToolNotFound
 from anyplug.model.types import Command, Plugin, Problem, State, Tool
@@ -62,8 +61,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 # The host's own tools, which no list of plugins has.
 OURS = {
-    tool.name: (tool, Entry(plugin=builtin.PLUGIN, standing=Standing(state="approved")))
-    for tool in builtin.PLUGIN.tools
+    tool.name: (tool, Entry(plugin=registry.BUILTIN, standing=Standing(state="approved")))
+    for tool in registry.BUILTIN.tools
 }
 # What agents call them, which is no plugin's either: an agent must be able to rely on it.
 OUR_MODEL_NAMES = {tool_names.model_name(full): full for full in OURS}

@@ -28,6 +28,7 @@ PRECEDENCE: tuple[Format, ...] = (zot, cyclop, workbench, stavrobot, mcp)
 # Configurations of other programs, parts of which are plugins: so far, only those of MCP clients.
 load_client = mcp.load_client
 client_pieces = config_file.pieces
+BUILTIN: Plugin = builtin.PLUGIN  # the host's own tools, which lie in no folder
 PLAIN: Format = cyclop  # as what programs run that belong to no plugin: one process, told nothing of ours
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # some need an event loop, all cost start-up, and looking at 
     from anyplug.call.slash_commands import CommandOutcome
     from anyplug.catalog.approvals import Approval
     from anyplug.launch.assessment import Protection
-    from anyplug.peers.notices import Note
+    from anyplug.model.types import Note
     from anyplug.peers.slot import Place
 
 HEALTHS = ("running", "idle", "restarting", "given_up")  # from well to worst

@@ -17,6 +17,9 @@ from anyplug.model.untrusted_text import for_people
 
 NEVER = frozenset({".git", "__pycache__"})
 CONFIG = "config.json"  # at the top: the person's values, which tools rewrite
+# The formats are not asked for these names. They count in plugins of every format, also where snapshots are checked
+# without knowing the format, and a name that came or went would change digests that people have approved.
+# tests/formats/test_contract.py compares them with the formats; formats of other packages use `named_files`.
 SWITCHED = "extension.json"  # its key `enabled` is a switch, and no part of what runs
 MANIFESTS = frozenset({"manifest.json", "plugin.json", "extension.json", "mcp.json", "package.json"})
 LOCKS = frozenset(

@@ -74,12 +74,12 @@ def change(plugin: Plugin, given: dict[str, str], unset: list[str]) -> dict[str,
     return values
 
 
-def allows(values: dict[str, Any], tool: str | None) -> bool:
-    """Whether the file's `permissions` let the plugin (or one tool of it) run."""
-    allowed = values.get(PERMISSIONS, [EVERYTHING])
-    if not isinstance(allowed, list):
-        return True
-    return bool(allowed) if tool is None else EVERYTHING in allowed or tool in allowed
+def allowed(values: dict[str, Any]) -> frozenset[str] | None:
+    """Return the tools that the file's `permissions` let run; None if all may."""
+    given = values.get(PERMISSIONS, [EVERYTHING])
+    if not isinstance(given, list) or EVERYTHING in given:
+        return None
+    return frozenset(name for name in given if isinstance(name, str))
 
 
 def _typed(key: ConfigKey, word: str) -> Any:

@@ -17,7 +17,7 @@ import msgspec
 
 from anyplug.audit.audit_log import Audit
 from anyplug.audit.counters import Tally
-from anyplug.call.admission import Trust
+from anyplug.call.admission import Admission
 from anyplug.call.chains import ChainOutcome, OnStep, Step, read_chain, run_chain
 from anyplug.call.consent import Ask, Attachment
 from anyplug.call.gates import Gates
@@ -30,8 +30,7 @@ from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.snapshot import Entry, Snapshot
 from anyplug.formats import registry
-from anyplug.formats.shared.contract import Greeting
-from anyplug.formats.zot.peer import Extension
+from anyplug.formats.shared.contract import AskPeer, Greeting, Reload, Surroundings
 from anyplug.home.location import note_home
 from anyplug.home.settings import find_home
 from anyplug.host.loading import Loading
@@ -45,18 +44,20 @@ from anyplug.model.errors import (
     Denied,
     InvalidArguments,
     NotApproved,
+    PluginNotFound,
     StoreError,
     Unavailable,
 )
 from anyplug.model.json_values import DEEPEST_METADATA, TOO_DEEP, is_too_deep
-from anyplug.model.types import Call, Command, Failure, Plugin, Problem, Progress, Result, Tool
+from anyplug.model.types import Call, Command, Failure, Note, Plugin, Problem, Progress, Result, Tool
 from anyplug.peers.events import Live
 from anyplug.peers.guards import Guards
-from anyplug.peers.notices import Listener, Note, SnapshotChanged, note_taker
+from anyplug.peers.notices import Listener, SnapshotChanged, note_taker
 from anyplug.peers.panels import Panels
 from anyplug.peers.peer_set import Peers
 from anyplug.policy.gate import PolicyGate
 from anyplug.runtime import thread_lanes
+from anyplug.runtime.processes.program import Program
 from anyplug.runtime.runner import Runner
 from anyplug.secrets.redaction import Secrecies
 
@@ -141,7 +142,7 @@ class Host:
         """Make what lives as long as the host is open, and let it know of each other. Nothing is started yet."""
         catalog.store.tidy_aside(self._aside)
         self._runner = Runner(os.path.join(catalog.home.path, "locks"), namespaces=catalog.settings.namespaces)
-        self._trust = Trust(catalog, self._secrecies)
+        self._admission = Admission(catalog, self._secrecies, self._loading.catch_up_for)
         self._peers = Peers(
             catalog,
             start=self._start,
@@ -158,15 +159,12 @@ class Host:
             self._users,
             project=cwd,
             learning=self._learning,
-            reach=self._peers.reach,
-            reload=self._loading.reload_in_a_call,
             tell=self._tell,
         )
         self._preparation = Preparation(catalog, self._provisions, self._secrecies)
         self._live = Live(
             self._peers,
             self._tasks,
-            cwd,
             call=self._call_for,
             granted=catalog.approvals.granted,
             snapshot=lambda: self.snapshot,
@@ -192,7 +190,7 @@ class Host:
             await self._tasks.__aexit__(None, None, None)
         finally:
             self._loading.close()
-            self._trust.close()
+            self._admission.close()
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._signals.close)
                 await anyio.to_thread.run_sync(self._provisions.close)
@@ -276,7 +274,7 @@ class Host:
                 await self.hear_out(name)
             tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
             trail.found(tool.name, entry.plugin)
-            standing = await self._admit(entry.plugin, tool, trail)
+            standing = await self._admission.admit(entry.plugin, tool, trail)
             warnings = self._check(tool, entry.plugin, trail)
             call = self._call_of(tool, entry.plugin, trail, progress)
             call = await self._gates.before_call(call, standing, trail)
@@ -326,7 +324,7 @@ class Host:
             await self.hear_out(f"/{name}")
             command, entry = self.snapshot.command(name) if view is None else view.command(self.snapshot, name)
             trail.found(f"/{command.name}", entry.plugin)
-            standing = await self._admit(entry.plugin, None, trail)
+            standing = await self._admission.admit(entry.plugin, None, trail)
             call = self._call_of(as_tool(command), entry.plugin, trail, None)
             call = await self._gates.before_command(call, standing, trail)
             self._recording.begin(trail)
@@ -464,7 +462,7 @@ class Host:
                     call.plugin, standing, users
                 )
                 try:
-                    result = await registry.BY_NAME[call.plugin.format].invoke(call, around)
+                    result = await self._exchange(call, standing, around)
                 except (ValueError, RecursionError) as unread:  # an answer of a kind that no reader expected
                     why = str(unread).partition("\n")[0]
                     raise BadOutput(f"the answer of '{call.tool.name}' cannot be read: {why}", FIX_PLUGIN) from unread
@@ -490,6 +488,24 @@ class Host:
         self._live.tell_of_result(call, result)
         return result
 
+    async def _exchange(self, call: Call, standing: Standing, around: Surroundings) -> Result:
+        """Turn a call into what its format asks for, do that, and turn the answer into a result; raises CallError."""
+        format = registry.BY_NAME[call.plugin.format]
+        await format.ready(call, around)
+        answer: Any = None
+        match request := format.request(call, around):
+            case Program():
+                answer = await self._provisions.run(call.plugin, standing, request)
+            case AskPeer():
+                peer = await self._peers.reach(call.plugin, call.tool.process)
+                answer = await peer.call_tool(call, request.timeout_s)
+            case Reload():
+                try:
+                    answer = await self._loading.reload_in_a_call(request.plugin)
+                except PluginNotFound as error:
+                    raise InvalidArguments(call.tool.name, [error.message]) from error
+        return format.result(call, request, answer, around)
+
     async def _see_that_nothing_came(self, plugin: Plugin) -> None:
         """See to it that no code came into a plugin's folder while it ran; raises NotApproved.
 
@@ -513,21 +529,6 @@ class Host:
         seen = await self._gates.after(call, standing, trail, given := outcome.as_result())
         return outcome if seen is given else outcome.judged(seen, self._live.panels)
 
-    async def _admit(self, plugin: Plugin, tool: Tool | None, trail: Trail) -> Standing:
-        """See to it that a plugin may be used, by all that people have decided up to now; raises CallError.
-
-        Who guards a call is theirs to say, too: so what they decided since is loaded first.
-        """
-        standing = await self._trust.see_to(plugin, tool, trail)
-        try:
-            if plugin.explicit:  # the look at it was no look at what people decided about others
-                self._loading.look_at_decisions()
-            if self._loading.is_behind:
-                await self._loading.follow_decisions()
-        except StoreError as error:
-            raise Denied("host", f"nobody knows what was decided: {error.message}", error.hint) from error
-        return standing
-
     async def _renew_rights(self, plugin: Plugin) -> None:
         """Have a plugin that stays up started anew, with the rights that it has now; raises Unavailable."""
         try:
@@ -544,8 +545,7 @@ class Host:
 
     async def _start(self, plugin: Plugin) -> Start:
         """Return what a plugin that stays up is started with; raises CallError if it may not run, as it is now."""
-        standing = await self._trust.see_to(plugin, None, Trail(plugin.name, self._attachment), anew=True)
-        return await self._provisions.start(plugin, standing)
+        return await self._provisions.start(plugin, await self._admission.admit_start(plugin))
 
     async def look_again(self) -> None:
         """Read everything again, now and not when somebody sees that it changed; what that starts is up then."""
@@ -573,18 +573,17 @@ class Host:
 
     async def _call_for(
         self,
-        extension: Extension,
+        plugin: Plugin,
         name: str,
         arguments: dict[str, Any],
         parent: Call | None,
         chain: tuple[str, ...],
     ) -> Result:
-        """Call a tool because an extension asked for it, with the tools that led to that: by the same path as everyone.
+        """Call a tool because a plugin asked for it, with the tools that led to that: by the same path as everyone.
 
         Inside a call of its own, whoever made that call is asked; else whoever the host asks.
         """
         asker = self._callers.get(parent.id, self._attachment) if parent is not None else self._attachment
-        plugin = extension.plugin
         if parent is not None:
             callers = (*(asker.callers or (asker.id,)), f"{plugin.name}/{parent.tool.own_name}")
         else:

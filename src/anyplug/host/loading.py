@@ -55,22 +55,9 @@ class Loading:
         self._looking = anyio.Lock()  # of two looks the later one must win
         self.snapshot = NOTHING
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether people have decided something since all was last read, as far as this process knows.
-
-        What they decided may be that a guard is to be asked.
-        """
-        return self._edition != self._catalog.approvals.edition
-
     def why_absent(self, name: str) -> str:
         """Say why nothing of that name runs."""
         return self.snapshot.why_absent(name)
-
-    def look_at_decisions(self) -> None:
-        """Read what people decided, if anybody did and if it concerns anything here."""
-        if any(not plugin.explicit for plugin in self._found):
-            self._catalog.approvals.refresh()
 
     async def begin(self, peers: Peers) -> None:
         """Load what is there; `peers` keeps up what stays up."""
@@ -87,13 +74,19 @@ class Loading:
         finally:
             self._refresh()  # also for those who do not wait for it to the end
 
-    async def follow_decisions(self) -> None:
-        """Read everything again because people decided something, for a call that waits for it.
+    async def catch_up_for(self, plugin: Plugin) -> None:
+        """Read everything again if people have decided something since, for a call of a plugin that waits for it.
 
-        Of plugins with many or large files it waits only for those that may guard the call and were not read before:
-        no plugin holds up others' calls with its own files.
+        What they decided may be that a guard is to be asked. Of plugins with many or large files it waits only for
+        those that may guard the call and were not read before: no plugin holds up others' calls with its own files.
+        Raises StoreError.
         """
-        settle = await self._look(_nothing, lambda plugin: plugin.stays_up and not self._catalog.has_reading(plugin))
+        # Where the person named the folder, the look at it was no look at what people decided about others.
+        if plugin.explicit and any(not other.explicit for other in self._found):
+            self._catalog.approvals.refresh()
+        if self._edition == self._catalog.approvals.edition:
+            return
+        settle = await self._look(_nothing, lambda one: one.stays_up and not self._catalog.has_reading(one))
         try:
             await settle()
         finally:

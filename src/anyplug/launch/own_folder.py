@@ -15,12 +15,12 @@ import msgspec
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats import registry
-from anyplug.formats.shared.one_shot import make_folder
 from anyplug.home import digest, untrusted_files
 from anyplug.home.code_snapshots import Changed, Snapshot, Snapshots
 from anyplug.home.digest import Reading
 from anyplug.home.location import make_private
 from anyplug.home.untrusted_files import Budget, Entry
+from anyplug.launch.run_files import make_folder
 from anyplug.launch.sandbox_profiles import code_names
 from anyplug.model import permissions
 from anyplug.model.types import Plugin

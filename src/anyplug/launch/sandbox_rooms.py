@@ -18,11 +18,11 @@ import anyio.to_thread
 
 from anyplug.catalog.approvals import Standing
 from anyplug.formats import registry
-from anyplug.formats.shared import one_shot
 from anyplug.home.code_snapshots import Changed
 from anyplug.home.location import known_homes
 from anyplug.home.settings import Home, Settings
 from anyplug.launch.own_folder import OwnFolders, View, stamp
+from anyplug.launch.run_files import make_folder
 from anyplug.launch.sandbox_profiles import Allowances, with_values
 from anyplug.model import permissions, protected_paths
 from anyplug.model.errors import CURE_FOR_SHORTAGE, NotApproved, NotEnforceable, Unavailable, is_shortage
@@ -227,7 +227,7 @@ class Confinement:
         view = await self._view(plugin, standing, purpose)
         profile = profile if view is None else view.added_to(profile)
         for folder in profile.measured:
-            one_shot.make_folder(folder)
+            make_folder(folder)
         # 15 ms with ctypes, and only a host that starts something needs it.
         from anyplug.runtime.sandbox.enforcement import TRY_AGAIN, Shortage
         from anyplug.runtime.sandbox.enforcement import NotEnforceable as NotHeld
@@ -340,7 +340,7 @@ class Confinement:
         data = registry.BY_NAME[plugin.format].data(plugin, self._home)
         found = [_identity(plugin.path), *stamp(plugin)]
         for folder in (data, self._home.cache(plugin)):
-            one_shot.make_folder(folder)
+            make_folder(folder)
             found.append(_identity(folder))
         scopes = (permissions.scope_of(grant) for grant in standing.granted if grant.startswith("filesystem:"))
         found += [_identity(os.path.join(self._project, os.path.expanduser(scope))) for scope in scopes if scope]

@@ -1,10 +1,9 @@
-"""What formats may use of the host: a plugin's environment, programs that run confined and with a log, peers."""
+"""What plugins' programs get, and how they run: a plugin's environment, confined and with a log."""
 
 import errno
 import functools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio
@@ -15,15 +14,16 @@ from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats import registry
 from anyplug.formats.shared.contract import Surroundings
-from anyplug.formats.shared.one_shot import make_folder
 from anyplug.home import plugin_logs
 from anyplug.home.settings import Settings
+from anyplug.launch import run_files
 from anyplug.launch.own_folder import OwnFolders
 from anyplug.launch.sandbox_rooms import Confinement, Room
 from anyplug.model import permissions
 from anyplug.model.errors import NotApproved, Unavailable
 from anyplug.model.types import Plugin
-from anyplug.runtime.processes.program import Finished, PrivateTmp, Program, Purpose, Receipt, Run, Spawn
+from anyplug.runtime import thread_lanes
+from anyplug.runtime.processes.program import Finished, Program, Purpose, Receipt, Spawn, TmpTaken
 from anyplug.runtime.processes.toolchain import link_programs
 from anyplug.runtime.runner import Runner
 from anyplug.secrets import env_vars
@@ -88,14 +88,11 @@ class Provisions:
         *,
         project: str,
         learning: "Learning | None",
-        reach: Callable[[Plugin, str], Awaitable[Any]],
-        reload: Callable[[str], Awaitable[str]],
         tell: Callable[[str], None],
     ) -> None:
         """`users` has the environment of whoever brings none along; `project` is the folder that grants speak of.
 
-        `learning` watches what one plugin does.
-        `reach` gives a process of a plugin that stays up; `reload` reads them again; `tell` hears of long work.
+        `learning` watches what one plugin does; `tell` hears of long work.
         """
         self._catalog = catalog
         self._runner = runner
@@ -111,8 +108,6 @@ class Provisions:
             self._log_refused_host,
         )
         self._secrecies = secrecies
-        self._reach = reach
-        self._reload = reload
         self._tell = tell
         self._users = users
         self._linked = False
@@ -151,12 +146,9 @@ class Provisions:
             home=self._catalog.home,
             settings=self._catalog.settings.of(plugin.name),
             environment=self.variables(plugin, standing, users),
-            run=self._logged(plugin, standing),
-            private_tmp=self._private_tmp(plugin, standing),
             conceal=self._secrecies.of(plugin).text,
+            run=functools.partial(self.run, plugin, standing),
             tell=self._tell,
-            reach=self._reach,
-            reload=self._reload,
         )
         users.made[plugin.path] = _Made(standing, has_variables, stamp, self._catalog.settings, around)
         return around
@@ -269,7 +261,7 @@ class Provisions:
         kept = {name: value for name, value in variables.items() if name not in TEMPORARY}
         if not room.has_own_tmp:
             kept["TMPDIR"] = os.path.join(own, "tmp")
-            make_folder(kept["TMPDIR"])
+            run_files.make_folder(kept["TMPDIR"])
         writable = room.confined.profile.writable
         for name, place in CACHES.items():
             usual = variables.get(name) or os.path.join(user, place)
@@ -277,49 +269,60 @@ class Provisions:
                 kept[name] = os.path.join(own, place.replace("/", "-").strip("."))
         if "UV_NO_PROJECT" not in kept:  # else its format promises a short list
             kept[BUILT_BY_GO] = os.path.join(own, "go-build")
-            make_folder(kept[BUILT_BY_GO])
+            run_files.make_folder(kept[BUILT_BY_GO])
             # Where `uv run` makes the environment of a project: beside it, it would be a change of the plugin's code.
             kept[PROJECT_ENVIRONMENT] = os.path.join(own, "project")
         return kept
 
-    def _private_tmp(
-        self, plugin: Plugin, standing: Standing
-    ) -> Callable[[str, Purpose], AbstractAsyncContextManager[PrivateTmp]]:
-        @asynccontextmanager
-        async def given(name: str, purpose: Purpose) -> AsyncIterator[PrivateTmp]:
-            room = await self._confinement.enter(plugin, standing, purpose)
-            try:
-                async with self._runner.private_tmp(name, has_own=room.has_own_tmp) as tmp:
-                    yield tmp
-            finally:
-                self._confinement.leave(room)
+    async def run(self, plugin: Plugin, standing: Standing, program: Program) -> Finished:
+        """Run a program confined, with what it says on stderr kept in the plugin's log.
 
-        return given
+        Raises CallError if it may not run, or if what it needs cannot be had.
+        """
+        for folder in program.folders:
+            run_files.make_folder(folder)
+        room = await self._confinement.enter(plugin, standing, program.purpose)
+        try:
+            inside = self._inside(room, plugin, program.env)
+            if inside is not program.env:
+                program = msgspec.structs.replace(program, env=inside)
+            if program.private_tmp:
+                return await self._run_in_tmp(plugin, program, room)
+            return self._logged(plugin, program, await self._runner(program, room.spawn))
+        finally:
+            self._confinement.leave(room)
 
-    def _logged(self, plugin: Plugin, standing: Standing) -> Run:
-        """Run programs confined, with what they say on stderr kept in the plugin's log."""
-        path, secrecy = self._catalog.home.log(plugin), self._secrecies.of(plugin)
+    async def _run_in_tmp(self, plugin: Plugin, program: Program, room: Room) -> Finished:
+        """Run a program that has a /tmp/NAME of its own, and files that go in and come out there."""
+        name, files = program.private_tmp, program.files
+        try:
+            async with self._runner.private_tmp(name, has_own=room.has_own_tmp) as tmp:
+                stamps = run_files.put(tmp, files) if files is not None else {}
+                writable = () if tmp.cover else (tmp.folder,)
+                program = msgspec.structs.replace(program, tmp=tmp.cover, writable=writable)
+                finished = self._logged(plugin, program, await self._runner(program, room.spawn))
+                if files is None or finished.ending != "exited" or finished.exit_code != 0:
+                    return finished
+                taken = await thread_lanes.run(plugin.path, run_files.take, tmp, stamps, files)
+                return msgspec.structs.replace(finished, files=taken)
+        except TmpTaken as taken_by:
+            raise Unavailable(
+                f"plugin '{plugin.name}' writes to /tmp/{name}, but {taken_by}", "move it away"
+            ) from taken_by
 
-        async def run(program: Program) -> Finished:
-            room = await self._confinement.enter(plugin, standing, program.purpose)
-            try:
-                inside = self._inside(room, plugin, program.env)
-                if inside is not program.env:
-                    program = msgspec.structs.replace(program, env=inside)
-                finished = await self._runner(program, room.spawn)
-            finally:
-                self._confinement.leave(room)
-            if finished.ending == "not_started" and finished.errno == errno.ESTALE:  # the spawner saw it last
-                raise NotApproved(plugin.name, "changed", (finished.reason,))
-            if finished.stderr:
-                is_cut = len(finished.stderr) >= program.max_stderr
-                shown = secrecy.data(finished.stderr, is_cut=is_cut)  # here, because formats quote only a part of it
-                finished = msgspec.structs.replace(finished, stderr=shown)
-            if finished.stderr or finished.exit_code != 0:
-                heading = f"{os.path.basename(program.argv[0])} {finished.ending}"
-                if finished.exit_code is not None:
-                    heading += f" with {finished.exit_code}"
-                plugin_logs.append(path, heading, finished.stderr.decode(errors="replace") or finished.reason)
-            return finished
-
-        return run
+    def _logged(self, plugin: Plugin, program: Program, finished: Finished) -> Finished:
+        """Keep in the plugin's log how a program ended; return that with its secrets hidden. Raises NotApproved."""
+        if finished.ending == "not_started" and finished.errno == errno.ESTALE:  # the spawner saw it last
+            raise NotApproved(plugin.name, "changed", (finished.reason,))
+        if finished.stderr:
+            is_cut = len(finished.stderr) >= program.max_stderr
+            # Here, because formats quote only a part of it.
+            shown = self._secrecies.of(plugin).data(finished.stderr, is_cut=is_cut)
+            finished = msgspec.structs.replace(finished, stderr=shown)
+        if finished.stderr or finished.exit_code != 0:
+            heading = f"{os.path.basename(program.argv[0])} {finished.ending}"
+            if finished.exit_code is not None:
+                heading += f" with {finished.exit_code}"
+            said = finished.stderr.decode(errors="replace") or finished.reason
+            plugin_logs.append(self._catalog.home.log(plugin), heading, said)
+        return finished

@@ -237,3 +237,38 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     hint: str = ""
     warning: str = ""  # what the person should know although it may run
+
+
+class Off(msgspec.Struct, frozen=True):
+    """What a plugin's own files switch off."""
+
+    cure: str  # how to switch it on
+    tools: frozenset[str] = frozenset()  # own names of the tools that are on all the same; none: the plugin is off
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A note for the person. The level is info, success, warn or error; anything else is shown as info."""
+
+    plugin: str
+    level: str
+    message: str
+
+
+class NotesCleared(msgspec.Struct, frozen=True):
+    """A plugin takes its notes away."""
+
+    plugin: str
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """A plugin wants this text sent to the agent as if the person had typed it."""
+
+    plugin: str
+    text: str
+
+
+class SlashSubmitted(msgspec.Struct, frozen=True):
+    """A plugin wants this slash command run as if the person had typed it."""
+
+    plugin: str
+    text: str

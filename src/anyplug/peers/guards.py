@@ -14,16 +14,13 @@ import functools
 import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import msgspec
 
 from anyplug.formats.shared.contract import Greeting
-from anyplug.formats.zot import frames
-from anyplug.formats.zot.failures import BadAnswer
-from anyplug.formats.zot.format import NAME as ZOT
-from anyplug.formats.zot.peer import Extension
+from anyplug.formats.shared.features import BadAnswer, Guard, GuardAnswer
 from anyplug.home.settings import Settings
 from anyplug.model import json_values, permissions
 from anyplug.model.schema import violations
@@ -32,7 +29,7 @@ from anyplug.peers.peer_set import Peers
 from anyplug.peers.slot import Place
 from anyplug.runtime.session.session import NotSent, PeerGone
 
-Rewrite = Callable[[frames.InterceptResponse, Any], Any]  # raises BadAnswer
+Rewrite = Callable[[GuardAnswer, Any], Any]  # raises BadAnswer
 
 LARGEST_PROMPT = 1 << 20  # bytes of a rewritten system prompt
 HEAR_S = 5.0  # longer than anybody has for it
@@ -118,7 +115,7 @@ class Guards:
         """
         schema = call.tool.input_schema
 
-        def rewritten(answer: frames.InterceptResponse, now: Any) -> Any:
+        def rewritten(answer: GuardAnswer, now: Any) -> Any:
             given = answer.modified_args
             if given is None or json_values.are_same(given, now):
                 return now
@@ -162,7 +159,7 @@ class Guards:
         as in the host's greeting, or in another, if it has another model by now.
         """
 
-        def rewritten(answer: frames.InterceptResponse, now: Any) -> Any:
+        def rewritten(answer: GuardAnswer, now: Any) -> Any:
             given = answer.system_prompt
             if answer.block:
                 raise BadAnswer("startup hooks cannot block")
@@ -206,14 +203,14 @@ class Guards:
             patience_s -= anyio.current_time() - began
             if place is None or place.plugin.path == asker:
                 continue
-            extension = place.on_duty
+            peer = place.on_duty
             if not self._may_decide(place, event):
                 if (word := self._ungranted(place, event, value, may_block=may_block)) is None:
                     continue
-            elif isinstance(extension, Extension) and event in extension.intercepts:
-                frame = {"event": event, **fields, key_of_value: value}
-                async with self._turn(extension, caller):
-                    word = await self._ask(extension, frame, chain, value, rewritten, may_block=may_block)
+            elif peer is not None and event in peer.intercepts:
+                guard, asked = cast("Guard", peer), {"event": event, **fields, key_of_value: value}
+                async with self._turn(guard.plugin, caller):
+                    word = await self._ask(guard, asked, chain, value, rewritten, may_block=may_block)
             elif missed := self._missed(place, event):
                 name = place.plugin.name
                 is_relied_on = may_block and name in self._relied_on
@@ -229,14 +226,14 @@ class Guards:
             words.append(absent)
         return _ruling(value, words)
 
-    def _turn(self, extension: Extension, caller: str) -> AbstractAsyncContextManager[Any]:
+    def _turn(self, guard: Plugin, caller: str) -> AbstractAsyncContextManager[Any]:
         """Let a guard be asked about a few calls of one plugin at a time.
 
         Otherwise a plugin could make many large calls, so that the guard's time to answer runs out for other calls.
         """
-        if not caller or caller == extension.plugin.path:
+        if not caller or caller == guard.path:
             return nullcontext()
-        return self._turns.setdefault((extension.plugin.path, caller), anyio.Semaphore(ASKED_AT_ONCE))
+        return self._turns.setdefault((guard.path, caller), anyio.Semaphore(ASKED_AT_ONCE))
 
     async def _hear_out(self, key: tuple[str, str], event: str, asker: str, until: float) -> Place | None:
         """Wait until what belongs to a key is up and has said whether it guards an event; give its place as it is then.
@@ -258,24 +255,24 @@ class Guards:
         return place
 
     def _is_awaited(self, place: Place, event: str) -> bool:
-        extension = place.on_duty
-        if extension is None:
+        peer = place.on_duty
+        if peer is None:
             return place.is_coming_up and (event in place.guarded or _is_unheard(place))
-        if not isinstance(extension, Extension) or event in extension.intercepts or extension.has_said_all:
+        if event in peer.intercepts or peer.has_said_all:
             return False
         if place.plugin.name in self._relied_on or event in place.guarded:
             return True
         # One that has tools has most likely said all, ready or not.
-        return not (extension.has_tools or place.has_said_all)
+        return not (place.has_said_all or peer.offer.tools)
 
     def _may_decide(self, place: Place, event: str) -> bool:
-        return place.plugin.format != ZOT or may_decide(self._granted(place.plugin), event)
+        return not _is_guard(place.plugin) or may_decide(self._granted(place.plugin), event)
 
     def _ungranted(self, place: Place, event: str, value: Any, *, may_block: bool) -> "_Word | None":
         """Refuse if the person relies on a guard that lacks the grant; None if it is merely not asked."""
-        name, extension = place.plugin.name, place.on_duty
+        name, peer = place.plugin.name, place.on_duty
         is_relied_on = may_block and name in self._relied_on
-        wants = event in place.guarded or (isinstance(extension, Extension) and event in extension.intercepts)
+        wants = event in place.guarded or (peer is not None and event in peer.intercepts)
         if not (wants or (name in self._required and place.guards(event) and may_block)):
             return None
         needed = ASKED_WITH[event][0][0]
@@ -286,18 +283,18 @@ class Guards:
 
     def _missed(self, place: Place, event: str) -> str:
         """Say in what a guard is not there for an event; empty if it has nothing to say to it."""
-        name, extension = place.plugin.name, place.on_duty
+        name = place.plugin.name
         if not (place.guards(event) if name in self._required else event in place.guarded):
             return ""
         kind = "required guard" if name in self._required else "guard"
-        if extension is None:
+        if place.on_duty is None:
             return f"the {kind} '{name}' is down: {place.reason or 'it is on its way up'}"
         return f"the {kind} '{name}' has not said what it guards"
 
     async def _ask(
         self,
-        extension: Extension,
-        frame: dict[str, Any],
+        guard: Guard,
+        event: dict[str, Any],
         chain: tuple[str, ...],
         value: Any,
         rewritten: Rewrite,
@@ -305,13 +302,13 @@ class Guards:
         may_block: bool,
     ) -> "_Word":
         """Hear one guard about an event."""
-        name = extension.plugin.name
+        name = guard.plugin.name
         try:
-            answer = await extension.intercept(frame, chain)
+            answer = await guard.intercept(event, chain)
             said = _short(answer.reason)
             if answer.block and may_block:
                 return _Word(name, value, block=said or f"refused by extension {name}")
-            after = self._rewritten(extension, frame["event"], functools.partial(rewritten, answer, value), value)
+            after = self._rewritten(guard.plugin, event["event"], functools.partial(rewritten, answer, value), value)
         except NotSent as not_sent:  # it was not silent: nobody could ask it, and so what settings say does not count
             unasked = f"the guard '{name}' cannot be asked: {not_sent}"
             return _Word(name, value, block=unasked) if may_block else _missing(name, value, unasked)
@@ -328,14 +325,14 @@ class Guards:
             return _Word(name, after, note=f"{name} rewrote it" + (f": {said}" if said else ""))
         return _Word(name, value, note=f"{name} noted: {said}" if said else "")
 
-    def _rewritten(self, extension: Extension, event: str, rewrite: Callable[[], Any], value: Any) -> Any:
+    def _rewritten(self, guard: Plugin, event: str, rewrite: Callable[[], Any], value: Any) -> Any:
         """Return what a guard made of a value; or a refusal, if it wants a change that it was not granted to make.
 
         That goes for a change that could not be used as well: what it wanted changed never passes unchanged. Raises
         BadAnswer.
         """
-        name, needed = extension.plugin.name, ASKED_WITH[event][1]
-        may_rewrite = permissions.may(self._granted(extension.plugin), needed)
+        name, needed = guard.name, ASKED_WITH[event][1]
+        may_rewrite = permissions.may(self._granted(guard), needed)
         try:
             after = rewrite()
             if may_rewrite or json_values.are_same(after, value):
@@ -411,14 +408,19 @@ def _short(reason: str) -> str:
 
 def _is_unheard(place: Place) -> bool:
     """Whether nobody knows what an extension guards; plugins of other formats guard nothing."""
-    return place.plugin.format == ZOT and not place.is_known
+    return _is_guard(place.plugin) and not place.is_known
+
+
+def _is_guard(plugin: Plugin) -> bool:
+    """Whether a plugin is of a kind that can guard: those ask for it, and what they guard they say while they run."""
+    return permissions.GUARD in plugin.permissions
 
 
 def _concerns(place: Place, event: str) -> bool:
     """Whether a place guards an event, or did, or may yet say so."""
-    extension = place.on_duty
+    peer = place.on_duty
     if event in place.guarded:
         return True
-    if not isinstance(extension, Extension):
+    if peer is None:
         return place.is_coming_up and _is_unheard(place)
-    return event in extension.intercepts or not (extension.has_tools or place.has_said_all or extension.has_said_all)
+    return event in peer.intercepts or not (peer.has_said_all or place.has_said_all or peer.offer.tools)

@@ -5,39 +5,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from anyplug.model.types import Note, NotesCleared, SlashSubmitted, Submitted
+
 if TYPE_CHECKING:  # brings an event loop along, and who prints a note needs none
     from anyplug.peers.panels import Panel
 
 MOST_NOTES = 1_000  # of one call or slash command
 LONGEST_NOTES = 1 << 20  # characters of all of them
-
-
-class Note(msgspec.Struct, frozen=True):
-    """A note for the person. The level is info, success, warn or error; anything else is shown as info."""
-
-    plugin: str
-    level: str
-    message: str
-
-
-class NotesCleared(msgspec.Struct, frozen=True):
-    """A plugin takes its notes away."""
-
-    plugin: str
-
-
-class Submitted(msgspec.Struct, frozen=True):
-    """A plugin wants this text sent to the agent as if the person had typed it."""
-
-    plugin: str
-    text: str
-
-
-class SlashSubmitted(msgspec.Struct, frozen=True):
-    """A plugin wants this slash command run as if the person had typed it."""
-
-    plugin: str
-    text: str
 
 
 class PanelChanged(msgspec.Struct, frozen=True):

@@ -7,15 +7,14 @@ to each key in a goroutine of its own, so that keys which come all at once are s
 """
 
 import asyncio
+import functools
 import re
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
-from anyplug.formats.zot import frames
-from anyplug.formats.zot.peer import Extension
+from anyplug.formats.shared.features import PanelContent, PanelOwner, PanelRender
 
 KEYS = frozenset(
     ["up", "down", "left", "right", "enter", "tab", "backspace", "delete", "home", "end", "pageup", "pagedown", "rune"]
@@ -49,15 +48,15 @@ class _Keys:
     """The keys for one panel, on their way to its owner."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Extension, dict[str, Any]]] = deque()
+        self._waiting: deque[Callable[[], None]] = deque()
         self._pause: asyncio.TimerHandle | None = None  # since the last one went
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, extension: Extension, frame: dict[str, Any]) -> None:
+    def add(self, key: Callable[[], None]) -> None:
         """Send a key when those before it are through."""
-        self._waiting.append((extension, frame))
+        self._waiting.append(key)
         if self._pause is None:
             self.go_on()
 
@@ -65,16 +64,14 @@ class _Keys:
         """Send the next one: its owner has taken in the last one, or had the time."""
         self._end_pause()
         if self._waiting:
-            extension, frame = self._waiting.popleft()
-            extension.tell(frame)
+            self._waiting.popleft()()
             self._pause = asyncio.get_running_loop().call_later(PACE_S, self.go_on)
 
     def flush(self) -> None:
         """Send all that is left at once."""
         self._end_pause()
         while self._waiting:
-            extension, frame = self._waiting.popleft()
-            extension.tell(frame)
+            self._waiting.popleft()()
 
     def drop(self) -> None:
         """Send nothing more."""
@@ -93,7 +90,7 @@ class Panels:
     def __init__(self, changed: Callable[[Panel], None]) -> None:
         """Begin with none; `changed` hears of every opening, redrawing and closing."""
         self._changed = changed
-        self._open: dict[tuple[str, str], tuple[Extension, Panel]] = {}
+        self._open: dict[tuple[str, str], tuple[PanelOwner, Panel]] = {}
         self._keys: dict[tuple[str, str], _Keys] = {}  # of the open ones
 
     @property
@@ -101,9 +98,9 @@ class Panels:
         """The open ones, the focused one last."""
         return [panel for _, panel in self._open.values()]
 
-    def show(self, extension: Extension, given: frames.Panel) -> Panel:
+    def show(self, peer: PanelOwner, given: PanelContent) -> Panel:
         """Open a panel, or open it anew. Of an extension that has too many, the one opened first closes."""
-        owner = extension.plugin.name
+        owner = peer.plugin.name
         panel = Panel(
             id=given.id, owner=owner, title=given.title or owner, lines=tuple(given.lines), footer=given.footer
         )
@@ -111,31 +108,31 @@ class Panels:
         own = [other for _, other in self._open.values() if other.owner == owner]
         for other in own[: max(0, len(own) - MOST_OPEN + 1)]:
             self.close(other)
-        self._open[owner, given.id] = (extension, panel)
+        self._open[owner, given.id] = (peer, panel)
         self._keys.setdefault((owner, given.id), _Keys()).go_on()
         self._changed(panel)
         return panel
 
-    def render(self, extension: Extension, frame: frames.PanelRender) -> None:
+    def render(self, peer: PanelOwner, frame: PanelRender) -> None:
         """Draw an open panel anew; one that is not open is left alone. An empty title keeps the old one."""
-        place = (extension.plugin.name, frame.panel_id)
+        place = (peer.plugin.name, frame.panel_id)
         if place in self._open:
             before = self._open[place][1]
             panel = msgspec.structs.replace(
                 before, title=frame.title or before.title, lines=tuple(frame.lines), footer=frame.footer
             )
-            self._open[place] = (extension, panel)
+            self._open[place] = (peer, panel)
             self._keys[place].go_on()
             self._changed(panel)
 
-    def closed(self, extension: Extension, name: str) -> None:
+    def closed(self, peer: PanelOwner, name: str) -> None:
         """Close a panel because its owner says so."""
-        self._take_away((extension.plugin.name, name))
+        self._take_away((peer.plugin.name, name))
 
-    def gone(self, extension: Extension) -> None:
+    def gone(self, peer: PanelOwner) -> None:
         """Close all panels of an extension that has ended."""
         for place, (owner, _) in list(self._open.items()):
-            if owner is extension:
+            if owner is peer:
                 self._take_away(place)
 
     def press(self, panel: Panel, key: str, text: str = "") -> None:
@@ -144,13 +141,11 @@ class Panels:
         if place not in self._open:
             return
         name, text = normalise(key, text)
-        extension = self._open[place][0]
         if name in CLOSING:
             self.close(panel)
             return
         for sign in text or [""]:
-            frame = {"type": "panel_key", "panel_id": panel.id, "key": name}
-            self._keys[place].add(extension, frame | ({"text": sign} if sign else {}))
+            self._keys[place].add(functools.partial(self._open[place][0].press_key, panel.id, name, sign))
 
     def paste(self, panel: Panel, text: str) -> str:
         """Send pasted text, character by character, with line breaks as Enter; give what was more than can be sent."""
@@ -167,7 +162,7 @@ class Panels:
         place = (panel.owner, panel.id)
         if place in self._open:
             self._keys[place].flush()
-            self._open[place][0].tell({"type": "panel_close", "panel_id": panel.id})
+            self._open[place][0].close_panel(panel.id)
             self._take_away(place)
 
     def _take_away(self, place: tuple[str, str]) -> None:

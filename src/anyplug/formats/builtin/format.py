@@ -1,11 +1,10 @@
 """The host's own tools, `builtin.NAME`: no folder, no process, always approved, and on the same path as all others."""
 
 from anyplug.formats.shared import defaults
-from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.formats.shared.contract import Folder, Reload, Request, Surroundings
 from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import permissions
-from anyplug.model.errors import InvalidArguments, PluginNotFound
 from anyplug.model.types import Call, Plugin, Result, Text, Tool
 
 NAME = "builtin"
@@ -36,6 +35,7 @@ programs = defaults.programs
 user_roots = defaults.user_roots
 private_places = defaults.private_places
 prepare = defaults.prepare
+ready = defaults.ready
 
 RELOAD = Tool(
     name="builtin.reload_plugins",
@@ -67,9 +67,11 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
     return {}
 
 
-async def invoke(call: Call, around: Surroundings) -> Result:
-    """Read all plugins again, and say what there is now."""
-    try:
-        return Result(content=(Text(await around.reload(call.arguments.get("plugin", ""))),))
-    except PluginNotFound as error:
-        raise InvalidArguments(call.tool.name, [error.message]) from error
+def request(call: Call, around: Surroundings) -> Reload:
+    """Read all plugins again."""
+    return Reload(call.arguments.get("plugin", ""))
+
+
+def result(call: Call, request: Request, answer: str, around: Surroundings) -> Result:
+    """Say what there is now."""
+    return Result(content=(Text(answer),))

@@ -51,6 +51,7 @@ readable = defaults.readable
 named_files = defaults.named_files
 programs = defaults.programs
 prepare = defaults.prepare
+ready = defaults.ready
 DATA_VARIABLE = "CYCLOPONE_DATA_DIR"
 
 TIMEOUT_S = 30.0
@@ -131,13 +132,31 @@ def private_places(project: str) -> tuple[str, ...]:
     return (os.path.dirname(plugins_folder()),)
 
 
-async def invoke(call: Call, around: Surroundings) -> Result:
+def request(call: Call, around: Surroundings) -> Program:
     """Run the entrypoint once."""
-    program = _program(call, around)
-    finished = await around.run(program)
-    if finished.ending == "exited" and finished.exit_code == 0:
-        return _response(finished, around)
-    raise one_shot.failure(call, program, finished, WORDS)
+    plugin, data = call.plugin, around.environment[DATA_VARIABLE]
+    asked = {
+        "tool": call.tool.own_name,
+        "input": call.arguments,
+        "context": {"plugin_dir": plugin.path, "data_dir": data},
+    }
+    return Program(
+        argv=(call.tool.program,),
+        cwd=plugin.path,
+        env=around.environment,
+        stdin=msgspec.json.encode(asked) + b"\n",  # a shell's `read` needs the newline
+        timeout_s=around.settings.timeout_s or call.tool.timeout_s,
+        max_stdout=around.settings.max_output_bytes or MAX_STDOUT,
+        max_stderr=MAX_STDERR,
+        folders=(data,),
+    )
+
+
+def result(call: Call, request: Program, answer: Finished, around: Surroundings) -> Result:
+    """Read the response, or say how the process failed."""
+    if answer.ending == "exited" and answer.exit_code == 0:
+        return _response(answer, around)
+    raise one_shot.failure(call, request, answer, WORDS)
 
 
 def data(plugin: Plugin, home: Home) -> str:
@@ -251,25 +270,6 @@ def _input_schema(item: dict[str, Any], name: str, report: manifest.Report) -> d
         report.error(f"Tool '{name}' has an unusable input_schema: {json_values.TOO_DEEP}", "make it flatter")
         return {}
     return given
-
-
-def _program(call: Call, around: Surroundings) -> Program:
-    plugin, data = call.plugin, around.environment[DATA_VARIABLE]
-    one_shot.make_folder(data)
-    request = {
-        "tool": call.tool.own_name,
-        "input": call.arguments,
-        "context": {"plugin_dir": plugin.path, "data_dir": data},
-    }
-    return Program(
-        argv=(call.tool.program,),
-        cwd=plugin.path,
-        env=around.environment,
-        stdin=msgspec.json.encode(request) + b"\n",  # a shell's `read` needs the newline
-        timeout_s=around.settings.timeout_s or call.tool.timeout_s,
-        max_stdout=around.settings.max_output_bytes or MAX_STDOUT,
-        max_stderr=MAX_STDERR,
-    )
 
 
 def _response(finished: Finished, around: Surroundings) -> Result:

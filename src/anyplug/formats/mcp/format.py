@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from anyplug.formats.mcp import config_file
 from anyplug.formats.mcp.config_file import PROJECT
 from anyplug.formats.shared import defaults, manifest
-from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.formats.shared.contract import AskPeer, Folder, Request, Surroundings
 from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.formats.shared.scripts import modules_above
 from anyplug.home.settings import Arguments
 from anyplug.model import permissions
-from anyplug.model.types import Call, Endpoint, Plugin, Result, Tool
+from anyplug.model.types import Call, Endpoint, Off, Plugin, Result
 
 NAME = "mcp"
 TITLE = "MCP"
@@ -41,6 +41,7 @@ user_roots = defaults.user_roots
 private_places = defaults.private_places
 environment = defaults.environment
 prepare = defaults.prepare
+ready = defaults.ready
 
 BY_COMMAND: tuple[str, ...] = ("network", "shell:exec")
 BY_URL: tuple[str, ...] = ("network",)
@@ -65,10 +66,10 @@ def load_client(name: str, path: str) -> Plugin:
     return _read(found, found.path)
 
 
-def switched_off(plugin: Plugin, tool: Tool | None) -> str:
+def switched_off(plugin: Plugin) -> Off | None:
     """Honour clients' `disabled`, if no server is left."""
     where = plugin.path if plugin.is_file else os.path.join(plugin.path, MANIFEST)
-    return "" if plugin.enabled else f'take "disabled" out of a server in {where}'
+    return None if plugin.enabled else Off(f'take "disabled" out of a server in {where}')
 
 
 def readable(plugin: Plugin) -> tuple[str, ...]:
@@ -93,11 +94,14 @@ def programs(plugin: Plugin, variables: Mapping[str, str] | None, project: str) 
     ]
 
 
-async def invoke(call: Call, around: Surroundings) -> Result:
-    """Send the call to the running server."""
-    server = await around.reach(call.plugin, call.tool.process)
-    result: Result = await server.call_tool(call, around.settings.timeout_s or call.tool.timeout_s)
-    return result
+def request(call: Call, around: Surroundings) -> AskPeer:
+    """AskPeer the running server."""
+    return AskPeer(around.settings.timeout_s or call.tool.timeout_s)
+
+
+def result(call: Call, request: Request, answer: Result, around: Surroundings) -> Result:
+    """Return the answer as it is: it was read with the SDK, where the server was asked."""
+    return answer
 
 
 def _resolved(endpoint: Endpoint, variables: Mapping[str, str], project: str) -> Endpoint:
@@ -154,7 +158,7 @@ def _open_values(endpoint: Endpoint) -> list[str]:
 
 
 def _reads(plugin: Plugin, endpoints: Sequence[Endpoint]) -> list[str]:
-    """Ask to read what the configuration names; of a program, its folder, unless that has all that a person has."""
+    """AskPeer to read what the configuration names; of a program, its folder, unless that has all that a person has."""
     user = os.path.expanduser("~")
     found = []
     for path in _named(plugin, endpoints):
@@ -228,7 +232,7 @@ def _look_closer(plugin: Plugin, endpoint: Endpoint, report: manifest.Report) ->
 
 
 def _secrets(endpoints: list[Endpoint]) -> list[str]:
-    """Ask for the variables that look like secrets and that the configuration refers to."""
+    """AskPeer for the variables that look like secrets and that the configuration refers to."""
     if not any("${" in text for endpoint in endpoints for text in _all_text(endpoint)):
         return []
     from anyplug.formats.mcp import config_variables  # as above

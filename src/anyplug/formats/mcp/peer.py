@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.to_thread
 
-from anyplug.formats.mcp import config_file, config_variables, sdk, tool_results
+from anyplug.formats.mcp import config_file, config_variables, tool_results
 from anyplug.formats.shared import long_lived
 from anyplug.formats.shared.contract import PeerListener, Terms
 from anyplug.model.errors import CallError, TimedOut, TooLarge, Unavailable
 from anyplug.model.types import Call, Endpoint, Offer, Plugin, Result
+from anyplug.runtime import mcp_sdk
 from anyplug.runtime.processes.program import Program
 from anyplug.runtime.session.reader import Unread
 from anyplug.runtime.session.session import PeerGone, Session
@@ -45,6 +46,8 @@ class Server:
 
     RESTARTS = True
     has_said_all = True  # it is up when it has
+    events: frozenset[str] = frozenset()
+    intercepts: frozenset[str] = frozenset()
 
     def __init__(self, plugin: Plugin, terms: Terms, listener: PeerListener) -> None:
         self.plugin = plugin
@@ -311,7 +314,7 @@ class Server:
 
 
 def _load_sdk() -> "tuple[type[Conversation], type[Inbox], type[Outbox], type[Exchange]]":
-    sdk.load()
+    mcp_sdk.load()
     # With the SDK: only what starts a server pays for it.
     from anyplug.formats.mcp.client import Conversation
     from anyplug.formats.mcp.http_client import Exchange

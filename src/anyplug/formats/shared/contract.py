@@ -4,16 +4,16 @@ Where nothing special is needed, `defaults` has a function to take over. A forma
 one run of such a plugin, a `Peer`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.home.settings import Arguments, Home, PluginSettings
-from anyplug.model.types import Call, Offer, Plugin, Result, Tool
-from anyplug.runtime.processes.program import PrivateTmp, Purpose, Run, Spawn
+from anyplug.model.types import Call, Off, Offer, Plugin, Result, Tool
+from anyplug.runtime.processes.program import Program, Run, Spawn
 
 if TYPE_CHECKING:  # need an event loop, which looking at plugins does not
     from anyio.abc import TaskGroup
@@ -35,17 +35,30 @@ class Folder(msgspec.Struct, frozen=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What a format may use of the host while it runs something."""
+    """What a format may use of the host."""
 
     home: Home
     settings: PluginSettings
     environment: dict[str, str]  # what its programs get, as the format promises
-    run: Run
     conceal: Callable[[str], str]  # hides the plugin's secrets; needed before a text is cut, else the host does it
-    private_tmp: Callable[[str, Purpose], AbstractAsyncContextManager[PrivateTmp]]
+    run: Run  # for setting a plugin up; what a call needs, the host runs
     tell: Callable[[str], None]  # progress, for a person
-    reload: Callable[[str], Awaitable[str]]  # reads all plugins again, renews the one named, says what there is now
-    reach: Callable[[Plugin, str], Awaitable[Any]]  # a process of a plugin that stays up, by name; raises Unavailable
+
+
+class AskPeer(msgspec.Struct, frozen=True):
+    """Have the plugin's own process, which stays up, answer a call."""
+
+    timeout_s: float | None  # None: as long as it takes
+
+
+class Reload(msgspec.Struct, frozen=True):
+    """Read all plugins again, renew the one named, and say what there is now."""
+
+    plugin: str
+
+
+# What a call comes to. A program gives a `Finished`, a process what its `Peer.call_tool` returns, a reload a text.
+Request = Program | AskPeer | Reload
 
 
 class Format(Protocol):
@@ -82,8 +95,8 @@ class Format(Protocol):
         """Say in what the arguments do not fit the tool."""
         ...
 
-    def switched_off(self, plugin: Plugin, tool: Tool | None) -> str:
-        """Say how to switch the plugin or the tool on, if its own files switch it off; else empty."""
+    def switched_off(self, plugin: Plugin) -> Off | None:
+        """Say what of the plugin its own files switch off, if anything."""
         ...
 
     def environment(self, plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
@@ -117,8 +130,16 @@ class Format(Protocol):
         """Name the folders that hold nothing but its plugins and their data, which other plugins do not see."""
         ...
 
-    async def invoke(self, call: Call, around: Surroundings) -> Result:
-        """Run one call. Raises CallError."""
+    async def ready(self, call: Call, around: Surroundings) -> None:
+        """See to it that the plugin is still set up for a call. Raises CallError."""
+        ...
+
+    def request(self, call: Call, around: Surroundings) -> Request:
+        """Say what a call comes to; the host does it. Raises CallError."""
+        ...
+
+    def result(self, call: Call, request: Any, answer: Any, around: Surroundings) -> Result:
+        """Read what came of it; `request` is what this format made of the call. Raises CallError."""
         ...
 
     async def prepare(self, plugin: Plugin, around: Surroundings) -> str:
@@ -181,8 +202,22 @@ class Peer(Protocol):
         """Whether that is most likely all."""
         ...
 
+    @property
+    def events(self) -> AbstractSet[str]:
+        """What it wants to hear of, as a `Subscriber` (see `features`); empty for most."""
+        ...
+
+    @property
+    def intercepts(self) -> AbstractSet[str]:
+        """What it wants to decide about, as a `Guard`; empty for most."""
+        ...
+
     async def start(self) -> None:
         """Start it and wait until it is ready; raises Unavailable with the cure, and nothing is left then."""
+        ...
+
+    async def call_tool(self, call: Call, timeout_s: float | None) -> Any:
+        """Call one of its tools, in as many exchanges as that takes. Raises CallError."""
         ...
 
     async def stop(self) -> None:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from anyplug.formats.shared.contract import Surroundings
     from anyplug.formats.shared.new_plugins import NewPlugin
     from anyplug.home.settings import Arguments, Home
-    from anyplug.model.types import Plugin, Tool
+    from anyplug.model.types import Call, Off, Plugin, Tool
 
 __all__ = [
     "ARGUMENTS", "CONTENT_IS_BLOCKS", "DESCRIBES_ITSELF", "EVERY_FILE_COUNTS", "HOST_COMMANDS", "HOST_TOOLS",
     "INHERITS_ENVIRONMENT", "LINT", "NEW", "PEER", "PROJECT_ROOTS", "RUNS_IN_PROJECT", "TOOL_PREFIX", "WRITES_ASIDE",
     "WRITES_BESIDE_ITSELF", "data", "environment", "named_files", "prepare", "private_places", "programs", "readable",
-    "switched_off", "user_roots", "violations",
+    "ready", "switched_off", "user_roots", "violations",
 ]  # fmt: skip
 
 PROJECT_ROOTS: tuple[str, ...] = ()
@@ -45,9 +45,9 @@ def violations(tool: "Tool", arguments: dict[str, Any]) -> list[str]:
     return schema.violations(tool.input_schema, arguments)
 
 
-def switched_off(plugin: "Plugin", tool: "Tool | None") -> str:
-    """Say that nothing in its files switches it off."""
-    return ""
+def switched_off(plugin: "Plugin") -> "Off | None":
+    """Say that its files switch nothing off."""
+    return None
 
 
 def environment(plugin: "Plugin", home: "Home", users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
@@ -87,6 +87,10 @@ def user_roots() -> tuple[str, ...]:
 def private_places(project: str) -> tuple[str, ...]:
     """Name nothing: where its plugins lie, there may be other things."""
     return ()
+
+
+async def ready(call: "Call", around: "Surroundings") -> None:
+    """Look at nothing: once it is set up, it stays so."""
 
 
 async def prepare(plugin: "Plugin", around: "Surroundings") -> str:

@@ -4,7 +4,6 @@ import os
 
 import msgspec
 
-from anyplug.home.location import make_private
 from anyplug.model.errors import (
     CURE_FOR_SHORTAGE,
     SHORTAGES,
@@ -56,16 +55,6 @@ def failure(call: Call, program: Program, finished: Finished, words: Words) -> C
     if finished.ending == "lost":
         return Unavailable(f"{words.crashed}: {finished.reason}", "call it again")
     return _crashed(finished, words, stdout, stderr)
-
-
-def make_folder(path: str) -> None:
-    """Make a folder of the plugin's, unless it is there; raises Unavailable."""
-    if os.path.isdir(path):
-        return
-    try:
-        make_private(path)
-    except OSError as error:
-        raise Unavailable(f"cannot make the folder {path}: {error.strerror}", "look what is in its place") from error
 
 
 def cure_for_start(reason: str, plugin: str) -> str:

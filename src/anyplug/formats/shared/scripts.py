@@ -78,6 +78,7 @@ def resolution(script: str, environment: dict[str, str]) -> Program:
         max_stdout=MAX_OUTPUT,
         max_stderr=MAX_OUTPUT,
         purpose="resolve",
+        folders=(environment["HOME"],),
     )
 
 

@@ -6,7 +6,6 @@ the plugin's configuration at `../config.json`. Files go in and out through `/tm
 """
 
 import os
-from typing import Any
 
 import msgspec
 
@@ -17,8 +16,8 @@ from anyplug.formats.stavrobot import manifests
 from anyplug.home import plugin_config
 from anyplug.home.settings import Arguments, Home
 from anyplug.model.errors import CallError, ConfigError, ConfigMissing, Unavailable
-from anyplug.model.types import Call, File, Plugin, Result, Text, Tool
-from anyplug.runtime.processes.program import Finished, PrivateTmp, Program, TmpTaken
+from anyplug.model.types import Call, Off, Plugin, Result, Text
+from anyplug.runtime.processes.program import Files, Finished, Program
 from anyplug.secrets.env_vars import certificates
 
 NAME = manifests.NAME
@@ -68,15 +67,15 @@ NEW: NewPlugin | None = NewPlugin(
 )
 
 
-def switched_off(plugin: Plugin, tool: Tool | None) -> str:
+def switched_off(plugin: Plugin) -> Off | None:
     """Honour `permissions` in `config.json`."""
     try:
-        values = plugin_config.read(plugin)
+        allowed = plugin_config.allowed(plugin_config.read(plugin))
     except ConfigError:
-        return ""  # the call itself says what is wrong with the file
-    if plugin_config.allows(values, tool.own_name if tool else None):
-        return ""
-    return f'change "permissions" in {os.path.join(plugin.path, plugin_config.FILE)}'
+        return None  # the call itself says what is wrong with the file
+    if allowed is None:
+        return None
+    return Off(f'change "permissions" in {os.path.join(plugin.path, plugin_config.FILE)}', allowed)
 
 
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
@@ -95,31 +94,50 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
     }
 
 
-async def invoke(call: Call, around: Surroundings) -> Result:
-    """Run the tool once."""
-    from anyplug.runtime import thread_lanes  # 6 ms with anyio, and listing plugins runs nothing
-
+async def ready(call: Call, around: Surroundings) -> None:
+    """See to it that the configuration is complete, and that what the script depends on is there."""
     _configure(call.plugin)
-    one_shot.make_folder(around.environment["HOME"])
     await _ensure_resolved(call.plugin, call.tool.program, around)
-    try:
-        async with around.private_tmp(call.plugin.name, "run") as tmp:
-            inputs = attachments.put(tmp, call)
-            program = _program(call, inputs.arguments, tmp, around)
-            finished = await around.run(program)
-            if finished.ending == "exited" and finished.exit_code == 0:
-                keep = around.home.files(call.plugin)
-                files = await thread_lanes.run(call.plugin.path, attachments.take, tmp, inputs, keep, call)
-                return _output(finished, files)
-    except TmpTaken as taken:
-        raise _no_tmp(call.plugin, taken) from taken
-    raise _failure(call, program, finished)
+
+
+def request(call: Call, around: Surroundings) -> Program:
+    """Run the tool once."""
+    plugin = call.plugin
+    arguments, inputs = attachments.read(call, f"/tmp/{plugin.name}")
+    return Program(
+        argv=scripts.command(call.tool.program),
+        cwd=os.path.join(plugin.path, call.tool.own_name),
+        env=around.environment,
+        stdin=msgspec.json.encode(arguments),
+        timeout_s=around.settings.timeout_s or call.tool.timeout_s,
+        max_stdout=around.settings.max_output_bytes or MAX_STDOUT,
+        max_stderr=MAX_STDERR,
+        folders=(around.environment["HOME"],),
+        private_tmp=plugin.name,
+        files=Files(call.tool.name, inputs, os.path.join(around.home.files(plugin), call.id)),
+        visible=scripts.visible(plugin.path, around.home, around.environment["PATH"]),
+    )
+
+
+def result(call: Call, request: Program, answer: Finished, around: Surroundings) -> Result:
+    """Read the output, or say how the process failed: an exit code is the tool's own way to say no."""
+    code = answer.exit_code
+    if answer.ending != "exited" or code is None or code < 0:
+        raise one_shot.failure(call, request, answer, WORDS)
+    if code == 0:
+        return _output(answer)
+    hint = "a program that it needs is not installed" if code == one_shot.COMMAND_NOT_FOUND else ""
+    raise CallError(
+        _joined(answer) or f"the tool failed (exit {code}) and said nothing",
+        hint,
+        exit_code=code,
+        stderr=one_shot.decode(answer.stderr),
+    )
 
 
 async def prepare(plugin: Plugin, around: Surroundings) -> str:
     """Run the init script, then resolve the dependencies of every tool that names some."""
     said = ""
-    one_shot.make_folder(around.environment["HOME"])
     if plugin.init:
         around.tell(f"running {os.path.relpath(plugin.init, plugin.path)}")
         said = await _initialise(plugin, around)
@@ -149,21 +167,6 @@ class ConfigUnusable(CallError):
     """`config.json` is there, and cannot be used."""
 
     code = "config_missing"
-
-
-def _program(call: Call, arguments: dict[str, Any], tmp: PrivateTmp, around: Surroundings) -> Program:
-    return Program(
-        argv=scripts.command(call.tool.program),
-        cwd=os.path.join(call.plugin.path, call.tool.own_name),
-        env=around.environment,
-        stdin=msgspec.json.encode(arguments),
-        timeout_s=around.settings.timeout_s or call.tool.timeout_s,
-        max_stdout=around.settings.max_output_bytes or MAX_STDOUT,
-        max_stderr=MAX_STDERR,
-        tmp=tmp.cover,
-        writable=() if tmp.cover else (tmp.folder,),
-        visible=scripts.visible(call.plugin.path, around.home, around.environment["PATH"]),
-    )
 
 
 async def _ensure_resolved(plugin: Plugin, script: str, around: Surroundings) -> None:
@@ -204,11 +207,7 @@ async def _fetch(plugin: Plugin, script: str, around: Surroundings) -> None:
 
 
 async def _initialise(plugin: Plugin, around: Surroundings) -> str:
-    try:
-        async with around.private_tmp(plugin.name, "init") as tmp:
-            finished = await around.run(_init_program(plugin, tmp, around))
-    except TmpTaken as taken:
-        raise _no_tmp(plugin, taken) from taken
+    finished = await around.run(_init_program(plugin, around))
     if finished.ending == "not_started":
         raise InitFailed(f"Init script declared in manifest not found or not executable: {plugin.init}", "chmod +x it")
     if finished.exit_code != 0:
@@ -219,7 +218,7 @@ async def _initialise(plugin: Plugin, around: Surroundings) -> str:
     return one_shot.decode(finished.stdout).strip()
 
 
-def _init_program(plugin: Plugin, tmp: PrivateTmp, around: Surroundings) -> Program:
+def _init_program(plugin: Plugin, around: Surroundings) -> Program:
     return Program(
         argv=scripts.command(plugin.init),
         cwd=plugin.path,
@@ -229,14 +228,10 @@ def _init_program(plugin: Plugin, tmp: PrivateTmp, around: Surroundings) -> Prog
         max_stdout=MAX_STDOUT,
         max_stderr=MAX_STDERR,
         purpose="init",
-        tmp=tmp.cover,
-        writable=() if tmp.cover else (tmp.folder,),
+        folders=(around.environment["HOME"],),
+        private_tmp=plugin.name,
         visible=scripts.visible(plugin.path, around.home, around.environment["PATH"]),
     )
-
-
-def _no_tmp(plugin: Plugin, taken: TmpTaken) -> Unavailable:
-    return Unavailable(f"plugin '{plugin.name}' writes to /tmp/{plugin.name}, but {taken}", "move it away")
 
 
 class InitFailed(CallError):
@@ -245,28 +240,14 @@ class InitFailed(CallError):
     code = "crashed"
 
 
-def _output(finished: Finished, files: tuple[File, ...]) -> Result:
+def _output(finished: Finished) -> Result:
     text = one_shot.decode(finished.stdout)
     try:
         structured = msgspec.json.decode(finished.stdout)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Result(content=(Text(text), *files))
+        return Result(content=(Text(text), *finished.files))
     shown = structured if isinstance(structured, str) else text.strip()
-    return Result(content=(Text(shown), *files), structured=structured)
-
-
-def _failure(call: Call, program: Program, finished: Finished) -> CallError:
-    """Describe a failed run: an exit code is the tool's own way to say no."""
-    if finished.ending != "exited" or (finished.exit_code or 0) < 0:
-        return one_shot.failure(call, program, finished, WORDS)
-    code = finished.exit_code
-    hint = "a program that it needs is not installed" if code == one_shot.COMMAND_NOT_FOUND else ""
-    return CallError(
-        _joined(finished) or f"the tool failed (exit {code}) and said nothing",
-        hint,
-        exit_code=code,
-        stderr=one_shot.decode(finished.stderr),
-    )
+    return Result(content=(Text(shown), *finished.files), structured=structured)
 
 
 def _joined(finished: Finished) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from anyplug.formats.shared import defaults, manifest
-from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.formats.shared.contract import AskPeer, Folder, Request, Surroundings
 from anyplug.formats.shared.new_plugins import ACTION, WORD, NewPlugin
 from anyplug.formats.shared.scripts import modules_above
 from anyplug.home.settings import Arguments, Home
@@ -45,6 +45,7 @@ programs = defaults.programs
 user_roots = defaults.user_roots
 private_places = defaults.private_places
 prepare = defaults.prepare
+ready = defaults.ready
 
 TIMEOUT_S = 30.0
 MAX_CHARS = 500_000  # of text in an answer, in UTF-16 units as JavaScript counts; more is cut
@@ -113,23 +114,13 @@ def readable(plugin: Plugin) -> tuple[str, ...]:
     return (os.path.dirname(os.path.abspath(__file__)), *around)
 
 
-async def invoke(call: Call, around: Surroundings) -> Result:
-    """Send the call to the plugin's process."""
-    process = await around.reach(call.plugin, call.tool.process)
-    answer = await process.call_tool(call, around.settings.timeout_s or call.tool.timeout_s)
-    return _result(call, answer)
+def request(call: Call, around: Surroundings) -> AskPeer:
+    """AskPeer the plugin's process."""
+    return AskPeer(around.settings.timeout_s or call.tool.timeout_s)
 
 
-def _package(folder: str, report: manifest.Report) -> dict[str, Any]:
-    where = os.path.join(folder, PACKAGE)
-    if os.path.lexists(where):
-        return manifest.read_object(where, report, fatal=False) or {}
-    hint = 'Workbench itself needs one with {"type": "commonjs"}'
-    report.warn(f"there is no {PACKAGE}; {MANIFEST} is taken as CommonJS", hint)
-    return {}
-
-
-def _result(call: Call, answer: Answer) -> Result:
+def result(call: Call, request: Request, answer: Answer, around: Surroundings) -> Result:
+    """Read the blocks and the metadata; raises TooLarge."""
     if answer.too_large:
         raise TooLarge(
             f"the answer of '{call.tool.own_name}' has {answer.too_large:,} bytes, more than can be passed on",
@@ -149,6 +140,15 @@ def _result(call: Call, answer: Answer) -> Result:
         is_error=failure is not None,
         error=failure,
     )
+
+
+def _package(folder: str, report: manifest.Report) -> dict[str, Any]:
+    where = os.path.join(folder, PACKAGE)
+    if os.path.lexists(where):
+        return manifest.read_object(where, report, fatal=False) or {}
+    hint = 'Workbench itself needs one with {"type": "commonjs"}'
+    report.warn(f"there is no {PACKAGE}; {MANIFEST} is taken as CommonJS", hint)
+    return {}
 
 
 def _structured(answer: Answer) -> Any:

@@ -14,6 +14,7 @@ from anyio import CancelScope
 
 from anyplug.formats.shared import long_lived
 from anyplug.formats.shared.contract import PeerListener, Terms
+from anyplug.formats.shared.features import Reloader, ReloadWanted
 from anyplug.formats.shared.scripts import modules_above
 from anyplug.formats.workbench import format as workbench
 from anyplug.model import json_values
@@ -57,17 +58,13 @@ class Refusal(msgspec.Struct):
     hint: str = ""
 
 
-class ReloadWanted(msgspec.Struct, frozen=True):
-    """The plugin asks that all plugins are read again. Its requests are numbered; the last one stands for all."""
-
-    id: int
-
-
-class NodePlugin:
+class NodePlugin(Reloader):
     """One run of a Workbench plugin, from `start` on."""
 
     RESTARTS = False
     has_said_all = True  # it is up when it has
+    events: frozenset[str] = frozenset()
+    intercepts: frozenset[str] = frozenset()
 
     def __init__(self, plugin: Plugin, terms: Terms, listener: PeerListener) -> None:
         self.plugin = plugin

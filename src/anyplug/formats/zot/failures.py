@@ -1,13 +1,10 @@
 """How an extension fails its caller, each way in the words that people need: what happened, and what to do."""
 
 from anyplug.formats.shared import long_lived
+from anyplug.formats.shared.features import BadAnswer
 from anyplug.model.errors import BadOutput, CallError, TimedOut, TooLarge, Unavailable
 from anyplug.runtime.processes.program import Program
 from anyplug.runtime.session.session import NotSent, PeerGone, Session
-
-
-class BadAnswer(Exception):
-    """It answered, and the answer is not one; the text says why."""
 
 
 class LongAnswer(BadAnswer):

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from anyplug.formats.shared import defaults, manifest
-from anyplug.formats.shared.contract import Folder, Surroundings
+from anyplug.formats.shared.contract import AskPeer, Folder, Request, Surroundings
 from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.home.settings import Arguments
 from anyplug.model import permissions
 from anyplug.model.errors import BadOutput
-from anyplug.model.types import Block, Call, Failure, Image, Launch, Plugin, Result, Text, Tool
+from anyplug.model.types import Block, Call, Failure, Image, Launch, Off, Plugin, Result, Text, Tool
 
 if TYPE_CHECKING:  # what only a running extension needs
     from collections.abc import Iterable
@@ -50,6 +50,7 @@ readable = defaults.readable
 named_files = defaults.named_files
 environment = defaults.environment
 prepare = defaults.prepare
+ready = defaults.ready
 
 # What a manifest may have. Authors have keys of their own, too.
 KEYS = ("name", "version", "description", "exec", "args", "enabled", "language", "skills", "theme", "themes")
@@ -114,11 +115,11 @@ def load(folder: Folder) -> Plugin:
     )
 
 
-def switched_off(plugin: Plugin, tool: Tool | None) -> str:
+def switched_off(plugin: Plugin) -> Off | None:
     """Honour `enabled` in the manifest; what has no program cannot be switched on at all."""
     if plugin.launch is None and not plugin.is_broken:
-        return "there is no program in it that could run"
-    return "" if plugin.enabled else f'set "enabled" to true in {os.path.join(plugin.path, MANIFEST)}'
+        return Off("there is no program in it that could run")
+    return None if plugin.enabled else Off(f'set "enabled" to true in {os.path.join(plugin.path, MANIFEST)}')
 
 
 def zot_home() -> str:
@@ -145,12 +146,29 @@ def programs(plugin: Plugin, variables: Mapping[str, str] | None, project: str) 
     return [plugin.launch.program] if plugin.launch is not None else []
 
 
-async def invoke(call: Call, around: Surroundings) -> Result:
-    """Send the call to the running extension."""
-    extension = await around.reach(call.plugin, call.tool.process)
+def request(call: Call, around: Surroundings) -> AskPeer:
+    """AskPeer the running extension."""
     waits_for_a_person = call.tool.timeout_s <= 0 and call.shows_panels
-    limit_s = None if waits_for_a_person else around.settings.timeout_s or call.tool.timeout_s or TIMEOUT_S
-    return _result(call, await extension.call_tool(call, limit_s))
+    return AskPeer(None if waits_for_a_person else around.settings.timeout_s or call.tool.timeout_s or TIMEOUT_S)
+
+
+def result(call: Call, request: Request, answer: "frames.ToolResult", around: Surroundings) -> Result:
+    """Read the extension's blocks."""
+    blocks: list[Block] = []
+    for raw in answer.content:
+        block = _block(call, raw)
+        if block is not None:
+            blocks.append(block)
+    content = tuple(blocks) or (Text(NO_CONTENT),)
+    if not answer.is_error:
+        return Result(content=content, structured=answer.structured_content)
+    said = "\n".join(block.text for block in content if isinstance(block, Text))
+    return Result(
+        content=content,
+        structured=answer.structured_content,
+        is_error=True,
+        error=Failure("tool_error", said),
+    )
 
 
 def tools(plugin: str, registered: "Iterable[frames.RegisterTool]") -> tuple[Tool, ...]:
@@ -244,24 +262,6 @@ def _else_holds(raw: dict[str, Any], folder: str) -> str:
     if any(os.path.exists(os.path.join(folder, name)) for name in THEMES):
         return "a theme"
     return "skills" if raw.get("skills") or os.path.isdir(os.path.join(folder, "skills")) else ""
-
-
-def _result(call: Call, answer: "frames.ToolResult") -> Result:
-    blocks: list[Block] = []
-    for raw in answer.content:
-        block = _block(call, raw)
-        if block is not None:
-            blocks.append(block)
-    content = tuple(blocks) or (Text(NO_CONTENT),)
-    if not answer.is_error:
-        return Result(content=content, structured=answer.structured_content)
-    said = "\n".join(block.text for block in content if isinstance(block, Text))
-    return Result(
-        content=content,
-        structured=answer.structured_content,
-        is_error=True,
-        error=Failure("tool_error", said),
-    )
 
 
 def _block(call: Call, raw: dict[str, Any]) -> Block | None:

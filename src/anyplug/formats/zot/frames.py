@@ -24,8 +24,13 @@ from typing import Any
 
 import msgspec
 
+from anyplug.formats.shared import features
+from anyplug.model.types import Note, NotesCleared, SlashSubmitted, Submitted
+from anyplug.model.untrusted_text import for_models, for_people
+
 PROTOCOL_VERSION = 1
 LONGEST_KIND = 80  # characters of a frame's type, for messages; it may have millions
+LONGEST_LEVEL = 16  # characters of a note's level
 SPOKEN_VERSION = "0.0.7"  # the zot release that the authors' guide names, whose protocol this is
 
 
@@ -74,36 +79,16 @@ class ToolResult(msgspec.Struct, frozen=True):
     structured_content: Any = None
 
 
-class Panel(msgspec.Struct, frozen=True):
-    """A panel as an extension describes it."""
-
-    id: str
-    title: str = ""
-    lines: list[str] = []
-    footer: str = ""
-
-
-class CommandResponse(msgspec.Struct, frozen=True):
+class CommandResponse(features.CommandAnswer, frozen=True, kw_only=True):
     """The answer to a command_invoked."""
 
     id: str
-    action: str = ""
-    prompt: str = ""
-    insert: str = ""
-    display: str = ""
-    open_panel: Panel | None = None
-    error: str = ""
 
 
-class InterceptResponse(msgspec.Struct, frozen=True):
+class InterceptResponse(features.GuardAnswer, frozen=True, kw_only=True):
     """The answer to an event_intercept."""
 
     id: str
-    block: bool = False
-    reason: str = ""
-    modified_args: Any = None
-    replace_text: str = ""
-    system_prompt: str | None = None
 
 
 class Notify(msgspec.Struct, frozen=True):
@@ -129,42 +114,6 @@ class SubmitSlash(msgspec.Struct, frozen=True):
     text: str
 
 
-class OpenPanel(msgspec.Struct, frozen=True):
-    """A panel that nobody asked for."""
-
-    panel: Panel
-
-
-class PanelRender(msgspec.Struct, frozen=True):
-    """New content of an open panel."""
-
-    panel_id: str
-    title: str = ""
-    lines: list[str] = []
-    footer: str = ""
-
-
-class PanelClose(msgspec.Struct, frozen=True):
-    """The end of a panel."""
-
-    panel_id: str
-
-
-class CallTool(msgspec.Struct, frozen=True):
-    """A tool that the extension wants the host to call."""
-
-    id: str
-    name: str = ""
-    args: Any = {}  # an object, or the extension is told that it must be one: it waits for an answer
-    parent_id: str = ""
-
-
-class CallToolCancel(msgspec.Struct, frozen=True):
-    """It does not want it any more."""
-
-    id: str
-
-
 class ShutdownAck(msgspec.Struct, frozen=True):
     """It is leaving."""
 
@@ -182,16 +131,16 @@ INCOMING: dict[str, type[msgspec.Struct]] = {
     "clear_notes": ClearNotes,
     "submit": Submit,
     "submit_slash": SubmitSlash,
-    "open_panel": OpenPanel,
-    "panel_render": PanelRender,
-    "panel_close": PanelClose,
-    "call_tool": CallTool,
-    "call_tool_cancel": CallToolCancel,
+    "open_panel": features.OpenPanel,
+    "panel_render": features.PanelRender,
+    "panel_close": features.PanelClose,
+    "call_tool": features.CallTool,
+    "call_tool_cancel": features.CallToolCancel,
     "shutdown_ack": ShutdownAck,
 }
 
 # What people see as it comes, so that an extension's secrets are hidden in it; a tool's result the host sees to.
-SHOWN = (CommandResponse, InterceptResponse, Notify, Submit, SubmitSlash, OpenPanel, PanelRender)
+SHOWN = (CommandResponse, InterceptResponse, Notify, Submit, SubmitSlash, features.OpenPanel, features.PanelRender)
 PANELS = ("panel", "open_panel")  # what is an object inside a frame
 NOT_TEXT = frozenset({"id", "panel_id", "modified_args"})
 
@@ -252,3 +201,20 @@ def _folded(raw: dict[str, Any]) -> dict[str, Any]:
 def name_of(frame: msgspec.Struct) -> str:
     """Return the type of a frame that was read."""
     return next(kind for kind, shape in INCOMING.items() if isinstance(frame, shape))
+
+
+def said(plugin: str, frame: msgspec.Struct) -> msgspec.Struct | None:
+    """Return what an extension says on its own account, in the words of all formats; None if it says nothing."""
+    match frame:
+        case Notify():
+            level = for_people(frame.level, LONGEST_LEVEL)
+            return Note(plugin, level, for_models(frame.message)) if frame.message else None
+        case ClearNotes():
+            return NotesCleared(plugin)
+        case Submit():
+            text = frame.text.strip()
+            return Submitted(plugin, text) if text else None
+        case SubmitSlash():
+            return SlashSubmitted(plugin, frame.text) if frame.text.startswith("/") else None
+        case _:
+            return frame

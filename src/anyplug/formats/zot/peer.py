@@ -15,13 +15,23 @@ import msgspec
 from anyio import CancelScope
 
 from anyplug.formats.shared.contract import PeerListener, Terms
-from anyplug.formats.zot import failures, frames
+from anyplug.formats.shared.features import (
+    BadAnswer,
+    CallTool,
+    CommandRunner,
+    Guard,
+    PanelOwner,
+    Question,
+    Subscriber,
+    ToolCaller,
+)
+from anyplug.formats.zot import failures, frames, outgoing_frames
 from anyplug.formats.zot import format as zot
-from anyplug.formats.zot.failures import BadAnswer, LongAnswer
+from anyplug.formats.zot.failures import LongAnswer
 from anyplug.formats.zot.registrations import Registration, Registrations
 from anyplug.home import plugin_logs
 from anyplug.model.errors import CallError
-from anyplug.model.types import Call, Launch, Offer, Plugin
+from anyplug.model.types import Block, Call, Launch, Offer, Plugin, Result
 from anyplug.runtime.processes.diagnosis import shebang
 from anyplug.runtime.processes.program import Program
 from anyplug.runtime.session.reader import Unread
@@ -44,15 +54,7 @@ MEANT_FOR = re.compile(rb"""["']id["']\s*:\s*["']?([^"',}\s]+)""")
 _numbers = itertools.count(1)
 
 
-class Question:
-    """What an extension is asked as a guard, until it has answered."""
-
-    def __init__(self, chain: tuple[str, ...]) -> None:
-        self.chain = chain  # the tools that led to it
-        self.calls = 0  # of tools, that it wants made to decide
-
-
-class Extension:
+class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
     """One run of an extension, from `start` on."""
 
     RESTARTS = True
@@ -66,6 +68,7 @@ class Extension:
         self._doubted: set[str] = set()  # answers that may have come, on a line that is no frame
         self._listener = listener
         self._terms = terms
+        self._cwd = terms.greeting.cwd or os.getcwd()  # the project that it works in
         self._loop = asyncio.get_running_loop()
         self._greeted: asyncio.Future[None] = self._loop.create_future()
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -88,11 +91,6 @@ class Extension:
     def has_said_all(self) -> bool:
         """Whether it said that it is ready, or has had the time for it."""
         return self._is_ready or self._loop.time() > self._greeted_at + READY_S
-
-    @property
-    def has_tools(self) -> bool:
-        """Whether it has registered any."""
-        return bool(self._registered.tools)
 
     @property
     def events(self) -> set[str]:
@@ -146,7 +144,7 @@ class Extension:
         if self.session.gone is not None:
             raise self.unavailable("before it was ready", self.session.gone)
         if "session_start" in self.events:
-            self.tell({"type": "event", "event": "session_start", "cwd": self._cwd})
+            self.hear("session_start", {})
 
     async def call_tool(self, call: Call, timeout_s: float | None) -> frames.ToolResult:
         """Call one of its tools; raises CallError."""
@@ -190,7 +188,7 @@ class Extension:
             raise self.unavailable(f"while '/{name}' was under way", gone) from gone
         return answer
 
-    async def intercept(self, event: dict[str, Any], chain: tuple[str, ...] = ()) -> frames.InterceptResponse:
+    async def intercept(self, event: dict[str, Any], chain: tuple[str, ...]) -> frames.InterceptResponse:
         """Ask it about an event, to which the tools of `chain` led.
 
         Raises TimeoutError, BadAnswer, NotSent or PeerGone; what follows from that is the host's rule.
@@ -216,7 +214,37 @@ class Extension:
             return min(free, key=lambda question: (tool in question.chain, -len(question.chain)))
         return max(self._questions.values(), key=lambda question: len(question.chain), default=None)
 
-    def tell(self, frame: dict[str, Any]) -> None:
+    @property
+    def may_call_tools(self) -> bool:
+        """Whether it said in its hello that it would."""
+        return "call_tool" in self.capabilities
+
+    def answer(self, request: CallTool, content: tuple[Block, ...], *, is_error: bool) -> None:
+        """Tell it what came of a call that it asked for."""
+        self._tell(outgoing_frames.answer(request, content, is_error=is_error))
+
+    def hear(self, event: str, fields: dict[str, Any]) -> None:
+        """Tell it of an event."""
+        self._tell(outgoing_frames.event(event, {"cwd": self._cwd, **fields}))
+
+    def hear_call(self, call: Call) -> None:
+        """Tell it that a call is about to run."""
+        self.hear("tool_call", outgoing_frames.about(call))
+
+    def hear_result(self, call: Call, result: Result, *, has_run: bool) -> None:
+        """Tell it what came of a call."""
+        self.hear("tool_result", {**outgoing_frames.about(call), **outgoing_frames.outcome(result, has_run=has_run)})
+
+    def press_key(self, panel: str, key: str, text: str) -> None:
+        """Tell it of a key that was pressed in one of its panels."""
+        frame = {"type": "panel_key", "panel_id": panel, "key": key}
+        self._tell(frame | ({"text": text} if text else {}))
+
+    def close_panel(self, panel: str) -> None:
+        """Tell it that a person closed one of its panels."""
+        self._tell({"type": "panel_close", "panel_id": panel})
+
+    def _tell(self, frame: dict[str, Any]) -> None:
         """Send it something that has no answer. That it has just ended is no error; what is too much is left out."""
         try:
             self.session.send(frame)
@@ -233,14 +261,9 @@ class Extension:
         """Say how it ended."""
         return failures.ended(self.plugin.name, when, gone)
 
-    @property
-    def _cwd(self) -> str:
-        """The project that it works in."""
-        return self._terms.greeting.cwd or os.getcwd()
-
     def _take_back(self, number: str) -> None:
         if "tool_cancel" in self.capabilities:
-            self.tell({"type": "tool_cancel", "id": number})
+            self._tell({"type": "tool_cancel", "id": number})
 
     async def _settle(self) -> None:
         """Wait for `ready` as zot does: until it comes, or nothing does. One that has nothing yet is not ready."""
@@ -286,7 +309,8 @@ class Extension:
             case frames.Hello() | frames.ShutdownAck():
                 pass  # said twice, or leaving
             case _:
-                self._listener.said(self, frame)
+                if (said := frames.said(self.plugin.name, frame)) is not None:
+                    self._listener.said(self, said)
 
     def _misread(self, kind: str, number: Any, why: str) -> None:
         """Take note of a bad frame, and fail what it was meant to answer."""
@@ -332,7 +356,7 @@ class Extension:
             self._registered.warn("it wrote something else before its hello, which zot takes for a failure")
         if zot.name_of(frame.name, self.plugin.name) != self.plugin.name:
             self._registered.warn(f"it calls itself '{frame.name}'; its manifest says '{self.plugin.name}'")
-        self.tell(
+        self._tell(
             {
                 "type": "hello_ack",
                 "protocol_version": frames.PROTOCOL_VERSION,

@@ -81,9 +81,9 @@ def _serve_alone(session: Session) -> int:
 
 
 def _load() -> "Callable[[Host, View], Awaitable[None]]":
-    from anyplug.formats.mcp import sdk  # takes about a second, in which plugins start
+    from anyplug.runtime import mcp_sdk  # takes about a second, in which plugins start
 
-    sdk.load()
+    mcp_sdk.load()
     # With the SDK.
     from anyplug.frontends.mcp.stdio_server import serve_stdio
 

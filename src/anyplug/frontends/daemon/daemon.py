@@ -21,7 +21,6 @@ import msgspec
 from anyplug import __version__
 from anyplug.call.consent import Attachment
 from anyplug.catalog.profiles import View
-from anyplug.formats.mcp import sdk
 from anyplug.frontends.daemon import proc_tree, protocol
 from anyplug.frontends.daemon.connection import Connection, hearing
 from anyplug.frontends.daemon.hosts import Projects
@@ -32,6 +31,7 @@ from anyplug.home.settings import Home
 from anyplug.host.host import Host
 from anyplug.model.errors import AnyplugError
 from anyplug.model.untrusted_text import lines_for_people
+from anyplug.runtime import mcp_sdk
 
 if TYPE_CHECKING:  # brings the SDK along
     from anyplug.frontends.daemon.mcp_over_http import Web
@@ -121,7 +121,7 @@ class Resident:
     @asynccontextmanager
     async def _serving_http(self, web: "Web") -> AsyncIterator[None]:
         """Serve over HTTP, too, inside; `url` says where."""
-        await anyio.to_thread.run_sync(sdk.load)
+        await anyio.to_thread.run_sync(mcp_sdk.load)
         from anyplug.frontends.daemon.mcp_over_http import serve  # with the SDK and uvicorn, for those who want it
 
         project = await self.projects.enter(web.key, os.environ)
@@ -339,7 +339,7 @@ async def _load_mcp_ahead() -> None:
 
 
 def _load_mcp() -> Callable[..., Awaitable[None]]:
-    sdk.load()
+    mcp_sdk.load()
     # With the SDK: a second, which no agent shall wait for.
     from anyplug.frontends.mcp.mcp_server import serve_stream
 

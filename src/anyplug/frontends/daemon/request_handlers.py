@@ -15,8 +15,8 @@ from anyplug.frontends.daemon import protocol
 from anyplug.frontends.json_output import process_shape
 from anyplug.host.host import Host
 from anyplug.model.errors import StoreError, ToolNotFound, Unavailable
-from anyplug.model.types import Result
-from anyplug.peers.notices import Note, note_taker, note_teller, text_taker
+from anyplug.model.types import Note, Result
+from anyplug.peers.notices import note_taker, note_teller, text_taker
 from anyplug.peers.slot import Place
 
 GRACE_S = 0.1  # for notes that follow right behind a command's answer

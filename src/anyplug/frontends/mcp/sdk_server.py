@@ -26,7 +26,8 @@ from anyplug.frontends.mcp import consent_elicitation
 from anyplug.frontends.mcp.handlers import INSTRUCTIONS, BadState, Desk, Failed, Request
 from anyplug.frontends.mcp.listing import ARGUMENT, BadCursor
 from anyplug.frontends.mcp.result_content import Wire, failure_data
-from anyplug.peers.notices import Note, Notice, SnapshotChanged
+from anyplug.model.types import Note
+from anyplug.peers.notices import Notice, SnapshotChanged
 
 NAME = "anyplug"
 CALM_S = 0.1  # between a change and saying so: a reload makes many in one go

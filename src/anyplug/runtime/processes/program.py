@@ -6,9 +6,26 @@ from typing import Literal, Protocol
 import msgspec
 
 from anyplug.home.untrusted_files import HeldFolder
+from anyplug.model.types import File
 
 Purpose = Literal["run", "init", "resolve"]
 Ending = Literal["exited", "timed_out", "too_large", "not_started", "lost"]
+
+
+class Input(msgspec.Struct, frozen=True):
+    """A file that goes into a run."""
+
+    parameter: str  # as which it was given, for messages
+    filename: str
+    data: bytes
+
+
+class Files(msgspec.Struct, frozen=True):
+    """Files that go into a run and come out of it, through its own /tmp/NAME."""
+
+    tool: str  # for messages
+    inputs: tuple[Input, ...]
+    keep: str  # where copies of what it wrote there stay
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +38,9 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 0.0
     max_stdout: int = 0  # bytes; the program is ended when it writes more
     max_stderr: int = 0  # bytes kept from the start; the rest is read and dropped
+    folders: tuple[str, ...] = ()  # that are made for it, unless they are there
+    private_tmp: str = ""  # NAME: it has a /tmp/NAME of its own, for which the host sets `tmp` and `writable`
+    files: Files | None = None  # with `private_tmp`
     tmp: str = ""  # a folder that the program shall see as its /tmp; "" for the machine's own
     visible: tuple[str, ...] = ()  # with `tmp`: folders that stay visible even if they lie below /tmp
     purpose: Purpose = "run"  # a call, setting the plugin up, or fetching what it depends on
@@ -34,6 +54,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None  # negative: the signal that ended it; None: not known
     stdout: bytes = b""
     stderr: bytes = b""
+    files: tuple[File, ...] = ()  # what it left in its /tmp/NAME, if it exited with 0
     errno: int = 0  # why it was not started
     reason: str = ""  # the same in words
 

@@ -8,8 +8,8 @@ import time
 import anyio
 import pytest
 
+from anyplug.call import admission
 from anyplug.call.consent import Attachment
-from anyplug.catalog import trust_cache
 from anyplug.catalog.catalog import Catalog
 from anyplug.home.settings import find_home
 from anyplug.runtime.inotify import Stir
@@ -59,13 +59,13 @@ def quiet(zot, root):
 def looked(monkeypatch):
     """Count the looks at files."""
     seen = []
-    look = trust_cache.Looks._look
+    look = admission.Admission._look
 
     async def counted(self, plugin):
         seen.append(plugin.name)
         return await look(self, plugin)
 
-    monkeypatch.setattr(trust_cache.Looks, "_look", counted)
+    monkeypatch.setattr(admission.Admission, "_look", counted)
     return seen
 
 
@@ -83,7 +83,7 @@ async def test_what_each_call_starts_anew_is_looked_at_each_time(host, cyclop, l
 
 
 async def test_of_what_stays_up_a_look_holds_while_nothing_stirs(host, root, quiet, looked, monkeypatch):
-    monkeypatch.setattr(trust_cache, "LASTS_S", 60.0)
+    monkeypatch.setattr(admission, "LASTS_S", 60.0)
     async with host(roots=(root,)) as h:
         assert [await code(h) for _ in range(3)] == ["done"] * 3
         looked.clear()
@@ -120,7 +120,7 @@ def replace_folder(folder):
 
 @pytest.mark.parametrize("change", [edit, edit_below, add, replace_folder])
 async def test_what_changed_is_refused_by_the_very_next_call(change, host, root, quiet, monkeypatch):
-    monkeypatch.setattr(trust_cache, "LASTS_S", 60.0)
+    monkeypatch.setattr(admission, "LASTS_S", 60.0)
     async with host(roots=(root,)) as h:
         assert [await code(h) for _ in range(5)] == ["done"] * 5
         change(quiet)
@@ -128,7 +128,7 @@ async def test_what_changed_is_refused_by_the_very_next_call(change, host, root,
 
 
 async def test_a_decision_in_another_process_counts_for_the_very_next_call(host, root, quiet, monkeypatch):
-    monkeypatch.setattr(trust_cache, "LASTS_S", 60.0)
+    monkeypatch.setattr(admission, "LASTS_S", 60.0)
     async with host(roots=(root,)) as h:
         assert [await code(h) for _ in range(5)] == ["done"] * 5
         await anyio.run_process([sys.executable, "-c", DISABLE, root])
@@ -136,7 +136,7 @@ async def test_a_decision_in_another_process_counts_for_the_very_next_call(host,
 
 
 async def test_a_decision_here_counts_for_the_very_next_call(host, root, quiet, monkeypatch):
-    monkeypatch.setattr(trust_cache, "LASTS_S", 60.0)
+    monkeypatch.setattr(admission, "LASTS_S", 60.0)
     async with host(roots=(root,)) as h:
         assert [await code(h) for _ in range(5)] == ["done"] * 5
         h.catalog.approvals.enable(h.snapshot.plugin("quiet").plugin, on=False)
@@ -152,11 +152,11 @@ async def test_what_the_kernel_does_not_tell_of_is_seen_soon(host, root, quiet, 
         (tmp_path / "the-same").write_text("PART = 2\n")
         with anyio.fail_after(30):
             while await code(h) != "not_approved":
-                await anyio.sleep(trust_cache.LASTS_S / 5)
+                await anyio.sleep(admission.LASTS_S / 5)
 
 
 async def test_a_plugin_with_too_many_folders_is_looked_at_each_time(host, root, quiet, looked, monkeypatch):
-    monkeypatch.setattr(trust_cache, "MOST_WATCHED", 1)
+    monkeypatch.setattr(admission, "MOST_WATCHED", 1)
     async with host(roots=(root,)) as h:
         await code(h)
         looked.clear()
@@ -178,7 +178,7 @@ async def test_what_is_put_right_runs_again_with_the_very_next_call(host, root, 
 
 
 async def test_a_look_while_somebody_decides_does_not_last(host, root, quiet, monkeypatch):
-    monkeypatch.setattr(trust_cache, "LASTS_S", 60.0)
+    monkeypatch.setattr(admission, "LASTS_S", 60.0)
     async with host(roots=(root,)) as h:
         assert [await code(h) for _ in range(5)] == ["done"] * 5
         other = Catalog(find_home(), roots=[root])
@@ -188,14 +188,14 @@ async def test_a_look_while_somebody_decides_does_not_last(host, root, quiet, mo
             transaction.execute("UPDATE decisions SET count = ?", (other.approvals.mark.grow(),))
             mine = h.snapshot.plugin("quiet").plugin
             # The mark has grown, and nothing is committed yet.
-            assert (await h._trust._looks.standing(mine)).state == "approved"
+            assert (h._admission._known(mine) or await h._admission._looked(mine)).state == "approved"
         assert await code(h) == "disabled"
         other.close()
 
 
 async def test_what_starts_is_looked_at_then_and_not_a_moment_ago(host, root, quiet, tmp_path, monkeypatch):
-    monkeypatch.setattr(trust_cache, "LASTS_S", 60.0)
-    monkeypatch.setattr(trust_cache, "LASTS_AT_MOST_S", 60.0)
+    monkeypatch.setattr(admission, "LASTS_S", 60.0)
+    monkeypatch.setattr(admission, "LASTS_AT_MOST_S", 60.0)
     os.link(os.path.join(quiet, "run.py"), tmp_path / "the-same")
     async with host(roots=(root,)) as h:
         await h.approve(h.snapshot.plugin("quiet").plugin, always=True)
@@ -211,7 +211,7 @@ async def test_what_starts_is_looked_at_then_and_not_a_moment_ago(host, root, qu
 
 
 async def test_no_look_lasts_for_long_however_long_it_took(host, root, quiet, monkeypatch):
-    look = trust_cache.Looks._look
+    look = admission.Admission._look
 
     async def slow(self, plugin):
         await anyio.sleep(0.3)
@@ -219,10 +219,10 @@ async def test_no_look_lasts_for_long_however_long_it_took(host, root, quiet, mo
 
     async with host(roots=(root,)) as h:
         await code(h)
-        monkeypatch.setattr(trust_cache.Looks, "_look", slow)
+        monkeypatch.setattr(admission.Admission, "_look", slow)
         await code(h)
-        (lasting,) = h._trust._looks._lasting.values()
-        assert lasting.until - time.monotonic() <= trust_cache.LASTS_AT_MOST_S
+        (lasting,) = h._admission._lasting.values()
+        assert lasting.until - time.monotonic() <= admission.LASTS_AT_MOST_S
 
 
 async def test_what_cannot_be_watched_is_tried_once(host, root, quiet, looked, monkeypatch):

@@ -1,0 +1,184 @@
+"""What a plugin that stays up may do besides answering calls: guard, subscribe, draw panels, have commands, call tools.
+
+`peers` knows these protocols and nothing of the formats that implement them. What such a plugin says on its own
+account goes to its `PeerListener` as one of the values here.
+"""
+
+from collections.abc import Set as AbstractSet
+from typing import Any, Protocol
+
+import msgspec
+
+from anyplug.model.types import Block, Call, Plugin, Result
+
+
+class PanelContent(msgspec.Struct, frozen=True):
+    """A panel as its owner describes it."""
+
+    id: str
+    title: str = ""
+    lines: list[str] = []
+    footer: str = ""
+
+
+class OpenPanel(msgspec.Struct, frozen=True):
+    """A panel that nobody asked for."""
+
+    panel: PanelContent
+
+
+class PanelRender(msgspec.Struct, frozen=True):
+    """New content of an open panel."""
+
+    panel_id: str
+    title: str = ""
+    lines: list[str] = []
+    footer: str = ""
+
+
+class PanelClose(msgspec.Struct, frozen=True):
+    """The end of a panel."""
+
+    panel_id: str
+
+
+class CallTool(msgspec.Struct, frozen=True):
+    """A tool that the plugin wants the host to call."""
+
+    id: str
+    name: str = ""
+    args: Any = {}  # an object, or the plugin is told that it must be one: it waits for an answer
+    parent_id: str = ""  # the call in which it asks
+
+
+class CallToolCancel(msgspec.Struct, frozen=True):
+    """It does not want that tool called any more."""
+
+    id: str
+
+
+class ReloadWanted(msgspec.Struct, frozen=True):
+    """The plugin asks that all plugins are read again. Its requests are numbered; the last one stands for all."""
+
+    id: int
+
+
+class CommandAnswer(msgspec.Struct, frozen=True):
+    """What a slash command came to."""
+
+    action: str = ""
+    prompt: str = ""
+    insert: str = ""
+    display: str = ""
+    open_panel: PanelContent | None = None
+    error: str = ""
+
+
+class GuardAnswer(msgspec.Struct, frozen=True):
+    """What a guard says about an event."""
+
+    block: bool = False
+    reason: str = ""
+    modified_args: Any = None
+    replace_text: str = ""
+    system_prompt: str | None = None
+
+
+class BadAnswer(Exception):
+    """It answered, and the answer is not one; the text says why."""
+
+
+class Question:
+    """What a guard is asked, until it has answered."""
+
+    def __init__(self, chain: tuple[str, ...]) -> None:
+        self.chain = chain  # the tools that led to it
+        self.calls = 0  # of tools, that it wants made to decide
+
+
+class Guard(Protocol):
+    """Decides about events before they happen."""
+
+    plugin: Plugin
+
+    async def intercept(self, event: dict[str, Any], chain: tuple[str, ...]) -> GuardAnswer:
+        """Ask it about an event, to which the tools of `chain` led; its name is under `event`.
+
+        Raises TimeoutError, BadAnswer, NotSent or PeerGone; what follows from that is the host's rule.
+        """
+        ...
+
+
+class Subscriber(Protocol):
+    """Hears of events when they happen. None of it has an answer."""
+
+    plugin: Plugin
+
+    @property
+    def events(self) -> AbstractSet[str]:
+        """What it wants to hear of."""
+        ...
+
+    def hear(self, event: str, fields: dict[str, Any]) -> None:
+        """Tell it of an event in the life of an agent."""
+        ...
+
+    def hear_call(self, call: Call) -> None:
+        """Tell it that a call is about to run."""
+        ...
+
+    def hear_result(self, call: Call, result: Result, *, has_run: bool) -> None:
+        """Tell it what came of a call."""
+        ...
+
+
+class PanelOwner(Protocol):
+    """Draws panels."""
+
+    plugin: Plugin
+
+    def press_key(self, panel: str, key: str, text: str) -> None:
+        """Tell it of a key that was pressed in one of its panels, with the character that it stands for, if any."""
+        ...
+
+    def close_panel(self, panel: str) -> None:
+        """Tell it that a person closed one of its panels."""
+        ...
+
+
+class CommandRunner(Protocol):
+    """Has slash commands."""
+
+    plugin: Plugin
+
+    async def run_command(self, name: str, words: str) -> CommandAnswer:
+        """Run one of them. Raises CallError."""
+        ...
+
+
+class ToolCaller(Protocol):
+    """Has other plugins' tools called."""
+
+    plugin: Plugin
+    active: dict[str, Call]  # its own calls under way
+
+    @property
+    def may_call_tools(self) -> bool:
+        """Whether it said at its start that it would."""
+        ...
+
+    def question(self, tool: str) -> Question | None:
+        """Return the question because of which it most likely wants this tool called, if it is asked any."""
+        ...
+
+    def answer(self, request: CallTool, content: tuple[Block, ...], *, is_error: bool) -> None:
+        """Tell it what came of a call that it asked for."""
+        ...
+
+
+class Reloader(Protocol):
+    """Has all plugins read again."""
+
+    def reloaded(self, request: ReloadWanted) -> None:
+        """Tell it that they were."""
+        ...
