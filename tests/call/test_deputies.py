@@ -226,7 +226,7 @@ async def test_an_extension_without_events_observe_hears_of_no_call_and_no_turn(
         h.emit("turn_start", step=1)
         problems = [one.message for one in h.snapshot.plugin("watcher").problems if one.code == "not_granted"]
         assert problems == [
-            "it wants to be told of tool_call, tool_result, turn_start, and is not: it was not granted events:observe"
+            "it wants to be told of tool_call, tool_result, turn_start, but was not granted events:observe"
         ]
         assert heard(watcher, "event") == []
         await approve(h, "watcher", *BASIC, "events:observe")

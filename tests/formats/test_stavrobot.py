@@ -201,7 +201,7 @@ def test_a_tools_folder_that_is_a_link_out_of_the_plugin_is_left_out(root, tmp_p
     assert [tool.own_name for tool in plugin.tools] == ["good"]
     where = f"{folder}/act/manifest.json"
     assert warnings(plugin) == [
-        f"Cannot read plugin manifest at {where}: it is a link that leads out of the plugin's folder"
+        f"Cannot read plugin manifest at {where}: it is a link that leads outside the plugin's folder"
     ]
 
 

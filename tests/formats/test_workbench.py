@@ -994,7 +994,7 @@ async def test_the_built_in_reload_says_what_there_is_now(name, host, root, work
         await approved(h, "one")
         workbench("two")
         result = await h.call(name)
-        assert result.text == "2 plugins, 1 tool.\nPlugins that wait for a person's approval: two"
+        assert result.text == "2 plugins, 1 tool.\nPlugins waiting for a person's approval: two"
         assert (result.tool, result.plugin, result.is_error) == ("builtin.reload_plugins", "builtin", False)
         record = list(h._audit.records())[-1].record
         assert (record.tool, record.plugin, record.outcome) == ("builtin.reload_plugins", "builtin", "done")
@@ -1004,7 +1004,7 @@ async def test_the_built_in_reload_says_what_there_is_now(name, host, root, work
         await h.call(name, {"plugin": "one"})
         assert (await h.call("one.act", attachment=YES)).text != pid
         shutil.rmtree(os.path.join(root, "one"))
-        assert (await h.call(name)).text.splitlines()[1] == "Tools that are gone: one.act"
+        assert (await h.call(name)).text.splitlines()[1] == "Removed tools: one.act"
 
 
 async def test_the_built_in_reload_refuses_what_it_does_not_know(host, workbench):

@@ -746,17 +746,17 @@ async def test_a_name_of_zots_or_of_another_extension_is_shadowed_and_shown(zot,
 @pytest.mark.parametrize(
     ("name", "message", "hint"),
     [
-        ("first/nothing", "plugin 'first' has no such tool", "`anyplug tools first` lists what it has"),
+        ("first/nothing", "plugin 'first' has no such tool", "`anyplug tools first` lists its tools"),
         (
             "first/mcp.one",
             "the tool 'mcp.one' is left out: the name belongs to a reserved prefix, 'mcp.'",
             "rename the tool; the plugin's other tools work",
         ),
-        ("off/nothing", "plugin 'off' is switched off", 'set "enabled" to true in {root}/off/extension.json'),
+        ("off/nothing", "plugin 'off' is disabled", 'set "enabled" to true in {root}/off/extension.json'),
         (
             "other/nothing",
             "plugin 'other': it is not approved (`anyplug approve other`)",
-            "`anyplug tools` lists what there is",
+            "`anyplug tools` lists all tools",
         ),
     ],
 )
@@ -1360,7 +1360,7 @@ async def test_who_attaches_with_yes_is_not_asked(zot, host, root):
         ("'{}'", "it must be an object, not str"),
         ("{'type': 'objekt'}", 'its "type" must be "object", not \'objekt\''),
         ("{'properties': ['a']}", 'its "properties" must be an object, not list'),
-        ("{'properties': {'a': 'string'}}", "what it says of 'a' must be an object like"),
+        ("{'properties': {'a': 'string'}}", "'a' in it must be an object like"),
         ("{'type': 'object', 'required': 'a'}", 'its "required" must be a list of names, not str'),
         ("{'a': {'type': 'string'}}", 'it has no "properties"'),
     ],

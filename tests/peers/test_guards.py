@@ -771,7 +771,7 @@ async def test_a_required_guard_that_goes_while_another_thinks_is_missed(zot, ho
     [
         ("", "it is not installed"),
         ("new", "it is not approved (`anyplug approve guard`)"),
-        ("disabled", "it is switched off (`anyplug enable guard`)"),
+        ("disabled", "it is disabled (`anyplug enable guard`)"),
         ("broken", "it is broken (`anyplug show guard`)"),
     ],
 )

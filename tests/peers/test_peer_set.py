@@ -102,7 +102,7 @@ async def test_a_plugin_that_is_being_restarted_is_not_one_that_could_not_be_loa
         await h.call("act", {"die": True})
         await until(lambda: h.snapshot.plugin("mortal").is_down)
         said = (await h.call("builtin.reload_plugins")).text.splitlines()
-        assert said[1:] == ["Plugins that ended and are started again: mortal"]
+        assert said[1:] == ["Plugins that ended and are being restarted: mortal"]
         plugin_folders.write(os.path.join(folder, "run.py"), "#!/bin/sh\nexit 3\n", 0o755)
         said = (await h.call("builtin.reload_plugins", {"plugin": "mortal"})).text.splitlines()
         assert "Plugins that could not be loaded: mortal" in said  # it has not been up since
@@ -687,7 +687,7 @@ async def test_a_one_shot_call_for_which_the_machine_is_short_fails_for_this_tim
         short_of_processes(1)
         error = (await h.call("hello")).error
         assert error.code == "unavailable"
-        assert error.message.startswith("plugin 'hello' cannot be confined just now, and was not run: the spawner")
+        assert error.message.startswith("plugin 'hello' cannot be confined right now and was not run: the spawner")
         assert not (await h.call("hello")).is_error
 
 

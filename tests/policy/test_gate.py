@@ -199,7 +199,7 @@ for frame in heard():
         assert (result.text, result.is_error) == ("done", False)
         (warning,) = result.metadata["warnings"]
         assert "always could not be kept, so it counts only for now: cannot write to" in warning
-        assert "check the disk's space" in warning
+        assert "check the disk's free space" in warning
         assert "warnings" not in (await h.call("hello", attachment=attachment)).metadata
         outcome = await h.run_command("/greet", attachment=attachment)
         assert outcome.display == "hi"

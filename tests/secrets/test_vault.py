@@ -273,7 +273,7 @@ def test_only_the_user_can_read_the_file(secrets, plugin, home):
 def test_a_file_that_others_can_read_or_write_is_not_used(secrets, plugin, home, mode):
     secrets.set(plugin, VARIABLE, TOKEN)
     os.chmod(home / "secrets.json", mode)
-    with pytest.raises(SecretsUnusable, match="nobody else may read"):
+    with pytest.raises(SecretsUnusable, match="readable and writable by nobody else"):
         Secrets(Home(str(home))).values(plugin)
 
 

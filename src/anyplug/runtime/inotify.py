@@ -57,7 +57,7 @@ class Stir:
             return not self._is_lost
 
     def happened(self) -> bool:
-        """Whether anything did since this was last asked."""
+        """Return whether anything did since this was last asked."""
         if self._is_lost:
             self.close()
         if self._fd < 0:

@@ -87,7 +87,7 @@ def test_what_a_failed_step_had_said_is_data():
 def test_a_plugin_of_tier_2_needs_a_yes_and_what_is_new_an_approval():
     plugin_folders.cyclop("plugins", "echo", ECHO, permissions=["network"])
     path = saved(step("a"), step("{{lastResult.content}}b"))
-    assert "may not run: nobody has approved it yet" in command_line.fails(3, "chain", path, "--yes").err
+    assert "may not run: it is not approved yet" in command_line.fails(3, "chain", path, "--yes").err
     command_line.ok("approve", "echo", "--yes")
     done = command_line.fails(3, "chain", path)
     assert "step 1 of 2: Tool \"echo\" failed: plugin 'echo' is of tier 2, and there is nobody to ask" in done.err

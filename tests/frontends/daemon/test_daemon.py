@@ -254,11 +254,11 @@ def test_where_nothing_can_be_written_it_says_so():
     done = finish(start("serve", preexec_fn=nothing_fits))
     assert done.code == 1
     assert "File too large" in done.err
-    assert "hint: check the disk's space" in done.err
+    assert "hint: check the disk's free space" in done.err
     done = finish(start("serve", "--detach", preexec_fn=nothing_fits))
     assert done.code == 1
     assert f"cannot write to {daemons.address().log}: File too large" in done.err
-    assert "hint: check the disk's space" in done.err
+    assert "hint: check the disk's free space" in done.err
     assert os.listdir(daemons.address().folder) == ["lock"]
 
 
@@ -548,7 +548,7 @@ def test_while_settings_cannot_be_used_the_last_good_ones_hold_and_the_person_is
         settings(REQUIRED)
         fails(3, "call", "one")
         settings("[plugins.nosuchguard\n")
-        fault = "the settings cannot be used, and the last good ones hold: "
+        fault = "the settings are invalid, so the last good ones stay in effect: "
         for _ in range(2):
             said = fails(3, "call", "one").err
             assert f"warning: {fault}{home()}/settings.toml: " in said

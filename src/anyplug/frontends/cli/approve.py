@@ -270,7 +270,7 @@ def _approved(session: Session, before: "Approval") -> Plugin | None:
 
 
 def _present_namesakes(session: Session, entry: Entry) -> None:
-    """Say what is kept for a plugin already, and what is not for it because another plugin of that name left it."""
+    """Return what is kept for a plugin already, and what is not for it because another plugin of that name left it."""
     from anyplug.manage.leftover_data import Leftovers  # only approvals need these two
     from anyplug.secrets.vault import SecretsUnusable
 
@@ -298,7 +298,7 @@ def _present_namesakes(session: Session, entry: Entry) -> None:
 
 
 def _present_confinement(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
-    """Say what the grants open where their names do not say so, and what of them this machine cannot hold."""
+    """Return what the grants open where their names do not say so, and what of them this machine cannot hold."""
     from anyplug.launch.assessment import assess  # brings an event loop along, and approving needs one in any case
 
     allowed = session.options.allow_unconfined
@@ -337,7 +337,7 @@ def _present_what_runs(session: Session, entry: Entry) -> None:
 
 
 def what_holds(session: Session, plugin: Plugin) -> str:
-    """Say how a plugin is approved, where that is more than usual."""
+    """Return how a plugin is approved, where that is more than usual."""
     approval = session.catalog.approvals.of(plugin)
     if approval is None or session.catalog.standing(plugin).state != "approved":
         return ""
@@ -351,7 +351,7 @@ def what_holds(session: Session, plugin: Plugin) -> str:
 
 
 def _say_what_ended(session: Session, plugin: Plugin, before: "Approval | None") -> None:
-    """Say what an approval before this one allowed, and this one does not."""
+    """Return what an approval before this one allowed, and this one does not."""
     if before is None or not before.approved:
         return
     options = session.options
@@ -367,7 +367,7 @@ def _say_what_ended(session: Session, plugin: Plugin, before: "Approval | None")
 
 
 def say_what_is_missing(session: Session, plugin: Plugin) -> None:
-    """Say which values a plugin needs before it works."""
+    """Return which values a plugin needs before it works."""
     try:
         absent = plugin_config.missing(plugin, plugin_config.read(plugin))
     except AnyplugError as error:
@@ -425,13 +425,13 @@ def _name(parser: Parser) -> None:
 
 
 def _why_off(session: Session, plugin: Plugin) -> str:
-    """Say who switched a plugin off; how to switch it on is its standing's to say."""
+    """Return who switched a plugin off; how to switch it on is its standing's to say."""
     by_itself = not plugin.enabled and not session.catalog.approvals.is_disabled(plugin)
     return "its manifest turns it off" if by_itself else "it is turned off"
 
 
 def _report(session: Session, plugin: Plugin, more: str = "", decided: str = "") -> None:
-    """Say where a plugin stands after what was decided; `decided` is said with a state that does not show it."""
+    """Return where a plugin stands after what was decided; `decided` is said with a state that does not show it."""
     standing = session.catalog.standing(plugin) if not plugin.is_broken else Standing(state="broken")
     if session.options.json:
         session.print_json({"name": plugin.name, "path": plugin.path, "state": standing.state})
@@ -446,7 +446,7 @@ def _report(session: Session, plugin: Plugin, more: str = "", decided: str = "")
 
 
 def warn_of_missing_guard(session: Session, plugin: Plugin) -> None:
-    """Say what it means that a plugin does not run, if the person wanted nothing to run without it."""
+    """Return what it means that a plugin does not run, if the person wanted nothing to run without it."""
     if session.catalog.settings.of(plugin.name).guard == "required":
         namesakes = [entry for entry in session.catalog.load().entries if entry.name == plugin.name]
         if any(entry.state == "approved" or entry.on_guard for entry in namesakes):

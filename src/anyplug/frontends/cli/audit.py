@@ -94,7 +94,7 @@ def audit(session: Session) -> int:
 
 
 def _remarks(record: Record) -> list[str]:
-    """Say which plugins led to a call, why it was refused, and who rewrote or noted something or was passed over."""
+    """Return which plugins led to a call, why it was refused, and who rewrote or noted something or was passed over."""
     return [
         *([f"called by: {' > '.join(record.callers)}"] if record.callers else []),
         *([f"because: {record.reason}"] if record.verdict == "denied" else []),

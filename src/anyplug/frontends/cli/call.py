@@ -161,7 +161,7 @@ def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] 
 
 
 def report(session: Session, result: Result) -> int:
-    """Print a result: data to stdout, the rest to stderr; give the exit code."""
+    """Print a result: data to stdout, the rest to stderr; return the exit code."""
     code = CODES[result.error.code].exit if result.error else 0
     if session.options.json:
         session.print_json(result_shape(result))

@@ -85,7 +85,7 @@ def _tell(session: Session, read: Chain, number: int, result: Result) -> None:
 
 
 def _report(session: Session, read: Chain, outcome: ChainOutcome) -> int:
-    """Print how it ended; give the exit code."""
+    """Print how it ended; return the exit code."""
     last = outcome.steps[-1]
     if session.options.json:
         session.print_json(chain_shape(outcome))
@@ -97,7 +97,7 @@ def _report(session: Session, read: Chain, outcome: ChainOutcome) -> int:
 
 
 def _failure(read: Chain, outcome: ChainOutcome, last: Result) -> Failure:
-    """Say which step failed, and all that is known of the reason."""
+    """Return which step failed, and all that is known of the reason."""
     error = last.error or Failure("tool_error", last.text)
     why = error.message.partition(": ")[2] if error.code == "not_found" else ""  # such as two that have the name
     said = f"{_place(read, len(outcome.steps))}: {outcome.error}" + (f": {why}" if why else "")

@@ -216,7 +216,7 @@ class Session:
             refuse(f"`anyplug {options.named}` was not run: {why}", "run it in a terminal of your own")
 
     def fail(self, error: AnyplugError) -> int:
-        """Report an error; give the exit code."""
+        """Report an error; return the exit code."""
         if self.options.json:
             self.print_json({"error": {"code": error.code, "message": error.message, "hint": error.hint}})
         else:

@@ -76,7 +76,7 @@ def demo(session: Session) -> int:
 
 
 async def _show(console: "Console", root: str, home: str) -> tuple[list[Result], bool]:
-    """Find, refuse, approve, call, notice a change, verify; give the results, and whether all went as it should."""
+    """Find, refuse, approve, call, notice a change, verify; return the results, and whether all went as it should."""
     async with Host(roots=[root], home=home, watch=False) as host:
         console.print(f"[bold]anyplug {__version__}[/] found {len(host.plugins)} plugins\n")
         console.print(_plugins_table(host))

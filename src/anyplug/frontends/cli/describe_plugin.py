@@ -24,7 +24,7 @@ def describe_servers(plugin: Plugin) -> list[str]:
 
 
 def describe_permissions(asked: tuple[str, ...]) -> list[str]:
-    """Say what each permission means."""
+    """Return what each permission means."""
     return [render.line(f"{permission}: {permissions.describe(permission)}") for permission in asked]
 
 
@@ -47,7 +47,7 @@ def problem_lines(problem: Problem) -> list[str]:
 
 
 def shadowed_by(entry: Entry) -> str:
-    """Say which other one of its name comes first, and what is left to it."""
+    """Return which other one of its name comes first, and what is left to it."""
     return entry.shadowed_by + ("; it still guards calls until you approve the other one" if entry.on_guard else "")
 
 

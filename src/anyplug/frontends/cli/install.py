@@ -143,7 +143,7 @@ def _secrets(session: Session, plugin: Plugin) -> list[str]:
 
 
 def _is_path_of(given: str, plugin: Plugin) -> bool:
-    """Whether a person named the folder itself, and not only the plugin."""
+    """Return whether a person named the folder itself, and not only the plugin."""
     return os.sep in given and os.path.abspath(os.path.expanduser(given)) in {plugin.path, plugin.found_at}
 
 
@@ -154,7 +154,7 @@ def _entry(session: Session, installed: Installed) -> Entry:
 
 
 def _approves(session: Session) -> bool:
-    """Whether a person approves it ahead, or can be asked."""
+    """Return whether a person approves it ahead, or can be asked."""
     return session.options.yes or (terminal.can_ask() and not session.options.json)
 
 
@@ -217,7 +217,7 @@ def _inheritance_shape(installed: Installed) -> dict[str, Any]:
 
 
 def _report(session: Session, installed: Installed, *, is_approved: bool = False, **more: Any) -> None:
-    """Say where the plugin stands in the end. `is_approved`: it was, just now, and has run since."""
+    """Return where the plugin stands in the end. `is_approved`: it was, just now, and has run since."""
     plugin, entry = installed.plugin, _entry(session, installed)
     if session.options.json:
         commit = installed.record.commit or None

@@ -173,7 +173,7 @@ def _say_needs(needs: "list[Need]") -> None:
 
 
 def _say_limits(session: Session, lesson: "Lesson") -> None:
-    """Say what cannot be concluded."""
+    """Return what cannot be concluded."""
     session.note("note: this was one call; another may need more. It may also have tried more than it should have.")
     if lesson.optional:
         session.note("note: grant what was refused only if the result is not what you want")

@@ -126,7 +126,7 @@ def list_tools(session: Session) -> int:
 
 
 def say_who_is_missing(session: Session, snapshot: Snapshot, name: str = "", *, is_all: bool = False) -> int:
-    """Say whose tools or commands are not there, and why; give the exit code. `name`: of one plugin only.
+    """Say whose tools or commands are not there, and why; return the exit code. `name`: of one plugin only.
 
     Whoever names a folder for this run wants what is in it: if that cannot be used, it is an error.
     """

@@ -124,7 +124,7 @@ def _successor(path: str, file: BinaryIO) -> BinaryIO | None:
 
 
 def _age(path: str, file: BinaryIO) -> int | None:
-    """Say how often a log was rotated since a file had its name; None if it is not kept any more."""
+    """Return how often a log was rotated since a file had its name; None if it is not kept any more."""
     own = os.fstat(file.fileno())
     for age, name in enumerate(plugin_logs.generations(path)):
         try:

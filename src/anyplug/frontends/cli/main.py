@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def run(words: list[str]) -> int:
-    """Run a command; give its exit code."""
+    """Run a command; return its exit code."""
     _have_all_streams()
     if words == ["--version"]:
         print(f"anyplug {__version__}")

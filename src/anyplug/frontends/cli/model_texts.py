@@ -52,7 +52,7 @@ def shown(tools: Sequence[Tool], command: str) -> list[str]:
 
 
 def in_several_lines(tools: Sequence[Tool]) -> bool:
-    """Whether a list that has a line for each tool would leave something of their descriptions out."""
+    """Return whether a list that has a line for each tool would leave something of their descriptions out."""
     return any("\n" in tool.description.strip() for tool in tools)
 
 
@@ -124,7 +124,7 @@ def _texts(schema: Any) -> Iterator[str]:
 
 
 def _is_form(key: str, item: Any, schema: dict[str, Any]) -> bool:
-    """Whether a part of a schema has no words of its author."""
+    """Return whether a part of a schema has no words of its author."""
     if key == "type":
         return all(isinstance(name, str) and name in _TYPES for name in (item if isinstance(item, list) else [item]))
     if key == "required":

@@ -64,7 +64,7 @@ class Place:
         return said or next(iter(validate.harnesses(self.engine, self.root, self._options)), HARNESSES[0])
 
     def is_own(self, path: str) -> bool:
-        """Whether a file lies among the person's own policies."""
+        """Return whether a file lies among the person's own policies."""
         return any(is_within(os.path.realpath(path), os.path.realpath(own.root)) for own in self.own.values())
 
     def trial(self, harness: str, root: str = "") -> Trial:

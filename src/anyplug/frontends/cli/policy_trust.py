@@ -182,7 +182,7 @@ def accept_own(session: Session, root: str, *, is_own: bool = False) -> None:
 
 
 def remind(session: Session, root: str = "") -> None:
-    """Say what of a project's policies waits for a person's word."""
+    """Return what of a project's policies waits for a person's word."""
     home = find_home(session.options.home).path
     start = "" if root else session.options.policy_dir or "."
     for found in [root] if root else [one.root for one in policy_folders.around(start, home)][:1]:

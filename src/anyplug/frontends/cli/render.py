@@ -205,7 +205,7 @@ def style(code: str, text: str, stream: object = None) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Say how many of something there are."""
+    """Return how many of something there are."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

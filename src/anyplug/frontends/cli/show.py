@@ -134,7 +134,7 @@ def _confinement_fields(held_by: "Protection") -> list[tuple[str, str | Sequence
 
 
 def _own_folder_fields(session: Session, entry: Entry, held_by: "Protection", digest: str) -> list[tuple[str, str]]:
-    """Say what runs, and where that keeps what it writes into its folder."""
+    """Return what runs, and where that keeps what it writes into its folder."""
     from anyplug.home.code_snapshots import Snapshots
     from anyplug.launch.own_folder import writes_aside  # here already, with the protection
 
@@ -204,7 +204,7 @@ def _digest(session: Session, entry: Entry) -> str:
 
 
 def _data(session: Session, entry: Entry) -> str:
-    """Say where a plugin keeps its data if the folder of its name is another plugin's, and whose."""
+    """Return where a plugin keeps its data if the folder of its name is another plugin's, and whose."""
     plugin, home = entry.plugin, session.catalog.home
     if entry.state == "broken" or not plugin.format:
         return ""
@@ -228,7 +228,7 @@ def _tier(plugin: Plugin, approval: "Approval | None") -> str:
 
 
 def _approval(approval: "Approval | None") -> list[str]:
-    """Say what a person allowed beyond the approval itself."""
+    """Return what a person allowed beyond the approval itself."""
     if approval is None:
         return []
     unconfined = "may run where its permissions cannot be enforced (--allow-unconfined)"

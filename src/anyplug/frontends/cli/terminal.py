@@ -6,7 +6,7 @@ from anyplug.frontends.cli import render
 
 
 def can_ask() -> bool:
-    """Whether a person sits at the other end."""
+    """Return whether a person sits at the other end."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

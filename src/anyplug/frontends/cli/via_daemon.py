@@ -84,7 +84,7 @@ class Attached:
         self._connection.close()
 
     def attach(self, kind: str = "cli", **options: Any) -> bool:
-        """Say who we are; False if it does not serve us as we would be served without it. Raises Refused."""
+        """Return who we are; False if it does not serve us as we would be served without it. Raises Refused."""
         self._connection.settimeout(CONTROL_S if kind == "control" else START_S)
         try:
             self._connection.sendall(hello(kind, **options))
@@ -144,7 +144,7 @@ class Attached:
         return self._asked(str, "reload", name=name)
 
     def status(self) -> dict[str, Any]:
-        """Say how the resident host does."""
+        """Return how the resident host does."""
         return self._asked(dict[str, Any], "status")
 
     def stop(self) -> int:

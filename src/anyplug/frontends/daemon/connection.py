@@ -115,7 +115,7 @@ class Connection:
         self._reader.feed_eof()
 
     def send_away(self, error: AnyplugError) -> None:
-        """Say why it is not served any more, unless it speaks another protocol by now."""
+        """Return why it is not served any more, unless it speaks another protocol by now."""
         if not (self.is_attached and self.hello is not None and self.hello.kind == "mcp"):
             self._send({"error": protocol.error_shape(error)})
 

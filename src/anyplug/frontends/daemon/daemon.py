@@ -161,7 +161,7 @@ class Resident:
         return await self._decisions.answer(request, hello)
 
     def status(self) -> dict[str, Any]:
-        """Say how it does."""
+        """Return how it does."""
         hosts = self.projects.hosts
         children = proc_tree.descendants(self.pid)
         tally = self.projects.tally
@@ -281,7 +281,7 @@ class Resident:
                 os.unlink(left)
 
     def _write_word(self, path: str) -> None:
-        """Say where we are: from here on we are found."""
+        """Return where we are: from here on we are found."""
         word = {"pid": self.pid, "socket": path, "version": __version__, "started": self._started}
         written = f"{self._address.word}.{self.pid}"
         try:

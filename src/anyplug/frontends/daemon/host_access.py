@@ -33,7 +33,7 @@ class Keeper(Protocol):
         ...
 
     def status(self) -> dict[str, Any]:
-        """Say how it does."""
+        """Return how it does."""
         ...
 
     def stop(self) -> None:

@@ -179,5 +179,5 @@ class Projects:
 
 
 def _is_busy(project: Project) -> bool:
-    """Whether jobs run that nobody waits for."""
+    """Return whether jobs run that nobody waits for."""
     return project.host is not None and project.host.has_jobs

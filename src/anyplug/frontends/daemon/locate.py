@@ -85,14 +85,14 @@ class Address:
         return connection
 
     def is_answered(self) -> bool:
-        """Whether a resident host is up, and lets clients in."""
+        """Return whether a resident host is up, and lets clients in."""
         connection = self.connect()
         if connection is not None:
             connection.close()
         return connection is not None
 
     def is_held(self) -> bool:
-        """Whether a resident host is up, coming up, or ending."""
+        """Return whether a resident host is up, coming up, or ending."""
         try:
             fd = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -141,7 +141,7 @@ class Address:
         raise NotStarted(f"it is not up after {START_S:.0f} s; see {self.log}")
 
     def _open_log(self) -> tuple[int, int]:
-        """Open the log, with a first line in it, and give where it goes on from there. Raises NotStarted.
+        """Open the log, with a first line in it, and return where it goes on from there. Raises NotStarted.
 
         On a disk that is full we notice it here; whoever we start could not write that it is.
         """
@@ -183,5 +183,5 @@ def hello(kind: str, **more: Any) -> bytes:
 
 
 def may_attach() -> bool:
-    """Whether this process may use a resident host."""
+    """Return whether this process may use a resident host."""
     return sys.platform != "win32" and os.environ.get(SWITCH) != "off"

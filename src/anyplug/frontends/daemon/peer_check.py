@@ -51,7 +51,7 @@ def check(connection: socket.socket, hosts: Sequence[Host]) -> int:
 
 
 def is_sandboxed(pid: int) -> bool:
-    """Whether a process is held by a sandbox that we are not in, such as that of another home's plugin.
+    """Return whether a process is held by a sandbox that we are not in, such as that of another home's plugin.
 
     Every sandbox of ours sets no_new_privs, which no process gets rid of. If we have it too, as in some containers,
     the other one has to be held exactly as we are.

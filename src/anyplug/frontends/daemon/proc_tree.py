@@ -25,7 +25,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def is_there(pid: int) -> bool:
-    """Whether there is such a process."""
+    """Return whether there is such a process."""
     return os.path.exists(f"/proc/{pid}/stat")
 
 

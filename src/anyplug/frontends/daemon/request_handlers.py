@@ -104,7 +104,7 @@ class Answers:
 
 
 def conditions(host: Host) -> dict[str, protocol.Condition]:
-    """Say how all that stays up in a host does just now, by the paths of the plugins."""
+    """Return how all that stays up in a host does just now, by the paths of the plugins."""
     plugins = {place.plugin.path: place.plugin for place in host.peers.places}
     return {path: _condition(host.peers.of(plugin)) for path, plugin in plugins.items()}
 

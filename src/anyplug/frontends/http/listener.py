@@ -77,7 +77,7 @@ class Listener:
         return frozenset(f"{self.scheme}://".encode() + name for name in self._names)
 
     def is_ours(self, host: bytes) -> bool:
-        """Whether a `Host` header names us."""
+        """Return whether a `Host` header names us."""
         if host in self._names or host.lower() in self._names:
             return True
         # Listening everywhere, we cannot know our addresses; but no page can have one for its name by rebinding.

@@ -135,7 +135,7 @@ class Shell:
 
 
 def _is_ambiguous(headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Whether a header that decides something is there twice."""
+    """Return whether a header that decides something is there twice."""
     names = [name for name, _ in headers if name in SINGLE]
     return len(names) != len(set(names))
 

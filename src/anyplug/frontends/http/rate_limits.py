@@ -37,7 +37,7 @@ class Bucket:
         self._level, self._when = size, now
 
     def take(self, now: float) -> float:
-        """Take one, and give 0; or take nothing, and give the seconds until there is one."""
+        """Take one, and give 0; or take nothing, and return the seconds until there is one."""
         level = min(self._size, self._level + (now - self._when) * self._rate)
         self._when = now
         if level < 1:
@@ -47,7 +47,7 @@ class Bucket:
         return 0.0
 
     def is_full(self, now: float) -> bool:
-        """Whether it holds no more than one that was just made."""
+        """Return whether it holds no more than one that was just made."""
         return self._level + (now - self._when) * self._rate >= self._size
 
 

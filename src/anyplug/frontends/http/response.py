@@ -40,11 +40,11 @@ class Reply:
         await self.send({"type": "http.response.body", "body": body})
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Say why not."""
+        """Return why not."""
         await self.whole(refusal.status, *refusals.render(refusal, self.request_id))
 
     async def cut_off(self, refusal: Refusal) -> None:
-        """Say why not, or, if something else was said already, nothing more."""
+        """Return why not, or, if something else was said already, nothing more."""
         if not self._is_started:
             await self.refuse(refusal)
         elif not self._is_complete:

@@ -25,7 +25,7 @@ class Token:
         self._expected = value.encode()
 
     def is_carried_by(self, authorization: bytes) -> bool:
-        """Whether an `Authorization` header has it; takes as long for a near miss as for a wild guess."""
+        """Return whether an `Authorization` header has it; takes as long for a near miss as for a wild guess."""
         if authorization[: len(SCHEME)].lower() != SCHEME:
             return False
         return hmac.compare_digest(authorization[len(SCHEME) :].strip(), self._expected)

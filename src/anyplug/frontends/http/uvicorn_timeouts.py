@@ -79,7 +79,7 @@ class Connection(H11Protocol):
         self._refuse(MALFORMED)
 
     def _is_stranger(self) -> bool:
-        """Whether no request on this connection has carried the token yet."""
+        """Return whether no request on this connection has carried the token yet."""
         if self in self.strangers and self.cycle is not None and self.scope.get(KNOWN):
             del self.strangers[self]
         return self in self.strangers
@@ -93,7 +93,7 @@ class Connection(H11Protocol):
                 self.strangers.pop(oldest, None)
 
     def _has_arrived(self) -> bool:
-        """Whether nothing is missing: a request that is whole, or none that has begun."""
+        """Return whether nothing is missing: a request that is whole, or none that has begun."""
         if self.cycle is None or not self.cycle.response_complete:
             return self.cycle is not None and not self.cycle.more_body
         return self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]

@@ -168,7 +168,7 @@ class Lane:
         self._decode = _OLDER.decode
 
     def _can_this_ask(self, meta: _Envelope) -> bool | None:
-        """Whether the sender of an envelope can ask its user; None if the envelope may be wrong."""
+        """Return whether the sender of an envelope can ask its user; None if the envelope may be wrong."""
         key = (bytes(meta.info), bytes(meta.capabilities))
         if key not in self._envelopes:
             if len(self._envelopes) >= MOST_ENVELOPES:
@@ -278,6 +278,6 @@ def _error(name: str | int, code: int, message: str) -> Wire:
 
 
 def _has_envelope(params: dict[str, Any] | None) -> bool:
-    """Whether a first request begins the newer era, by the sign that the SDK goes by."""
+    """Return whether a first request begins the newer era, by the sign that the SDK goes by."""
     meta = (params or {}).get("_meta")
     return isinstance(meta, dict) and types.PROTOCOL_VERSION_META_KEY in meta

@@ -125,7 +125,7 @@ class Desk:
         return self.host.catalog.settings.is_confining
 
     def _asking(self, request: Request, target: str, given: Any, opened: Callable[[Question], None]) -> Ask:
-        """Say how this caller is asked, if anybody has to be."""
+        """Return how this caller is asked, if anybody has to be."""
         if request.is_modern:
             kept, answer = self._answered_question(request, target, given)
             return consent_elicitation.by_ending(opened, kept, answer, can_ask=request.can_ask)

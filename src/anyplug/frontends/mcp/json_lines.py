@@ -98,7 +98,7 @@ async def _lines(receive: Reader) -> AsyncIterator[bytes | None]:
 
 
 def _fault(line: bytes) -> tuple[int, str, Any]:
-    """Say what is wrong with a line that is no message, and to which request that is the answer."""
+    """Return what is wrong with a line that is no message, and to which request that is the answer."""
     try:
         given = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -85,7 +85,7 @@ def _explained(error: Failure, result: Result) -> list[str]:
 
 
 def _may_go(structured: Any, is_modern: bool) -> bool:
-    """Whether a structured result can be written: the older era knows only objects."""
+    """Return whether a structured result can be written: the older era knows only objects."""
     return isinstance(structured, dict) or (is_modern and structured is not None)
 
 

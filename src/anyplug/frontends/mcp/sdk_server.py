@@ -55,7 +55,7 @@ class Client:
         self.level = USUAL_LEVEL
 
     def wants(self, level: types.LoggingLevel) -> bool:
-        """Whether it wants to hear notes of this level."""
+        """Return whether it wants to hear notes of this level."""
         return SEVERITIES.index(level) >= SEVERITIES.index(self.level)
 
 
@@ -156,7 +156,7 @@ class Reception:
         return client
 
     def _request(self, ctx: Context, params: types.CallToolRequestParams | types.GetPromptRequestParams) -> Request:
-        """Say who asks, and how they can be asked."""
+        """Return who asks, and how they can be asked."""
         capabilities = ctx.session.client_capabilities
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return Request(
@@ -239,7 +239,7 @@ class Reception:
 
 
 def can_show_forms(capabilities: types.ClientCapabilities | None) -> bool:
-    """Whether a client said that it can ask its user; one that names no way means forms."""
+    """Return whether a client said that it can ask its user; one that names no way means forms."""
     asking = capabilities.elicitation if capabilities is not None else None
     return asking is not None and (asking.form is not None or asking.url is None)
 

@@ -81,7 +81,7 @@ async def _writer(sink: int) -> AsyncIterator[Writer]:
 
 
 def _can_be_waited_for(descriptor: int) -> bool:
-    """Whether the loop can tell when it is ready: not so with files, and with devices like /dev/null."""
+    """Return whether the loop can tell when it is ready: not so with files, and with devices like /dev/null."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 

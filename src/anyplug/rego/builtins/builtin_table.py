@@ -73,7 +73,7 @@ def wrong(index: int, expected: str, value: Any) -> OperandError:
 
 
 def can_be_read(read: Callable[[str], object], text: Any) -> Atom:
-    """Whether a value is a text that a reader understands."""
+    """Return whether a value is a text that a reader understands."""
     if text.__class__ is not str:
         return FALSE
     try:

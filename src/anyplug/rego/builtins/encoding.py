@@ -70,7 +70,7 @@ def base64_decode(text: Any) -> Any:
 
 @builtin("base64.is_valid", ANY)
 def base64_is_valid(text: Any) -> Any:
-    """Whether a text can be decoded."""
+    """Return whether a text can be decoded."""
     return can_be_read(_standard, text)
 
 
@@ -185,7 +185,7 @@ def uri_parse(text: Any) -> Any:
 
 @builtin("uri.is_valid", ANY)
 def uri_is_valid(text: Any) -> Any:
-    """Whether a text is a URI; an empty one is none."""
+    """Return whether a text is a URI; an empty one is none."""
     return can_be_read(addresses.parse, text or NULL)
 
 
@@ -244,7 +244,7 @@ def json_unmarshal(text: Any) -> Any:
 
 @builtin("json.is_valid", ANY)
 def json_is_valid(text: Any) -> Any:
-    """Whether a text is JSON."""
+    """Return whether a text is JSON."""
     return can_be_read(read_json, text)
 
 
@@ -277,5 +277,5 @@ def yaml_unmarshal(text: Any) -> Any:
 
 @builtin("yaml.is_valid", ANY)
 def yaml_is_valid(text: Any) -> Any:
-    """Whether a text is YAML."""
+    """Return whether a text is YAML."""
     return can_be_read(_read_yaml, text)

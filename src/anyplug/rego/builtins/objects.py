@@ -71,7 +71,7 @@ def object_union_n(objects: Any) -> Any:
 
 @builtin("object.subset", ANY, ANY)
 def object_subset(whole: Any, part: Any) -> Any:
-    """Whether an object, set or array has everything that another has."""
+    """Return whether an object, set or array has everything that another has."""
     kinds = (whole.__class__, part.__class__)
     if kinds == (Object, Object):
         return boolean(_has(whole, part))

@@ -122,7 +122,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_bound(value: Any) -> bool:
-    """Whether OPA writes a bound as we do."""
+    """Return whether OPA writes a bound as we do."""
     if value.__class__ is Decimal and not -MAX_PLACES <= value.as_tuple().exponent < 0:  # type: ignore[operator]
         return False
     return value.__class__ in NUMERIC and abs(value) < MAX_BOUND and not (value.__class__ is Decimal and abs(value) < 1)

@@ -43,19 +43,19 @@ def concat(context: Any, by: Any, parts: Any) -> Any:
 
 @builtin("contains", STRING, STRING)
 def contains(text: Any, part: Any) -> Any:
-    """Whether a text has a part."""
+    """Return whether a text has a part."""
     return boolean(part in text)
 
 
 @builtin("startswith", STRING, STRING)
 def startswith(text: Any, part: Any) -> Any:
-    """Whether a text begins with another."""
+    """Return whether a text begins with another."""
     return boolean(text.startswith(part))
 
 
 @builtin("endswith", STRING, STRING)
 def endswith(text: Any, part: Any) -> Any:
-    """Whether a text ends with another."""
+    """Return whether a text ends with another."""
     return boolean(text.endswith(part))
 
 
@@ -91,7 +91,7 @@ def format_int(number: Any, base: Any) -> Any:
 
 @builtin("indexof", STRING, STRING)
 def indexof(text: Any, part: Any) -> Any:
-    """Say where a part begins; -1 if nowhere."""
+    """Return where a part begins; -1 if nowhere."""
     if not part:
         msg = "empty search character"
         raise BuiltinError(msg)
@@ -100,7 +100,7 @@ def indexof(text: Any, part: Any) -> Any:
 
 @builtin("indexof_n", STRING, STRING)
 def indexof_n(text: Any, part: Any) -> Any:
-    """Say where a part begins, every time."""
+    """Return where a part begins, every time."""
     if not part:
         msg = "empty search character"
         raise BuiltinError(msg)

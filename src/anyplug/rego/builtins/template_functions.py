@@ -20,7 +20,7 @@ class Digits(str):
 
 
 def is_true(value: Any) -> bool:
-    """Whether a value counts as true: all but false, null, zero and what is empty."""
+    """Return whether a value counts as true: all but false, null, zero and what is empty."""
     return not (value is FALSE or value is NULL or value in {0, ""} or value in ((), Object(), Set()))
 
 

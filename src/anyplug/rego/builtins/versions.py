@@ -57,7 +57,7 @@ def _version(text: str) -> tuple[tuple[int, ...], list[str]]:
 
 @builtin("semver.is_valid", ANY)
 def semver_is_valid(text: Any) -> Any:
-    """Whether a text is a version."""
+    """Return whether a text is a version."""
     return can_be_read(_version, text)
 
 

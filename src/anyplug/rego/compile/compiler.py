@@ -108,7 +108,7 @@ class Unit:
         self.arity = arity
 
     def arities(self) -> dict[tuple[Any, ...], int]:
-        """Say how many arguments each function takes, before names are resolved."""
+        """Return how many arguments each function takes, before names are resolved."""
         return {
             (*module.package, *(part.value for part in rule.path if isinstance(part, Scalar))): len(rule.args)
             for module in self.modules

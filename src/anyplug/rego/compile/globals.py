@@ -35,7 +35,7 @@ class Globals:
                 self.imports[alias] = each.path
 
     def knows(self, name: str) -> bool:
-        """Whether a name is a rule or an import."""
+        """Return whether a name is a rule or an import."""
         return name in self.rules or name in self.imports
 
     def reference(self, var: Var) -> Term:

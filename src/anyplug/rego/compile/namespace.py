@@ -92,11 +92,11 @@ class Namespace:
             self.mocks.add(found.path)
 
     def mocked(self, name: tuple[str, ...]) -> bool:
-        """Whether some `with` replaces a function; documents above it do, too."""
+        """Return whether some `with` replaces a function; documents above it do, too."""
         return name in self.mocks
 
     def patched(self, path: tuple[Any, ...]) -> bool:
-        """Whether some `with` replaces a document at or above a path."""
+        """Return whether some `with` replaces a document at or above a path."""
         return any(path[: len(patch)] == patch for patch in self.patches)
 
     def forget_constants(self) -> None:

@@ -49,7 +49,7 @@ NOTHING: Final = Vars(EMPTY, EMPTY)
 
 
 def in_term(term: Term, bound: frozenset[str]) -> Vars:
-    """Say what a term needs to be evaluated, and which variables it goes through."""
+    """Return what a term needs to be evaluated, and which variables it goes through."""
     if isinstance(term, Scalar):
         return NOTHING
     if isinstance(term, Var):
@@ -105,7 +105,7 @@ def _settled(found: Vars) -> Vars:
 
 
 def in_pattern(term: Term, bound: frozenset[str]) -> Vars:
-    """Say what a pattern gives when a value is taken apart by it, and what it needs for that."""
+    """Return what a pattern gives when a value is taken apart by it, and what it needs for that."""
     if isinstance(term, Var):
         return NOTHING if term.name in bound or term.name in ROOTS else Vars(EMPTY, frozenset((term.name,)))
     found = NOTHING
@@ -176,7 +176,7 @@ def _pairs(left: Term, right: Term) -> Iterator[tuple[Term, Term]]:
 
 
 def in_expr(expr: Expr, bound: frozenset[str]) -> Vars:  # noqa: C901 - one branch for each kind
-    """Say what an expression needs and gives."""
+    """Return what an expression needs and gives."""
     found = NOTHING
     for each in expr.withs:
         found |= in_term(each.value, bound)

@@ -307,12 +307,12 @@ class TermWriter(Writer, ABC):
 
 
 def is_integer(code: str) -> bool:
-    """Whether code is an integer, written out."""
+    """Return whether code is an integer, written out."""
     return code[0] == "("
 
 
 def is_wildcard(term: Term) -> bool:
-    """Whether a term is a `_`, whose value nobody asks for."""
+    """Return whether a term is a `_`, whose value nobody asks for."""
     return isinstance(term, Var) and term.name.startswith("_$")
 
 

@@ -112,7 +112,7 @@ class Context:
         return made
 
     def patched(self, path: Path) -> bool:
-        """Whether `with` replaced what lies at a path, or above it."""
+        """Return whether `with` replaced what lies at a path, or above it."""
         return any(path[: len(patch)] == patch for patch in self.patches)
 
     # What generated code calls when something goes wrong.

@@ -35,7 +35,7 @@ class Cursor:
         return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
 
     def here(self) -> Location:
-        """Say where the cursor is."""
+        """Return where the cursor is."""
         return self.source.at(self.token.start)
 
     def fail(self, message: str, token: Token | None = None) -> NoReturn:
@@ -43,7 +43,7 @@ class Cursor:
         raise self.source.fault((token or self.token).start, message)
 
     def is_(self, text: str) -> bool:
-        """Whether an operator or keyword stands at the cursor."""
+        """Return whether an operator or keyword stands at the cursor."""
         token = self.token
         return token.text == text and token.kind in {"operator", "keyword"}
 
@@ -62,7 +62,7 @@ class Cursor:
         return self.advance()
 
     def dotted(self) -> bool:
-        """Whether a keyword is used as a name: a dot follows at once."""
+        """Return whether a keyword is used as a name: a dot follows at once."""
         following = self.peek()
         return following.text == "." and following.kind == "operator" and not following.spaced
 

@@ -50,7 +50,7 @@ class Source:
         self.templates: dict[int, int] = {}  # where each template string ends: nested ones are looked at only once
 
     def at(self, offset: int) -> Location:
-        """Say where an offset is."""
+        """Return where an offset is."""
         low = bisect.bisect_right(self.starts, offset) - 1
         return Location(self.file, low + 1, offset - self.starts[low] + 1)
 

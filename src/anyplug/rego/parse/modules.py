@@ -211,7 +211,7 @@ class Parser(Expressions):
             return None
 
     def object_follows(self) -> bool:
-        """Whether braces after `if` begin an operand of `and` or `or`."""
+        """Return whether braces after `if` begin an operand of `and` or `or`."""
         return bool(self.logic) and self.closing_is_followed_by_word()
 
     def otherwise(self, rule: Rule) -> Rule:
@@ -248,7 +248,7 @@ class Parser(Expressions):
         self.ends("rule")
 
     def is_ground(self, path: list[Term]) -> bool:
-        """Whether a head's path has no variables."""
+        """Return whether a head's path has no variables."""
         return all(isinstance(part, Scalar) for part in path)
 
 

@@ -136,7 +136,7 @@ class Blocks(Flow):
     # Keys.
 
     def key_ahead(self) -> bool:
-        """Whether a key stands here, and its colon."""
+        """Return whether a key stands here, and its colon."""
         start = self.pos
         try:
             self.properties()

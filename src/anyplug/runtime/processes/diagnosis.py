@@ -28,7 +28,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 def diagnose(path: str, search_path: str | None = None) -> Diagnosis | None:
-    """Say why a program would not start, or None if nothing stands in its way that can be seen from here."""
+    """Return why a program would not start, or None if nothing stands in its way that can be seen from here."""
     return next(iter(faults(path, search_path)), None)
 
 
@@ -86,7 +86,7 @@ def _cure_for_name(path: str) -> str:
 
 
 def has_shebang_or_is_binary(path: str) -> bool:
-    """Whether the kernel itself knows how to start the file."""
+    """Return whether the kernel itself knows how to start the file."""
     try:
         head = untrusted_files.head(path, MAGIC_BYTES)
     except OSError:

@@ -22,7 +22,7 @@ class DirectChild:
         self.fd = _exit_descriptor(popen)
 
     def poll(self) -> Finished:
-        """Say how it ended; kill what is left of its group before its number is free."""
+        """Return how it ended; kill what is left of its group before its number is free."""
         self.signal(signal.SIGKILL)
         code = self._popen.wait()
         return Finished(ending="exited", exit_code=code)

@@ -72,7 +72,7 @@ class Guard:
             _marking.release()
 
     def marks(self, pid: int) -> bool:
-        """Whether a process comes from what was spawned here, even if its parents are gone."""
+        """Return whether a process comes from what was spawned here, even if its parents are gone."""
         token, tag = self._token.encode(), f" {self._tag} ".encode()
         return token in read(f"/proc/{pid}/environ") or tag in read(f"/proc/{pid}/limits")
 
@@ -114,7 +114,7 @@ class Guard:
 
 
 def _unlimited() -> bool:
-    """Whether the limit that carries the mark is free to be set, as it is everywhere but by intention."""
+    """Return whether the limit that carries the mark is free to be set, as it is everywhere but by intention."""
     return resource.getrlimit(RLIMIT_LOCKS)[1] == resource.RLIM_INFINITY
 
 

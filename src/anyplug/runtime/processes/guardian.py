@@ -32,7 +32,7 @@ def read(path: str) -> bytes:
 
 
 def is_marked(pid: int, tag: int, token: bytes) -> bool:
-    """Whether a process was started by our host, directly or not."""
+    """Return whether a process was started by our host, directly or not."""
     try:
         if resource.prlimit(pid, RLIMIT_LOCKS)[0] == tag:
             return True
@@ -43,7 +43,7 @@ def is_marked(pid: int, tag: int, token: bytes) -> bool:
 
 
 def is_dead(pid: int) -> bool:
-    """Whether only its entry in the table is left."""
+    """Return whether only its entry in the table is left."""
     fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return not fields or fields[0] in b"ZX"
 

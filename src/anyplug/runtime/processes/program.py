@@ -84,7 +84,7 @@ class Child(Protocol):
         ...
 
     def poll(self) -> Finished | None:
-        """Say how it ended, or None if it still runs; to be called when `fd` is readable.
+        """Return how it ended, or None if it still runs; to be called when `fd` is readable.
 
         What is left of its group is killed then.
         """

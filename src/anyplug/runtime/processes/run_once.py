@@ -119,7 +119,7 @@ class _Exchange:
         self._let_go()
 
     def finished(self) -> Finished:
-        """Say how it went."""
+        """Return how it went."""
         assert self.exit is not None
         return Finished(
             ending=self._ending if self.exit.ending == "exited" else self.exit.ending,

@@ -17,7 +17,7 @@ IPV4_BITS = 0xFFFFFFFF
 
 
 def is_granted(granted: frozenset[Destination], host: str, port: int) -> bool:
-    """Whether a host, in its one spelling, may be talked to on a port."""
+    """Return whether a host, in its one spelling, may be talked to on a port."""
     return Destination(host, port) in granted or Destination(host, 0) in granted
 
 
@@ -40,12 +40,12 @@ def usable(
 
 
 def is_address(host: str) -> bool:
-    """Whether a host, in its one spelling, is an address and no name."""
+    """Return whether a host, in its one spelling, is an address and no name."""
     return ":" in host or host.rpartition(".")[2].isdigit()
 
 
 def is_public(text: str) -> bool:
-    """Whether an address is one of the internet: not this machine's, its network's, a group's or nobody's."""
+    """Return whether an address is one of the internet: not this machine's, its network's, a group's or nobody's."""
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour

@@ -282,7 +282,7 @@ def _spelled(found: list[str]) -> list[str]:
 
 
 def is_own(address: str) -> bool:
-    """Whether an address is this machine's. Asks the kernel for the way there, and sends nothing."""
+    """Return whether an address is this machine's. Asks the kernel for the way there, and sends nothing."""
     with socket.socket(_family(address), socket.SOCK_DGRAM) as way:
         try:
             way.connect((address, DISCARD))
@@ -338,7 +338,7 @@ async def _send(request: Request, program: Stream, far: Stream, moved: Callable[
 
 
 async def _chunk(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> int:
-    """Carry the line before a chunk; give the chunk's size, 0 for the last."""
+    """Carry the line before a chunk; return the chunk's size, 0 for the last."""
     line = await source.readuntil(b"\r\n")
     if not SIZE.fullmatch(line):
         raise ConnectionAbortedError("no size of a chunk")

@@ -140,7 +140,7 @@ def _left_out(fields: list[tuple[str, str]]) -> frozenset[str]:
 
 
 def _body(fields: list[tuple[str, str]]) -> tuple[int | None, bool]:
-    """Say how long the body is, None if there is none; or that it comes in chunks."""
+    """Return how long the body is, None if there is none; or that it comes in chunks."""
     lengths = {value for name, value in fields if name.lower() == "content-length"}
     codings = [value.lower() for name, value in fields if name.lower() == "transfer-encoding"]
     if codings:

@@ -61,7 +61,7 @@ TRY_AGAIN = "try again when the machine has less to do; `anyplug doctor` shows w
 
 
 def wanted_layers(*, namespaces: bool) -> tuple[str, ...]:
-    """Give the layers that are to be taken where a person wants namespaces, or does not."""
+    """Return the layers that are to be taken where a person wants namespaces, or does not."""
     return tuple(layer for layer in LAYERS if namespaces or layer not in NAMESPACES)
 
 
@@ -82,7 +82,7 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
     is_root: bool = False
 
     def shortfalls(self, profile: Profile) -> tuple[Shortfall, ...]:
-        """Say what cannot be held; empty if everything can."""
+        """Return what cannot be held; empty if everything can."""
         found = [Shortfall(grant, *_unheld(grant, profile)) for grant in profile.unheld]
         found += [Shortfall(grant, *MISLED) for grant in profile.misled]
         if "network" not in self.held:

@@ -244,7 +244,7 @@ def become_root() -> None:
 
 
 def attempts() -> dict[str, Callable[[], object]]:
-    """Give all attempts, by name; or only those that are left where a folder may be written to."""
+    """Return all attempts, by name; or only those that are left where a folder may be written to."""
     if FACTS.get("only") == "protected":
         return {**on_hidden_paths(), **on_protected_paths()}
     return {
@@ -322,7 +322,7 @@ def on_protected_paths() -> dict[str, Callable[[], object]]:
 
 
 def in_project(*names: str) -> str:
-    """Give a path in the project."""
+    """Return a path in the project."""
     return os.path.join(FACTS["project"], *names)
 
 
@@ -480,7 +480,7 @@ def refuse() -> NoReturn:
 
 
 def host_is_seen(host: int) -> bool:
-    """Whether the host's process can be named at all."""
+    """Return whether the host's process can be named at all."""
     try:
         os.kill(host, 0)
     except OSError:

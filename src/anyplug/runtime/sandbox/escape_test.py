@@ -137,7 +137,7 @@ async def attempt_all(spawn: Spawn, facts: dict[str, str | int], data: str) -> t
 
 
 async def report(guard: Guard, layers: tuple[str, ...] = LAYERS) -> tuple[Enforcement, tuple[Attempt, ...]]:
-    """Say what this machine holds for a plugin that was granted nothing, or folders to write to.
+    """Return what this machine holds for a plugin that was granted nothing, or folders to write to.
 
     Blocks for a moment at its start.
     """
@@ -197,12 +197,12 @@ def _call(name: str, *arguments: object) -> int:
 
 
 def python() -> str:
-    """Give an interpreter that a confined child may run: this one, without the environment around it."""
+    """Return an interpreter that a confined child may run: this one, without the environment around it."""
     return os.path.realpath(sys.executable)
 
 
 def _own_command_line() -> str:
-    """Give what tells us from other processes of our number, in whose namespace ever."""
+    """Return what tells us from other processes of our number, in whose namespace ever."""
     with open("/proc/self/cmdline", "rb") as file:
         return file.read().decode(errors="replace")
 

@@ -54,7 +54,7 @@ def text(profile: Profile) -> str:
 
 
 def command(profile: Profile, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the command that runs another one held to the profile."""
+    """Return the command that runs another one held to the profile."""
     return (SANDBOX_EXEC, "-p", text(profile), *argv)
 
 

@@ -59,7 +59,7 @@ def receive(peer: _socket.socket, size: int, most: int) -> tuple[bytes, list[int
 
 
 def write_word(held: list[str], refused: dict[str, str], failure: str) -> bytes:
-    """Say what a spawner holds, and what was refused to it and why."""
+    """Return what a spawner holds, and what was refused to it and why."""
     reasons = [part for refusal in refused.items() for part in refusal]
     return MARK.join([failure, " ".join(held), *reasons]).encode(errors="replace")
 

@@ -187,7 +187,7 @@ def _by_kind(granted: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def path_of(scope: str, place: Place) -> str:
-    """Give the path that a scope names."""
+    """Return the path that a scope names."""
     path = place.user + scope[1:] if scope == "~" or scope.startswith("~/") else scope
     return os.path.normpath(os.path.join(place.project or place.user, path))
 
@@ -195,7 +195,7 @@ def path_of(scope: str, place: Place) -> str:
 def _paths(
     scopes: dict[str, tuple[str, ...]], kind: str, place: Place
 ) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
-    """Give the paths that are granted, whether all are, and the grants that would open what is ours."""
+    """Return the paths that are granted, whether all are, and the grants that would open what is ours."""
     paths, ours = [], []
     given = scopes.get(kind, ())
     for scope in given:
@@ -210,7 +210,7 @@ def _paths(
 
 
 def _network(scopes: tuple[str, ...]) -> tuple[Network, tuple[int, ...], tuple[str, ...], tuple[str, ...]]:
-    """Give the kind of network, the ports or the hosts of it, and the grants that nothing holds.
+    """Return the kind of network, the ports or the hosts of it, and the grants that nothing holds.
 
     Ports of any machine need the machine's own network, in which nothing keeps a program to the proxy.
     """

@@ -96,7 +96,7 @@ class ConfinedThread:
             raise OSError(errno.EAGAIN, "it has as many processes as it may") from error
 
     def start(self, request: dict[str, Any], stdio: list[int]) -> int:
-        """Have a program started; give its process. Raises OSError."""
+        """Have a program started; return its process. Raises OSError."""
         self._request, self._stdio = request, stdio
         self._asked.release()
         self._answered.acquire()
@@ -222,7 +222,7 @@ class Spawner:
         return True
 
     def start(self, request: dict[str, Any], stdio: list[int]) -> tuple[int, int, int]:
-        """Start one program; give its process, its mark, which we wear only meanwhile, and its broker's process.
+        """Start one program; return its process, its mark, which we wear only meanwhile, and its broker's process.
 
         Raises OSError.
         """
@@ -252,7 +252,7 @@ class Spawner:
         return pid, mark, thread.broker
 
     def thread_for(self, request: dict[str, Any]) -> ConfinedThread:
-        """Give the thread that starts what wants nothing for itself alone, else one for this start."""
+        """Return the thread that starts what wants nothing for itself alone, else one for this start."""
         if request["tmp"] or request["writable"] or self._confinement.lays_code:
             return ConfinedThread(
                 self._requests, self._confinement, self._confinement.prepare(request), is_for_one=True
@@ -275,7 +275,7 @@ class Spawner:
         return folders
 
     def explain(self, error: OSError, program: str) -> str:
-        """Say why a program was not started, where the kernel's word alone would lead people astray."""
+        """Return why a program was not started, where the kernel's word alone would lead people astray."""
         named = program
         if self._confinement.shelf is not None:
             program = self._confinement.shelf.outer(program)
@@ -372,7 +372,7 @@ class Spawner:
 
 
 def ended_child() -> int | None:
-    """Give a child that has ended and is not yet waited for."""
+    """Return a child that has ended and is not yet waited for."""
     try:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -381,7 +381,7 @@ def ended_child() -> int | None:
 
 
 def has_children() -> bool:
-    """Whether anything that we started, or that came to us as an orphan, is left."""
+    """Return whether anything that we started, or that came to us as an orphan, is left."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

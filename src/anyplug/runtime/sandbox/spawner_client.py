@@ -81,7 +81,7 @@ class ConfinedChild:
         return self._spawn.find(self._number)
 
     def poll(self) -> Finished | None:
-        """Say how it ended, or None while it runs."""
+        """Return how it ended, or None while it runs."""
         try:
             answer = os.read(self.fd, ANSWER_LIMIT).decode()
         except BlockingIOError:
@@ -255,7 +255,7 @@ class ConfinedSpawn:
         return msgspec.structs.replace(word, refused=word.refused | refused)
 
     def _open(self, layers: tuple[str, ...]) -> Word:
-        """Start the process, give it its order, and hear its word."""
+        """Start the process, return it its order, and hear its word."""
         try:
             self._socket = self._spawned()
             self._outbox = Outbox(self._socket)
@@ -359,7 +359,7 @@ def _is_exiting(pid: int) -> bool:
 
 
 def _found(program: Program) -> str:
-    """Give the path of a program; a name alone is looked for on its own PATH. Raises FileNotFoundError."""
+    """Return the path of a program; a name alone is looked for on its own PATH. Raises FileNotFoundError."""
     name = program.argv[0]
     if "/" in name:
         return name

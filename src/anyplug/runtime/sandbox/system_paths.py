@@ -118,7 +118,7 @@ def _survey(search_path: str, bin_folder: str, user: str, _changed: int) -> Syst
 
 
 def program_files(name: str, search_path: str = os.defpath) -> tuple[str, ...]:
-    """Give the files of one program: itself, and the folders that carry its name."""
+    """Return the files of one program: itself, and the folders that carry its name."""
     import shutil  # 3 ms, and few grants name a program
 
     found = shutil.which(name, path=search_path)
@@ -132,7 +132,7 @@ def program_files(name: str, search_path: str = os.defpath) -> tuple[str, ...]:
 
 
 def libraries(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Give the folders in which interpreters look for modules that the person installed, given these variables."""
+    """Return the folders in which interpreters look for modules that the person installed, given these variables."""
     user = variables.get("HOME", "")
     named = [path for name in LIBRARY_VARIABLES for path in variables.get(name, "").split(os.pathsep)]
     found = [os.path.realpath(path) for path in named if os.path.isabs(path)]
@@ -155,7 +155,7 @@ def settings(folder: str = "/etc") -> tuple[str, ...]:
 
 @functools.cache
 def _linked(folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the programs to which links in these folders lead, with what is installed around them.
+    """Return the programs to which links in these folders lead, with what is installed around them.
 
     So do the npm of nvm, and all that pipx and uv install; rustup's programs start others that lie in its own folder.
     """
@@ -202,7 +202,7 @@ def _is_stand_in(interpreter: str) -> bool:
 
 
 def _belongings(interpreter: str) -> list[str]:
-    """Give what an interpreter outside the system's folders reads, in its own place and where it is linked from."""
+    """Return what an interpreter outside the system's folders reads, in its own place and where it is linked from."""
     found = []
     for path in (interpreter, os.path.realpath(interpreter)):
         prefix = os.path.dirname(os.path.dirname(path))

@@ -142,7 +142,7 @@ def zygote_of(guard: Guard) -> ZygoteClient:
 
 
 def _number(pidfd: int) -> int:
-    """Give the number of a process, as this side counts; 0 if that is not to be known."""
+    """Return the number of a process, as this side counts; 0 if that is not to be known."""
     try:
         with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
             return next((int(line.split()[1]) for line in file if line.startswith("Pid:")), 0)

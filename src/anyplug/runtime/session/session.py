@@ -157,7 +157,7 @@ class Session:
         return self._incoming.is_amid_a_line
 
     def expects(self, name: str) -> bool:
-        """Whether somebody waits for the answer of that name."""
+        """Return whether somebody waits for the answer of that name."""
         return name in self._questions.open
 
     async def ask(self, name: str, frame: Any, timeout_s: float | None) -> Any:
@@ -198,7 +198,7 @@ class Session:
         return self._outgoing.waiting > LARGEST_BUFFER
 
     async def wait_for_room(self, within_s: float | None) -> float | None:
-        """Wait until the peer has read what waits for it, or is gone; give what is left of the time.
+        """Wait until the peer has read what waits for it, or is gone; return what is left of the time.
 
         Raises Crowded if there is nothing left.
         """
@@ -355,7 +355,7 @@ def _processors() -> int:
 
 
 def _how(finished: Finished) -> str:
-    """Say how a process ended."""
+    """Return how a process ended."""
     if finished.exit_code is None:
         return finished.reason or "it is gone"
     if finished.exit_code < 0:

@@ -14,7 +14,7 @@ class Sieve(Protocol):
     """What a stream passes through, which may hold some of it back for a while."""
 
     def feed(self, chunk: bytes, /) -> bytes:
-        """Take what came; give what comes out."""
+        """Take what came; return what comes out."""
         ...
 
     def end(self) -> bytes:

@@ -195,7 +195,7 @@ class Confinement:
             self._rules.allow_opened(tree, landlock.RUN)
 
     def outer_path(self, path: str) -> str:
-        """Give where we find a folder of the machine's, which may lie in the /tmp that is covered here."""
+        """Return where we find a folder of the machine's, which may lie in the /tmp that is covered here."""
         if self._outer_tmp >= 0 and mounts.is_below(path, mounts.TMP):
             return f"/proc/self/fd/{self._outer_tmp}/{os.path.relpath(path, mounts.TMP)}"
         return path
@@ -270,7 +270,7 @@ class Confinement:
         return [], pid
 
     def _own_names(self, request: dict[str, Any]) -> list[str]:
-        """Give the folders that links must not lead to: the plugin's own, or ours around them; and the kernel's."""
+        """Return the folders that links must not lead to: the plugin's own, or ours around them; and the kernel's."""
         own = (*self._own, *request["writable"], *filter(None, [request["tmp"]]))
         home = os.path.realpath(self.home) if self.home else ""
         ours = [self.home] if home else []
@@ -501,7 +501,7 @@ def _without(hidden: tuple[str, ...], paths: tuple[str, ...]) -> tuple[str, ...]
 
 
 def _led_to(path: str) -> str:
-    """Give what a path leads to; empty if it leads nowhere.
+    """Return what a path leads to; empty if it leads nowhere.
 
     The kernel follows links in a fifth of the time that `realpath` takes, and there are hundreds of paths.
     """

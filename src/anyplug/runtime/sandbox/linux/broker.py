@@ -106,7 +106,7 @@ class Call:
         self.opened: list[int] = []
 
     def integer(self, index: int) -> int:
-        """Give an argument that is an `int` to the kernel."""
+        """Return an argument that is an `int` to the kernel."""
         value = self.arguments[index] & 0xFFFFFFFF
         return value - (1 << 32) if value >> 31 else value
 
@@ -253,7 +253,7 @@ class Broker:
     # Where things are
 
     def where(self, path: str) -> str:
-        """Give a folder's path back if the broker makes changes there, else an empty one."""
+        """Return a folder's path back if the broker makes changes there, else an empty one."""
         whole = path.rstrip("/") + "/"
         if not whole.startswith(self._roots) or whole.startswith(self._direct):
             return ""
@@ -303,7 +303,7 @@ class Broker:
         raise OSError(errno.EROFS, "protected")
 
     def _is_gits(self, place: Place) -> bool:
-        """Whether git would run commands from a name: whatever its folder is called, it holds a repository."""
+        """Return whether git would run commands from a name: whatever its folder is called, it holds a repository."""
         for levels in self._protected.git_folders(place.folder, place.name):
             try:
                 os.stat("../" * levels + GIT_MARK, dir_fd=place.fd, follow_symlinks=False)
@@ -337,7 +337,7 @@ class Broker:
                 raise OSError(errno.EROFS, "protected")
 
     def _is_repository(self, place: Place) -> bool:
-        """Whether a name is a folder that git takes for a repository, which a file called `.git` may lead to."""
+        """Return whether a name is a folder that git takes for a repository, which a file called `.git` may lead to."""
         if 0 not in self._protected.git_folders(os.path.join(place.folder, place.name), GIT_NAME):
             return False
         try:
@@ -557,7 +557,7 @@ class Broker:
         act(f"/proc/self/fd/{fd}")
 
     def _is_ours(self, fd: int) -> bool:
-        """Whether something open lies where the broker makes changes; raises OSError if nobody may change it."""
+        """Return whether something open lies where the broker makes changes; raises OSError if nobody may change it."""
         where = os.readlink(f"/proc/self/fd/{fd}")
         if not where.startswith("/") or f"{where}/".startswith(self._direct):
             return False  # no file at all, or the plugin's own
@@ -612,7 +612,7 @@ def _check_link(place: Place, link: os.stat_result) -> None:
 
 
 def _own_descriptor(path: str) -> int:
-    """Give the number of a descriptor that a path stands for; -1 if it stands for none."""
+    """Return the number of a descriptor that a path stands for; -1 if it stands for none."""
     if path in STREAMS:
         return STREAMS[path]
     folder, _, name = path.rpartition("/")
@@ -719,7 +719,7 @@ CALLS: dict[str, Callable[[Broker, Call], tuple[int, int] | None]] = {
 
 
 def shortfall() -> str:
-    """Say what this machine lacks for a broker; empty if nothing."""
+    """Return what this machine lacks for a broker; empty if nothing."""
     machine, release = os.uname().machine, os.uname().release
     if machine not in seccomp.ARCHITECTURES:
         return f"there is no broker for {machine}"
@@ -741,7 +741,7 @@ def _version(release: str) -> tuple[int, ...]:
 
 
 def start(roots: tuple[str, ...], direct: tuple[str, ...], protected: Protected, *, relayed: bool) -> tuple[int, int]:
-    """Fork a broker that is held as this thread is now; give its process and a socket that takes its listener."""
+    """Fork a broker that is held as this thread is now; return its process and a socket that takes its listener."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     pid = os.fork()
     if pid:

@@ -66,7 +66,7 @@ def remove_empty_cgroups() -> None:
 
 
 def _own_cgroup() -> tuple[str, str]:
-    """Give the folder of the cgroup that divides the CPU for us, and the name of the file with its weight."""
+    """Return the folder of the cgroup that divides the CPU for us, and the name of the file with its weight."""
     unified = ""
     for line in _read("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -78,7 +78,7 @@ def _own_cgroup() -> tuple[str, str]:
 
 
 def _is_outermost(folder: str, weight: str) -> bool:
-    """Whether no cgroup divides the CPU here: only then does the kernel group by session."""
+    """Return whether no cgroup divides the CPU here: only then does the kernel group by session."""
     if weight == "cpu.shares":
         return os.path.exists(f"{folder}/release_agent")  # which only the outermost has, whatever a container calls it
     if not os.path.exists(f"{CGROUPS}/cgroup.controllers"):
@@ -91,7 +91,7 @@ def _is_outermost(folder: str, weight: str) -> bool:
 
 
 def _parent(folder: str, weight: str) -> str:
-    """Give where a cgroup can be made that divides the CPU with ours; empty if nowhere."""
+    """Return where a cgroup can be made that divides the CPU with ours; empty if nowhere."""
     if weight == "cpu.weight":  # one that has processes can have no such children: ours has us
         folder = os.path.dirname(folder) if len(folder) > len(CGROUPS) else folder
         if "cpu" not in _read(f"{folder}/cgroup.subtree_control").split():

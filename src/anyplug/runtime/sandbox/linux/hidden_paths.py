@@ -40,7 +40,7 @@ class HiddenNames:
         return self.exposed() if any(name in events for name in self._names) else ""
 
     def exposed(self) -> str:
-        """Give a path at which there is something now that was not there before; empty if there is none."""
+        """Return a path at which there is something now that was not there before; empty if there is none."""
         self._watch()  # first: what comes into a folder that is new itself is seen by the next look, or by this one
         now = {path: _identity(path) for path in self._paths}
         found = next((path for path, what in now.items() if what is not None and what != self._before[path]), "")
@@ -69,7 +69,7 @@ def check_covered(to_cover: dict[str, tuple[int, int]]) -> None:
 
 
 def _above(path: str) -> list[str]:
-    """Give the folders above a path, but for the topmost."""
+    """Return the folders above a path, but for the topmost."""
     found = []
     folder = os.path.dirname(path)
     while folder != "/":

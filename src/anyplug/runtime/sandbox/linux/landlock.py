@@ -33,7 +33,7 @@ SINCE_TRUNCATE, SINCE_PORTS, SINCE_SCOPES = 3, 4, 6  # versions
 
 
 def version() -> int:
-    """Give the version of this kernel's Landlock; 0 if it has none, or it is switched off."""
+    """Return the version of this kernel's Landlock; 0 if it has none, or it is switched off."""
     number: int = syscalls.libc.syscall(ctypes.c_long(CREATE_RULESET), None, ctypes.c_size_t(0), ASK_VERSION)
     return max(number, 0)
 

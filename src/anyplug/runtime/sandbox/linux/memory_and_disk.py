@@ -25,7 +25,7 @@ MEASURE_S = 10.0  # for one measurement; who makes it take longer is over the li
 
 
 def mark_of(number: int) -> int:
-    """Give the mark of a start: no two are alike, none is what a process has by itself, and none limits anything."""
+    """Return the mark of a start: no two are alike, none is what a process has by itself, and none limits anything."""
     hard = resource.getrlimit(resource.RLIMIT_RSS)[1]  # by itself it is unlimited, unless somebody meant well
     most = LARGEST_MARK if hard == resource.RLIM_INFINITY else min(LARGEST_MARK, hard)
     return most - 1 - number % max(most // 2, 1)
@@ -43,7 +43,7 @@ def other_processes() -> list[int]:
 
 
 def wears(pid: int, marks: Container[int]) -> bool:
-    """Whether a process was started for one of these: a limit that limits nothing, and is inherited, says so."""
+    """Return whether a process was started for one of these: a limit that limits nothing, and is inherited, says so."""
     try:
         return resource.prlimit(pid, resource.RLIMIT_RSS)[0] in marks
     except OSError:
@@ -51,7 +51,7 @@ def wears(pid: int, marks: Container[int]) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Whether more is left of a process than its entry in the table."""
+    """Return whether more is left of a process than its entry in the table."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] not in b"ZX"
@@ -76,7 +76,7 @@ class Watch:
         self._free.pop(folder, None)
 
     def excess(self, pids: list[int]) -> str:
-        """Say what there is too much of; empty if nothing is."""
+        """Return what there is too much of; empty if nothing is."""
         if len(pids) > self._limits["processes"]:  # first: so many also use much
             return f"it had more than {self._limits['processes']} processes"
         memory, most = sum(map(_resident, pids)), self._limits["memory"]

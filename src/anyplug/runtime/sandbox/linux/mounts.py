@@ -81,7 +81,7 @@ def limit_processes(number: int) -> None:
 
 
 def _version(release: str) -> tuple[int, ...]:
-    """Give the first two numbers of a kernel's release; none of what has none."""
+    """Return the first two numbers of a kernel's release; none of what has none."""
     found = []
     for part in release.split(".")[:2]:
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
@@ -92,7 +92,7 @@ def _version(release: str) -> tuple[int, ...]:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path lies in a folder, and is not that folder."""
+    """Return whether a path lies in a folder, and is not that folder."""
     return path != folder and path.startswith(folder.rstrip("/") + "/")
 
 
@@ -112,7 +112,7 @@ def furnish(
     tmp_bytes: int,
     shelf: Shelf | None = None,
 ) -> list[str]:
-    """Arrange the mounts; give those of `seen` that were put back below /tmp. All paths are real and exist.
+    """Arrange the mounts; return those of `seen` that were put back below /tmp. All paths are real and exist.
 
     A shelf shows the plugin's own folder; what else lies in the same folder stays as visible and writable as it was.
     """
@@ -165,7 +165,7 @@ def _around(shelf: Shelf, seen: Paths, writable: Paths, hidden: Paths) -> tuple[
 
 
 def _cover(seen: Paths, covers: dict[str, int], shelf: Shelf | None) -> dict[str, bool]:
-    """Cover folders with empty ones, and put back what shall be seen in them; give all mount points, True for covers.
+    """Cover folders with empty ones, and put back what shall be seen in them; return all mount points, True for covers.
 
     From the outside in: what was put back may hold the next folder to cover. What a shelf shows, it puts back itself.
     """
@@ -202,12 +202,12 @@ def _cover(seen: Paths, covers: dict[str, int], shelf: Shelf | None) -> dict[str
 
 
 def most_files(size: int) -> int:
-    """Say how many files a folder in memory may hold: each takes a kilobyte of the kernel's own, also if empty."""
+    """Return how many files a folder in memory may hold: each takes a kilobyte of the kernel's own, also if empty."""
     return max(size // BYTES_PER_FILE, FEWEST_FILES)
 
 
 def _holds(folders: Paths, path: str) -> bool:
-    """Whether a path is one of these folders, or lies in one."""
+    """Return whether a path is one of these folders, or lies in one."""
     return any(path == folder or is_below(path, folder) for folder in folders)
 
 
@@ -221,7 +221,7 @@ def _depth(path: str) -> int:
 
 
 def between(path: str, folders: Paths) -> list[str]:
-    """Give the folders on the way from one of `folders` to the path, without the two ends."""
+    """Return the folders on the way from one of `folders` to the path, without the two ends."""
     found = []
     parent = os.path.dirname(path)
     while any(is_below(parent, folder) for folder in folders):

@@ -52,7 +52,7 @@ def fold_part(name: str) -> str:
 
 
 def split(path: str) -> Parts:
-    """Give the names of an absolute path."""
+    """Return the names of an absolute path."""
     return tuple(part for part in path.split("/") if part)
 
 
@@ -72,7 +72,7 @@ def drafted(name: str) -> list[str]:
 
 
 def sounds_like_file(name: str) -> bool:
-    """Whether a protected name that is not there would be a file, as far as names tell."""
+    """Return whether a protected name that is not there would be a file, as far as names tell."""
     return "." in name or fold(name) in GIT_FILES
 
 
@@ -115,7 +115,7 @@ class Protected:
             self._names.add(parts[0])
 
     def state(self, folder: str, name: str) -> int:
-        """Say whether a name in a folder (a real, absolute path) is free, protected, or on the way to what is."""
+        """Return whether a name in a folder (a real, absolute path) is free, protected, or on the way to what is."""
         known = self._known.get(folder)
         if known is None:
             if len(self._known) >= MOST_KNOWN:
@@ -147,7 +147,7 @@ class Protected:
 
     @staticmethod
     def repository(folder: str) -> Parts:
-        """Give the innermost `.git` that a folder lies in, or is, or its folder of references; nothing if in none.
+        """Return the innermost `.git` that a folder lies in, or is, or its folder of references; nothing if in none.
 
         What is allowed in one is not all allowed elsewhere, so nothing is moved out of it or into it.
         """
@@ -177,7 +177,7 @@ class Protected:
         return found
 
     def opener(self, path: str) -> str:
-        """Give the path that a grant has to name to open another; empty if that is not protected."""
+        """Return the path that a grant has to name to open another; empty if that is not protected."""
         real = split(path)
         for depth in range(1, len(real) + 1):
             state = self.state("/" + "/".join(real[: depth - 1]), real[depth - 1])
@@ -194,7 +194,7 @@ class Protected:
         return next((at + 1 for at, part in enumerate(parts) if part in self._longer), len(parts))
 
     def _look(self, folder: str) -> tuple[Parts, int, int]:
-        """Give a folder's names, how deep a grant opens it, and how deep the deepest pattern that holds it begins."""
+        """Return a folder's names, how deep a grant opens it, and how deep the deepest pattern that holds it begins."""
         real = split(folder)
         opened = self._opened(real)
         parts = tuple(map(fold_part, real))
@@ -209,7 +209,7 @@ class Protected:
         return parts, opened, anchor
 
     def _opened(self, real: Parts) -> int:
-        """Say how deep the deepest grant is that names a path or a folder above it."""
+        """Return how deep the deepest grant is that names a path or a folder above it."""
         return max((len(grant) for grant in self._named if real[: len(grant)] == grant), default=0)
 
     @staticmethod

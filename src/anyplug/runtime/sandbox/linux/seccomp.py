@@ -157,7 +157,7 @@ def _asking(name: str, body: list[Instruction]) -> list[Instruction]:
 
 
 def _ranges(bodies: dict[int, list[Instruction]]) -> list[tuple[int, list[Instruction]]]:
-    """Give the first numbers of the ranges in which all have the same body. What has none is absent."""
+    """Return the first numbers of the ranges in which all have the same body. What has none is absent."""
     absent = PLAIN[syscall_table.ABSENT]
     found = [(0, bodies.get(0, absent))]
     for number in range(1, max(bodies) + 2):
@@ -180,7 +180,7 @@ def _search(ranges: list[tuple[int, list[Instruction]]]) -> list[Instruction]:
 
 
 def _of_processes() -> dict[str, list[Instruction]]:
-    """Give the bodies for calls of which only some uses are refused. Each ends by itself."""
+    """Return the bodies for calls of which only some uses are refused. Each ends by itself."""
     marks = none_of(RLIMIT_RSS, RLIMIT_LOCKS)
     return {
         "clone": [argument(0), (ANY_BIT, 0, 1, NEW_NAMESPACES), REFUSE, ALLOW],
@@ -199,7 +199,7 @@ def _of_processes() -> dict[str, list[Instruction]]:
 
 
 def _of_priorities() -> dict[str, list[Instruction]]:
-    """Give the bodies for calls that set priorities: of the caller alone, since the spawner has the same user.
+    """Return the bodies for calls that set priorities: of the caller alone, since the spawner has the same user.
 
     The spawner took away the right to raise one, and its own priority must not be lowered: it minds the limits.
     """
@@ -218,7 +218,7 @@ def _of_priorities() -> dict[str, list[Instruction]]:
 
 
 def _of_files(*, watches: bool) -> dict[str, list[Instruction]]:
-    """Give the bodies for calls that set modes, control or watch files.
+    """Return the bodies for calls that set modes, control or watch files.
 
     No file may let others become the user, or root where that is the user: it would lie there for them, outside of
     all that is held here. Folders may be their group's, as shared ones are: `chmod` minds the user's bit only.
@@ -249,7 +249,7 @@ def _of_files(*, watches: bool) -> dict[str, list[Instruction]]:
 
 
 def _of_sockets(network: Network, *, unix: bool) -> dict[str, list[Instruction]]:
-    """Give the bodies for sockets."""
+    """Return the bodies for sockets."""
     allowed = PLAIN[syscall_table.ALLOW]
     own = socket_table.UNIX if unix else ()
     bodies = {
@@ -314,7 +314,7 @@ def apply(program: bytes) -> None:
 
 
 def apply_and_listen(program: bytes, *, killable: bool = False) -> int:
-    """Do the same with a filter that asks; give the descriptor of who is asked.
+    """Do the same with a filter that asks; return the descriptor of who is asked.
 
     `killable`: once somebody is at it, only a signal that kills ends a call, since what is done must not be repeated.
     """
@@ -326,13 +326,13 @@ def apply_and_listen(program: bytes, *, killable: bool = False) -> int:
 
 
 def judge(program: bytes, data: bytes) -> int:
-    """Run a filter as the kernel does, on what it saw of a call; give the errno with which it refuses, else 0."""
+    """Run a filter as the kernel does, on what it saw of a call; return the errno with which it refuses, else 0."""
     value = judged(program, data)
     return value & ERROR_BITS if value & ~ERROR_BITS == REFUSAL else 0
 
 
 def judged(program: bytes, data: bytes) -> int:
-    """Do the same; give what it answers."""
+    """Do the same; return what it answers."""
     steps = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
     at = loaded = 0
     while True:

@@ -191,7 +191,7 @@ class Call:
         self._id = struct.pack("=Q", number)
 
     def integer(self, index: int) -> int:
-        """Give an argument that is an `int` to the kernel."""
+        """Return an argument that is an `int` to the kernel."""
         return int(ctypes.c_int(self.arguments[index] & 0xFFFFFFFF).value)
 
     def memory(self, address: int, size: int) -> bytes:
@@ -205,7 +205,7 @@ class Call:
         return found
 
     def path(self, index: int, folder: int | None) -> str:
-        """Give the path that an argument points to, from the root, with its links and dots as they are."""
+        """Return the path that an argument points to, from the root, with its links and dots as they are."""
         name = os.fsdecode(self.memory(self.arguments[index], LONGEST_PATH).partition(b"\0")[0])
         if os.path.isabs(name):
             return name
@@ -227,7 +227,7 @@ class Call:
 
 
 def is_brokered(data: bytes) -> bool:
-    """Whether a call is one that a broker makes: files that are only read concern nobody."""
+    """Return whether a call is one that a broker makes: files that are only read concern nobody."""
     (number,) = struct.unpack_from("=i", data)
     name = BROKERED.get(number, "")
     if name in {"open", "openat"}:
@@ -244,7 +244,7 @@ def _as_seen_inside(notice: bytes, pid: int) -> bytes:
 
 
 def events_of(call: Call, *, refused: bool) -> list[Event]:
-    """Say what a call means. Raises OSError and ValueError where it cannot be read."""
+    """Return what a call means. Raises OSError and ValueError where it cannot be read."""
     name = NAMES.get(call.number, "")
     if not name:  # only the broker wants to know
         return []
@@ -261,7 +261,7 @@ def events_of(call: Call, *, refused: bool) -> list[Event]:
 
 
 def _of_files(call: Call, name: str) -> list[tuple[Kind, str]]:
-    """Give what a call about files does to which paths."""
+    """Return what a call about files does to which paths."""
     if name in OPENING:
         path_at, folder_at, flags_at = OPENING[name]
         path = call.path(path_at, folder_at)
@@ -302,7 +302,7 @@ def _real(path: str) -> str:
 
 
 def _execution(path: str) -> list[Event]:
-    """Give a program and the interpreter that its first line names, which the kernel opens by itself."""
+    """Return a program and the interpreter that its first line names, which the kernel opens by itself."""
     event = _of_path("execute", path)
     if event is None:
         return []

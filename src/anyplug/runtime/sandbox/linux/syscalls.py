@@ -37,7 +37,7 @@ libc.syscall.restype = ctypes.c_long
 
 
 def check(result: int, what: str) -> int:
-    """Give the result of a C function, or raise what it reported."""
+    """Return the result of a C function, or raise what it reported."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -86,7 +86,7 @@ def unmount(path: str) -> None:
 
 
 def clone_tree(path: str, folder: int = AT_FDCWD, *, recursive: bool = True) -> int:
-    """Take a copy of what is mounted at and below a path; give a descriptor of it, attached nowhere."""
+    """Take a copy of what is mounted at and below a path; return a descriptor of it, attached nowhere."""
     named = name(path, folder)
     try:
         flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
