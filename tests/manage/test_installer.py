@@ -161,7 +161,7 @@ def test_a_plugin_in_a_folder_of_a_repository(installer, repository):
         ({"ref": "nowhere"}, "couldn't find remote ref nowhere"),
         ({"ref": "-oops"}, "'-oops' is not a ref"),
         ({"ref": "--upload-pack=touch ran"}, "is not a ref"),
-        ({"subdir": "nowhere"}, "there is no folder"),
+        ({"subdir": "nowhere"}, "nowhere' does not exist"),
         ({"subdir": "../other"}, "leads outside the source"),
         ({"subdir": "/etc"}, "leads outside the source"),
         ({"subdir": "out"}, "leads outside the source"),
@@ -192,7 +192,7 @@ def test_a_short_commit_gets_good_advice(installer, repository):
     ["ext::sh -c 'touch ran'", "ext::touch% ran", "--upload-pack=touch ran", "-x", "nowhere", "", "x.zip", "fd::0"],
 )
 def test_what_is_neither_folder_nor_address_runs_nothing(installer, location):
-    with nothing_changes(f"there is no folder '{location}'"):
+    with nothing_changes(f"the folder '{location}' does not exist"):
         installer.install(Source(location=location))
     assert not os.path.exists("ran")
 

@@ -946,7 +946,7 @@ def installed(cyclop):
 def test_a_secret_is_piped_in_listed_granted_used_and_forgotten(installed):
     assert command_line.ok("secret", installed).out == "No secrets are stored for leaky.\n"
     done = command_line.ok("secret", installed, VARIABLE, stdin=f"{TOKEN}\n")
-    assert "hint: `anyplug grant leaky env:SERVICE_TOKEN`" in done.err
+    assert "with `anyplug grant leaky env:SERVICE_TOKEN`" in done.err
     command_line.ok("grant", installed, f"env:{VARIABLE}")
     listed = command_line.ok("secret", installed, "--json").json
     assert listed == [{"name": VARIABLE, "kept_in": "file", "granted": True}]

@@ -135,7 +135,7 @@ def test_an_unknown_key_changes_nothing(kit):
 
 def test_a_plugin_without_configuration_says_so():
     plugin_folders.cyclop("plugins", "hello")
-    assert command_line.ok("config", "hello").out == "hello takes no configuration.\n"
+    assert command_line.ok("config", "hello").out == "hello has no configuration.\n"
     assert command_line.ok("config", "hello", "--json").json == []
     assert "it has no configuration" in command_line.fails(2, "config", "hello", "x=1").err
 

@@ -91,7 +91,7 @@ def test_it_opens_as_many_files_as_it_may():
 def test_a_second_one_for_the_same_home_says_that_there_is_one():
     with resident() as process:
         said = fails(1, "serve").err
-        assert f"a host is up for {home()} (pid {process.pid})" in said
+        assert f"the daemon is already running for {home()} (pid {process.pid})" in said
         assert daemons.status()["pid"] == process.pid
 
 
@@ -668,7 +668,7 @@ def test_reload_says_why_a_plugin_did_not_come_up(project, zot):
         assert "no database" in why
         alone = run("--ext", folder, "reload", "mine")
         assert alone.code == 1
-        assert alone.err.startswith("error: mine did not come up again: it is not running: extension 'mine' ended")
+        assert alone.err.startswith("error: mine did not restart: it is not running: extension 'mine' ended")
 
 
 @pytest.fixture
@@ -700,7 +700,7 @@ def test_reload_says_why_what_did_not_change_does_not_come_up(moody):
         ok("call", "moody")
         plugin_folders.write(os.path.join(moody, "mood"), "bad")
         said = fails(1, "reload", "moody").err
-        assert said.startswith("error: moody did not come up again: it is not running: extension 'moody' ended before")
+        assert said.startswith("error: moody did not restart: it is not running: extension 'moody' ended before")
         assert "not today" in said
         os.remove(os.path.join(moody, "mood"))
         assert ok("reload", "moody").out == "1 plugin, 1 tool.\n"
@@ -1076,7 +1076,7 @@ echo "{{\\"result\\": \\"$(echo $said | tr -d '\\"')\\"}}"
     for name in ("hello", "sly"):
         ok("approve", name, "--yes", "--always")
     with resident():
-        assert "may not attach to the host that runs plugins" in ok("call", "sly", env=_paths()).out
+        assert "may not attach to the daemon" in ok("call", "sly", env=_paths()).out
         assert ok("audit", "--json").json[-1]["tool"] == "sly"
 
 
@@ -1092,7 +1092,7 @@ def test_a_process_in_a_sandbox_of_any_home_may_not_attach():
         for state, is_served in (("free", True), ("held", False)):
             words = [sys.executable, "-c", knocks, daemons.address().read()["socket"], state]
             said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
-            assert ("in a sandbox that this host is not in" in said) != is_served
+            assert ("a sandboxed process may not attach" in said) != is_served
 
 
 def test_whoever_lets_another_connect_is_not_served():
@@ -1131,4 +1131,4 @@ def test_another_user_may_not_attach_even_if_the_socket_is_open(tmp_path):
             folder = os.path.dirname(folder)
         os.chmod(path, 0o666)
         open_to_all = subprocess.run(words, user=65534, capture_output=True, text=True, check=False)
-        assert "belongs to another user" in open_to_all.stdout
+        assert "belongs to a user other than" in open_to_all.stdout

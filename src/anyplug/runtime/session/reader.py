@@ -192,7 +192,7 @@ class Incoming:
         self._missed(Unread(bytes(line[:LOOKED_AT]), self._excess, is_too_long=True))
 
     def _miss_end(self, line: bytes) -> None:
-        """Return how a line ended that was too long: some write last what it is."""
+        """Show how a line ended that was too long: some write last what it is."""
         if not self.is_muted:
             self._missed(Unread(line[-LOOKED_AT:], self._excess, is_too_long=True, is_end=True))
 
