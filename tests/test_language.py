@@ -19,7 +19,7 @@ PAGES = [
     *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/claims.toml")),
     *sorted(page for page in (REPOSITORY / "docs").rglob("*.md") if page != FROM_HELP),
 ]
-CLEAN = ("audit", "catalog", "ext", "frontends", "home", "launch", "manage", "model", "secrets")  # below src/anyplug
+CLEAN = ("audit", "catalog", "ext", "frontends", "home", "launch", "manage", "model", "runtime", "secrets")  # below src/anyplug
 
 PHRASES = {  # a regular expression, and what to write instead
     r"anew": "again",

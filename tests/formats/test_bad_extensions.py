@@ -57,7 +57,7 @@ EXPECTED: dict[str, bad_habits.Expected] = {
     "no-shebang": (NEVER_UP, "", "no shebang line.*begin the file with"),
     "crlf-shebang": (NEVER_UP, "", "CRLF.*Unix line breaks"),
     "missing-interpreter": (NEVER_UP, "", "interpreter /no/such/interpreter does not exist.*install it"),
-    "missing-program": (NEVER_UP, "", "there is no program 'no-such-program-anywhere' on the PATH.*install no-such"),
+    "missing-program": (NEVER_UP, "", "there is no program 'no-such-program-anywhere' in the PATH.*install no-such"),
 }
 
 

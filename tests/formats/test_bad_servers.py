@@ -60,7 +60,7 @@ EXPECTED: dict[str, bad_habits.Expected] = {
     "ignores-everything": ("", "^done$", ""),
     "leaves-children": ("", "^done$", ""),
     "logs": ("", "^done$", ""),
-    "missing-program": (NEVER_UP, "", "there is no program 'no-such-program-anywhere' on the PATH.*install no-such"),
+    "missing-program": (NEVER_UP, "", "there is no program 'no-such-program-anywhere' in the PATH.*install no-such"),
     "missing-folder": (NEVER_UP, "", "there is no folder .*/nowhere .*cwd"),
     "no-x-bit": (NEVER_UP, "", "it has no execute permission.*chmod [+]x"),
     "unreachable": (NEVER_UP, "", "the connection to MCP server 'unreachable' ended before .*see that it is up"),

@@ -133,7 +133,7 @@ def test_an_entrypoint_inside_the_plugin_is_fine(entrypoint, root):
         (os.unlink, "the file does not exist"),
         (lambda path: os.chmod(path, 0o644), "it has no execute permission"),
         (lambda path: (os.unlink(path), os.mkdir(path)), "it is a folder"),
-        (lambda path: (os.unlink(path), os.symlink("nothing", path)), "it is a link to nothing"),
+        (lambda path: (os.unlink(path), os.symlink("nothing", path)), "it is a broken link"),
     ],
 )
 def test_an_entrypoint_that_cannot_run_is_a_warning_that_says_why(spoil, reason, root):

@@ -281,8 +281,8 @@ def test_check_says_what_can_be_seen_from_outside(mcp):
     assert plugin_check.examine(mcp()).problems == ()
     (gone,) = plugin_check.examine(mcp("gone", command="no-such-program")).problems
     assert (gone.message, gone.hint) == (
-        "there is no program 'no-such-program' on the PATH",
-        "install no-such-program, or give its path in the configuration",
+        "there is no program 'no-such-program' in the PATH",
+        "install no-such-program, or use its path in the configuration",
     )
     folder = mcp("closed", command="./server.py", args=[])
     assert [problem.hint for problem in plugin_check.examine(folder).problems if "chmod" in problem.hint]
@@ -551,8 +551,8 @@ async def test_who_brings_a_missing_program_along_is_said(mcp, host, monkeypatch
     monkeypatch.setenv("PATH", str(tmp_path))
     async with host(mcp("one", command="uvx", args=["x==1"]), mcp("two", command="npx", args=["x@1.0.0"])) as h:
         one, two = (problem.message for problem in h.problems if problem.code == "not_running")
-    assert "there is no program 'uvx' on the PATH (write `uv` with the arguments `tool`, `run` in its place" in one
-    assert "(install npm, which brings it along)" in two
+    assert "there is no program 'uvx' in the PATH (use `uv` with the arguments `tool`, `run` instead" in one
+    assert "(install npm, which includes it)" in two
 
 
 async def test_what_node_says_when_it_ends_is_what_is_wrong_and_not_its_trace(mcp, host):

@@ -456,7 +456,7 @@ async def test_code_outside_of_the_folder_is_named(fields, named, zot, host, roo
 
 async def test_a_program_with_its_arguments_in_one_is_told_where_they_belong(zot, host):
     async with host(zot("words", zot_folders.ECHO, exec="python3 run.py")) as h:
-        assert 'put the words behind it into "args"' in problems(h)[0]
+        assert 'move the words after it to "args"' in problems(h)[0]
 
 
 async def test_a_slash_command_runs_with_the_rights_that_the_plugin_has_now(zot, host, root, monkeypatch):

@@ -242,11 +242,11 @@ def test_one_that_may_come_from_elsewhere_is_not(root, code):
 
 def test_arguments_in_exec_are_told_where_they_belong(root):
     ((_, message, hint),) = told(extension(root, exec="python3 main.py"))
-    assert message == "there is no program 'python3 main.py' on the PATH"
-    assert hint == 'in extension.json leave only the program there, and put the words behind it into "args"'
+    assert message == "there is no program 'python3 main.py' in the PATH"
+    assert hint == 'in extension.json, keep only the program there, and move the words after it to "args"'
     ((_, message, hint),) = told(extension(root, exec="./main.py --fast"))
     assert "does not exist" in message
-    assert 'name only main.py; if the format has "args", the words behind it belong there' in hint
+    assert 'name only main.py; if the format has "args", the words after it belong there' in hint
 
 
 def test_a_byte_order_mark_is_named_and_no_missing_shebang(root):

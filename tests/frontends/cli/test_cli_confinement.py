@@ -81,7 +81,7 @@ def test_a_person_is_warned_of_what_cannot_be_held_before_they_approve_it():
     before = seen[: seen.index("Approve it?")]
     assert "network:example.org:443: talk to example.org, port 443" in before
     assert "note: notifications opens nothing by itself" in before
-    assert "warning: nothing enforces network:example.org:443: the kernel knows ports and no hosts" in before
+    assert "warning: nothing enforces network:example.org:443: the kernel knows ports but not hosts" in before
     assert "grant `network:*:443` (that port of any machine) or `network`" in before
     assert "warning: it will not run here; --allow-unconfined lets it" in before
 
@@ -103,7 +103,7 @@ def test_without_namespaces_hosts_are_not_held_and_show_and_doctor_say_so(settin
     command_line.ok("approve", "hello", "--yes")
     shown = command_line.ok("show", "hello").out
     assert "it does not run here" in shown
-    assert "nothing enforces network:example.org:443: the proxy that would needs a network namespace" in shown
+    assert "nothing enforces network:example.org:443: the proxy for it needs a network namespace" in shown
     assert "hello does not run, because its permissions cannot be enforced" in command_line.run("doctor").out
     assert "needs a network namespace" in command_line.fails(3, "call", "hello", "--yes").err
     command_line.ok("approve", "hello", "--yes", "--allow-unconfined")

@@ -117,7 +117,7 @@ def test_hosts_say_that_a_proxy_holds_them():
 @pytest.mark.parametrize(
     ("granted", "why", "cure"),
     [
-        (("network:example.com:80", "network:*:443"), "cannot hold it beside network:*:443", "grant `network:*:80`"),
+        (("network:example.com:80", "network:*:443"), "cannot be combined with network:*:443", "grant `network:*:80`"),
         (("network:no name:80",), "is not a host name or address", "write `network:api.example.com:443`"),
     ],
 )
