@@ -505,7 +505,7 @@ async def test_output_is_json_or_text(printed, text, structured, host, stavrobot
         ("printf out; printf err >&2; exit 1", "err\nout"),
         ("printf out; exit 2", "out"),
         ("printf err >&2; exit 3", "err"),
-        ("exit 4", "the tool failed (exit 4) and said nothing"),
+        ("exit 4", "the tool failed (exit 4) without a message"),
     ],
 )
 async def test_on_failure_stderr_and_stdout_are_the_message(script, message, host, stavrobot):

@@ -197,7 +197,7 @@ async def test_the_file_that_is_to_be_mended_is_named(text, workbench, host, nod
 async def test_without_node_a_plugin_says_what_to_install(workbench, host, monkeypatch):
     monkeypatch.setattr("anyplug.runtime.processes.toolchain.find_node", lambda: None)
     async with host(workbench("bench")) as h:
-        assert "it needs Node of at least 20.19" in problems(h)[0]
+        assert "it needs Node 20.19 or newer" in problems(h)[0]
         assert "pip install 'anyplug[node]'" in problems(h)[0]
 
 
@@ -731,7 +731,7 @@ async def test_a_death_fails_every_call_under_way_at_once_and_the_next_call_star
         assert {result.error.code for result in results} == {"unavailable"}
         if "abort" not in end:  # Node has much to say itself then
             assert "last words" in results[0].error.message
-        assert "the next call starts it anew" in results[0].error.hint
+        assert "the next call restarts it" in results[0].error.hint
         assert (await evaluate(h, "return 'anew'")).text == "anew"
         await until(lambda: place(h, "evaluates").health == "running")
         assert problems(h) == []

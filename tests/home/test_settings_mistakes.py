@@ -38,9 +38,9 @@ from anyplug.model.errors import ConfigError
             "[profiles.a] tools is [1], but must be a list, each item a string",
             settings_mistakes.CURE,
         ),
-        ("zzz = 1", "there is no setting zzz", "there are: namespaces, confinement, formats, mcp, http"),
+        ("zzz = 1", "there is no setting zzz", "the settings are: namespaces, confinement, formats, mcp, http"),
         ("namespaces = 'no'", 'namespaces is "no", but must be true or false', settings_mistakes.CURE),
-        ("[http\\n", "(at line 1, column 6)", "mend it there"),
+        ("[http\\n", "(at line 1, column 6)", "fix it there"),
     ],
 )
 def test_a_slip_in_the_settings_is_named_with_its_place_and_what_may_stand_there(text, message, hint, home, settings):

@@ -185,7 +185,7 @@ async def test_always_that_cannot_be_kept_counts_for_now_and_says_so(host, cyclo
         result = await h.call("hello")
         assert (result.text, result.is_error) == ("done", False)
         (warning,) = result.metadata["warnings"]
-        assert "always could not be kept, so it counts only for now" in warning
+        assert 'the answer "always" could not be stored, so it applies only now' in warning
         assert "check the disk's free space" in warning
         assert not (await h.call("hello")).is_error
         assert outcomes(h) == ["done", "done"]
@@ -733,7 +733,7 @@ async def test_decisions_that_cannot_be_read_refuse_also_what_was_named_for_this
 
         h.catalog.approvals.refresh = fail
         result = await h.call("named")
-    assert (result.error.code, result.text) == ("denied", "nobody knows what was decided: the database failed")
+    assert (result.error.code, result.text) == ("denied", "the decisions cannot be read: the database failed")
 
 
 @pytest.mark.parametrize("format", ["cyclop", "stavrobot", "zot", "workbench"])

@@ -129,7 +129,7 @@ def test_a_file_that_holds_a_stored_secret_is_not_bundled(root: str):
     plugin_folders.write(os.path.join(folder, "config.json"), '{"api_key": "correct-horse-battery"}')
     plugin_folders.write(os.path.join(folder, "act", "notes.txt"), "the key is correct-horse-battery")
     done = command_line.fails(1, "--no-discover", "--plugin", folder, "export", "bundle", "--to", "mcpb")
-    assert "act/notes.txt holds a secret" in done.err
+    assert "act/notes.txt contains a secret" in done.err
     assert os.listdir() == []
 
 

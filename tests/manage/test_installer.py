@@ -476,7 +476,7 @@ def test_a_new_version_that_cannot_be_used_changes_nothing(installer, repository
     commit(repository)
     if fault == "gone":
         os.rename(repository, f"{repository}-moved")
-    message = {"renamed": "calls itself 'other', not 'kit'", "broken": "cannot be used", "gone": "git could not fetch",
+    message = {"renamed": "is named 'other', not 'kit'", "broken": "is invalid", "gone": "git could not fetch",
                "no-plugin": "is not a plugin"}[fault]  # fmt: skip
     with nothing_changes(message):
         update(installer, plugin)

@@ -429,7 +429,7 @@ def test_a_keyring_that_does_not_answer_is_given_up(ring, secrets, plugin, monke
     over = threading.Event()
     ours = keyring.get_keyring()
     monkeypatch.setattr(type(ours), "set_password", lambda *_: over.wait(10))
-    with pytest.raises(SecretsUnusable, match="no answer"):
+    with pytest.raises(SecretsUnusable, match="did not answer"):
         secrets.set(plugin, VARIABLE, TOKEN)
     over.set()
 

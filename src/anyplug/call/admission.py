@@ -1,4 +1,4 @@
-"""Whether a plugin may run: only what a person approved, as it is this very moment."""
+"""Decide whether a plugin may run: only what a person approved, as it is at this moment."""
 
 import os
 
@@ -13,22 +13,22 @@ from anyplug.secrets.redaction import Secrecies
 
 
 class Trust:
-    """Looks at a plugin before anything of it runs. `close` when done."""
+    """Checks a plugin before anything of it runs. `close` when done."""
 
     def __init__(self, catalog: Catalog, secrecies: Secrecies) -> None:
         self._looks = Looks(catalog)
         self._secrecies = secrecies
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._looks.close()
 
-    async def see_to(self, plugin: Plugin, tool: Tool | None, trail: Trail, *, anew: bool = False) -> Standing:
-        """See to it that a person approved what is there; raises CallError. `anew`: something is about to start."""
+    async def see_to(self, plugin: Plugin, tool: Tool | None, trail: Trail, *, fresh: bool = False) -> Standing:
+        """Check that a person approved what is there; raises CallError. `fresh`: something is about to start."""
         try:
-            standing = await (self._looks.anew(plugin) if anew else self._looks.standing(plugin))
+            standing = await (self._looks.fresh_standing(plugin) if fresh else self._looks.standing(plugin))
         except StoreError as error:
-            raise Denied("host", f"nobody knows whether it was approved: {error.message}", error.hint) from error
+            raise Denied("host", f"it is unknown whether it was approved: {error.message}", error.hint) from error
         trail.record.digest = standing.digest
         if standing.state == "disabled":
             raise PluginDisabled(plugin.name, standing.reason)

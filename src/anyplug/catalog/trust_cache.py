@@ -50,13 +50,13 @@ class Looks:
             and look.until > time.monotonic()
         ):
             return look.standing
-        return await self.anew(plugin)
+        return await self.fresh_standing(plugin)
 
     def close(self) -> None:
         """Stop watching."""
         self._stir.close()
 
-    async def anew(self, plugin: Plugin) -> Standing:
+    async def fresh_standing(self, plugin: Plugin) -> Standing:
         """Do the same with a new check, for callers that are about to start something."""
         self._lasting.pop(plugin.path, None)
         approvals = self._catalog.approvals

@@ -130,7 +130,7 @@ def take(
         budget.entries(len(before.stamps) + len(before.folders), folder)
         if before.still_holds(folder):
             return before
-        budget = budget.anew()
+        budget = budget.renewed()
     folders: list[Stamp] = []
     known = dict(zip(before.stamps, before.hashes, strict=True)) if before is not None else {}
     found: list[tuple[Stamp, str]] = []

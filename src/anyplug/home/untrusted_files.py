@@ -66,7 +66,7 @@ class Budget:
         self._entries = self._bytes = 0
         self._until = time.monotonic() + seconds
 
-    def anew(self) -> Budget:
+    def renewed(self) -> Budget:
         """Return a fresh budget with the same limits."""
         return Budget(self._most_entries, self._most_bytes, self._most_seconds, self._most_of_one)
 

@@ -1,4 +1,4 @@
-"""What a host and the plugins that stay up say to each other beside calls: events, notices, panels, requests."""
+"""Messages between a host and long-running plugins besides calls: events, notices, panels, requests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,12 +20,12 @@ from anyplug.peers.panels import Panel, Panels
 from anyplug.peers.peer_set import Peers
 from anyplug.peers.subscribers import Audience
 
-DEEPEST_CALL = 4  # tools that call tools, as zot has it
-LARGEST_ANSWER = 256 << 10  # bytes of a result that an extension is told
+DEEPEST_CALL = 4  # tools that call tools, as in zot
+LARGEST_ANSWER = 256 << 10  # bytes of a result that an extension receives
 MOST_BLOCKS = 128  # of it
 STATUSES = {"denied": "blocked", "cancelled": "cancelled", "timed_out": "timed_out"}  # by the code of an error
-MOST_ASKED = 256  # calls of one extension's under way; it is told so, and may ask again later
-RUN_AT_ONCE = 8  # of these, at each depth; the others wait, so that the tools that they call are free for others, too
+MOST_ASKED = 256  # running calls of one extension; beyond that it gets an error, and may try again later
+RUN_AT_ONCE = 8  # of these, at each depth; the others wait, so that the tools they call stay available to others
 LONGEST_LEVEL = 16  # characters of a note's level
 CALL_TOOL = "call_tool"
 
@@ -33,7 +33,7 @@ CallTool = Callable[[Extension, str, dict[str, Any], Call | None, tuple[str, ...
 
 
 class Live:
-    """Who hears what: extensions of events, and whoever listens of what extensions say."""
+    """Delivers events to extensions, and extensions' messages to listeners."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class Live:
         snapshot: Callable[[], Snapshot],
         reload: Callable[[], Awaitable[None]],
     ) -> None:
-        """For peers that ask, `call` runs a tool of those in `snapshot`, and `reload` reads all plugins again.
+        """For extensions, `call` runs a tool in `snapshot`, and `reload` reads all plugins again.
 
-        `granted` says what a plugin may do: what happens to others concerns only those that were granted to see it.
-        `cwd` is the project that they work in, as events say.
+        `granted` returns what a plugin may do: events about others go only to plugins that were granted to see them.
+        `cwd` is the project in events.
         """
         self._tasks = tasks
         self._cwd = cwd
@@ -57,15 +57,15 @@ class Live:
         self._granted = granted
         self._snapshot = snapshot
         self._reload = reload
-        self._asked: dict[tuple[Extension, str], anyio.CancelScope] = {}  # calls that extensions asked for
-        self._turns: dict[tuple[Extension, int], anyio.Semaphore] = {}  # by extension, and by how deep its calls are
+        self._asked: dict[tuple[Extension, str], anyio.CancelScope] = {}  # calls that extensions requested
+        self._turns: dict[tuple[Extension, int], anyio.Semaphore] = {}  # by extension, and by the depth of its calls
         self._listeners: list[Listener] = []
         self._hearers = Audience(peers, lambda peer, event: isinstance(peer, Extension) and event in peer.events)
         self.panels = Panels(self._panel_changed)
         peers.report_to(self._said)
 
     def emit(self, event: str, **fields: Any) -> None:
-        """Tell all who subscribed to an event and may, in load order. Each hears events in the order they happen in."""
+        """Send an event to all subscribers that may see it, in load order. Each receives events in order."""
         if hearers := self._who_hear(event):
             ours = {"type": "event", "event": event}
             given = {key: value for key, value in fields.items() if value is not None}
@@ -74,28 +74,28 @@ class Live:
                 extension.tell(frame)
 
     def tell_of_call(self, call: Call) -> None:
-        """Tell that a call is about to run."""
-        if self._who_hear("tool_call"):  # else gathering what to tell would cost half a microsecond
+        """Announce that a call is about to run."""
+        if self._who_hear("tool_call"):  # otherwise gathering the data would cost half a microsecond
             self.emit("tool_call", **_told(call))
 
     def tell_of_result(self, call: Call, result: Result, *, has_run: bool = True) -> None:
-        """Tell what came of a call: what its caller sees, as far as there is room for it."""
+        """Announce a call's result: what its caller sees, as far as there is room for it."""
         if self._who_hear("tool_result"):
             shown = {**_shown(result.content), "is_error": result.is_error}
             self.emit("tool_result", **_told(call), status=_status(result), executed=has_run, result=shown)
 
     def _who_hear(self, event: str) -> list[Extension]:
-        """Return those who subscribed to an event, and are granted to see what happens to others."""
+        """Return the subscribers of an event that were granted to see what happens to others."""
         subscribed = self._hearers.of(event)
         return [one for one in subscribed if permissions.may(self._granted(one.plugin), permissions.OBSERVE)]
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Hear all notices from now on; call what this gives to stop."""
+        """Register a callback for all notices; call the returned function to stop."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def notice(self, notice: Notice) -> None:
-        """Tell all who listen."""
+        """Send a notice to all listeners."""
         for listener in list(self._listeners):
             try:
                 listener(notice)
@@ -107,7 +107,7 @@ class Live:
         self.notice(PanelChanged(panel))
 
     def _said(self, peer: Any, frame: msgspec.Struct | None) -> None:
-        """Take what a peer sent unasked; None if it has ended."""
+        """Handle an unsolicited frame of a peer; None if it has ended."""
         if isinstance(peer, Extension):
             self._extension_said(peer, frame)
         elif isinstance(frame, ReloadWanted):
@@ -117,7 +117,7 @@ class Live:
         try:
             await self._reload()
         except StoreError:
-            pass  # all stays as it is; calls say what is wrong with the store
+            pass  # everything stays as it is; calls report what is wrong with the database
         plugin.reloaded(request)
 
     def _extension_said(self, extension: Extension, frame: msgspec.Struct | None) -> None:
@@ -141,7 +141,7 @@ class Live:
                     self.notice(notice)
 
     def _forget(self, extension: Extension) -> None:
-        """Close what an extension that has ended had open, and stop what it asked for."""
+        """Close what an ended extension had open, and stop what it requested."""
         self.panels.gone(extension)
         for (owner, _), scope in self._asked.items():
             if owner is extension:
@@ -150,9 +150,9 @@ class Live:
             self._turns.pop((extension, depth), None)
 
     def _take_request(self, extension: Extension, frame: frames.CallTool) -> None:
-        """Have a tool called because an extension asks for it, or say why not.
+        """Start a call that an extension requested, or answer why not.
 
-        Judged at once: what takes it back, or ends the call in which it asks, may stand right behind it.
+        Decided at once: its cancellation, or the end of the call in which it asks, may follow immediately.
         """
         place = (extension, frame.id)
         if not frame.id or place in self._asked:
@@ -178,7 +178,7 @@ class Live:
         question: Question | None,
         scope: anyio.CancelScope,
     ) -> None:
-        """Call a tool because an extension asked for it, in a call of its own or to decide about one, and answer."""
+        """Run a call that an extension requested, in one of its own calls or to decide about one, and answer."""
         chain = parent.chain if parent is not None else question.chain if question is not None else ()
         turn = self._turns.setdefault((extension, len(chain)), anyio.Semaphore(RUN_AT_ONCE))
         try:
@@ -198,7 +198,7 @@ class Live:
 
 
 def _notice(plugin: str, frame: msgspec.Struct) -> Notice | None:
-    """Read a frame that is meant for whoever listens; one that says nothing is dropped."""
+    """Convert a frame for listeners; an empty one is dropped."""
     match frame:
         case frames.Notify() if frame.message:
             return Note(plugin, for_people(frame.level, LONGEST_LEVEL), for_models(frame.message))
@@ -220,7 +220,7 @@ def _refusal(
     name: str,
     under_way: int,
 ) -> str:
-    """Say why an extension may not have the tool of this full name called; empty if it may."""
+    """Return why an extension may not call the tool of this full name; empty if it may."""
     refusals = {
         "extension did not opt in to call_tool": CALL_TOOL not in extension.capabilities,
         "call_tool requires a name and JSON object args": not frame.name or not isinstance(frame.args, dict),
@@ -238,13 +238,13 @@ def _answer(frame: frames.CallTool, content: tuple[Block, ...], *, is_error: boo
 
 
 def _told(call: Call) -> dict[str, Any]:
-    """Return what events say of a call."""
+    """Return what events tell about a call."""
     told = {"tool_id": call.id, "tool_name": call.tool.name, "tool_args": call.arguments}
     return {**told, "origin_extension": call.origin} if call.origin else told
 
 
 def _status(result: Result) -> str:
-    """Say how a call ended, in zot's words."""
+    """Return how a call ended, in zot's words."""
     if result.error is None:
         return "failed" if result.is_error else "completed"
     return STATUSES.get(result.error.code, "failed")
@@ -261,7 +261,7 @@ def _shown(content: tuple[Block, ...]) -> dict[str, Any]:
 
 
 def _within(blocks: list[Text | Image], room: int) -> list[Text | Image]:
-    """Keep what there is room for: text is cut, an image is left out."""
+    """Keep what there is room for: text is truncated, an image is left out."""
     kept: list[Text | Image] = []
     for block in blocks:
         if isinstance(block, Text):

@@ -334,7 +334,7 @@ def command_lines(arguments: dict[str, Any]) -> Iterator[str]:
 
 
 def _commands(command: str, starts: Sequence[str], *, is_inner: bool = False) -> list[dict[str, Any]]:
-    """Give the simple commands of a line as policies see them: as written, and again where values change its words.
+    """Return the simple commands of a line as policies see them: as written, and again where values change its words.
 
     Behind them follow those that its programs are told to run.
     """
@@ -425,13 +425,13 @@ def _located(document: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def _folder(document: dict[str, Any], arguments: dict[str, Any]) -> str:
-    """Give the folder in which a command runs."""
+    """Return the folder in which a command runs."""
     told = next((value for key in FOLDER_KEYS if isinstance(value := arguments.get(key), str)), "")
     return os.path.join(document["cwd"], os.path.expanduser(told))
 
 
 def _views(tool: str, document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Give what a patch does as the edits and writes that policies know, and a call with several files by each."""
+    """Return what a patch does as the edits and writes that policies know, and a call with several files by each."""
     arguments = document.get("tool_input")
     if not isinstance(arguments, dict) or tool == "Bash":
         return []
@@ -464,7 +464,7 @@ def _views(tool: str, document: dict[str, Any]) -> list[tuple[str, dict[str, Any
 
 
 def _depth(value: Any) -> int:
-    """Say how deeply a value is nested, without going deeper than matters."""
+    """Return how deeply a value is nested, without going deeper than matters."""
     level: list[Any] = [value]
     depth = 0
     while level and depth <= DEEPEST:

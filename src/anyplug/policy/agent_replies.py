@@ -13,17 +13,17 @@ LISTENING: Final = frozenset({"UserPromptSubmit", "SessionStart", "PreToolUse", 
 
 
 def answer(harness: str, event: str, decision: Decision) -> dict[str, Any]:
-    """Give what is printed, or sent."""
+    """Return what is printed, or sent."""
     return _claude(event, decision) if harness == "claude" else _opencode(event, decision)
 
 
 def exit_code(decision: Decision, *, strict: bool = False) -> int:
-    """Give the exit code: 0 for every decision, unless a refusal shall show."""
+    """Return the exit code: 0 for every decision, unless a refusal shall show."""
     return FAILED if strict and decision.refuses else DONE
 
 
 def failure_code(harness: str) -> int:
-    """Give the exit code by which an agent knows that there is no decision, and stops."""
+    """Return the exit code by which an agent knows that there is no decision, and stops."""
     return BLOCKED if harness == "claude" else FAILED
 
 

@@ -56,7 +56,7 @@ def note(home: str, pid: int, environment: Mapping[str, str] = os.environ) -> No
 def reason_against(
     home: str, pid: int, environment: Mapping[str, str] = os.environ, *, needs_terminal: bool = True
 ) -> str:
-    """Say why a process may not decide about trust; empty if a person seems to have started it.
+    """Return why a process may not decide about trust; empty if a person seems to have started it.
 
     What services and timers run as well needs no terminal.
     """
@@ -124,7 +124,7 @@ def _mark(environment: Mapping[str, str]) -> str:
 
 
 def _is_attended(pid: int) -> bool:
-    """Whether a process has a terminal, and lies below the process that the terminal's session belongs to."""
+    """Return whether a process has a terminal, and lies below the process that the terminal's session belongs to."""
     fields = _stat(pid)
     return _has_terminal(pid) and int(fields[3]) in {pid, *_ancestors(pid)}
 

@@ -84,7 +84,7 @@ def read(verb: str, said: Any, policy: str = "", file: str = "", row: int = 0) -
 
 
 def is_malformed(verb: str, said: Any) -> str:
-    """Say what a decision lacks; empty if nothing."""
+    """Return what a decision lacks; empty if nothing."""
     if verb == CONTEXT:
         return "" if isinstance(said, str) else "it is no text"
     if not isinstance(said, dict):

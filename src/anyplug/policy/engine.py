@@ -114,7 +114,7 @@ class Engine:
         return found
 
     def _may_have_own(self, harness: str, options: Options) -> bool:
-        """Whether the person has policies for all projects, as far as a look at the folder says."""
+        """Return whether the person has policies for all projects, as far as a look at the folder says."""
         own = self.global_root(options, harness)
         names = (os.path.join("policies", harness), *policy_files.RULEBOOKS)
         return any(may_be_there(os.path.join(own, name)) for name in names)
@@ -130,7 +130,7 @@ class Engine:
         return known[0]
 
     def place(self, harness: str, place: Place, whole: str = "") -> Kept:
-        """Give the policies of a place, as they are now, with the person's own in `whole`. Raises NoPolicies."""
+        """Return the policies of a place, as they are now, with the person's own in `whole`. Raises NoPolicies."""
         key = (place, harness, whole)
         kept = self._kept.get(key)
         if kept is None:
@@ -149,7 +149,7 @@ class Engine:
         return kept
 
     def protected(self, root: str, global_config: str = "") -> list[str] | None:
-        """Give the folders that agents may not change; None if they may."""
+        """Return the folders that agents may not change; None if they may."""
         if not self._self_protection:
             return None
         # For each event anew, since links may lead elsewhere by now; the person's own folders need not exist yet.

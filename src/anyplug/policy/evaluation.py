@@ -152,7 +152,7 @@ class Inquiry:
         return bool(self.signals) or any(one.signals for one in self.outer)
 
     def plans(self, policies: PolicySet) -> list[tuple[Plan, dict[str, Any]]]:
-        """Give what is asked of a set, for the event and for each part of it that policies know as a tool."""
+        """Return what is asked of a set, for the event and for each part of it that policies know as a tool."""
         return [(policies.plan(self.event.name, tool), document) for tool, document in self.parts]
 
     def _layers(self) -> list[Layer]:
@@ -197,7 +197,7 @@ class Inquiry:
         return [signal for part in parts for signal in builtins.signals(config, part)]
 
     def _refused(self) -> dict[str, str]:
-        """Say which signals may not run, and why."""
+        """Return which signals may not run, and why."""
         if not self._may_run or self.run is None:
             return {signal.name: NOBODY_RUNS if self._may_run else SWITCHED_OFF for _, signal in self.signals}
         return self.untrusted
@@ -340,7 +340,7 @@ class Inquiry:
         )
 
     def _key(self) -> bytes:
-        """Give what stands for policies and input, without what each event has anew and no policy reads."""
+        """Return what stands for policies and input, without what each event has anew and no policy reads."""
         layers = [layer for one in (self, *self.outer) for layer in one.layers]
         ignored = {name for name in PASSING if not any(layer.policies.reads(name) for layer in layers)}
         document = {key: value for key, value in self.event.document.items() if key not in ignored}
@@ -419,7 +419,7 @@ class Inquiry:
         return msgspec.structs.replace(finding, verb="deny", reason=reason, updated_input=None, cure=cure)
 
     def _trust(self, layer: Layer | None = None) -> str:
-        """Say how a person accepts policies, as a command that works wherever it is pasted."""
+        """Return how a person accepts policies, as a command that works wherever it is pasted."""
         if layer is not None and layer.source.is_global:
             return TRUST_OWN
         return f"`{TRUST} {shlex.quote(self.loaded.source.project)}`"
@@ -436,7 +436,7 @@ class Inquiry:
         return policies.findings(plan, self.input(document, config, answered))
 
     def input(self, document: dict[str, Any], config: dict[str, Any], answered: "Answers | None") -> dict[str, Any]:
-        """Give the input as policies see it."""
+        """Return the input as policies see it."""
         if not config and answered is None:
             return document
         made = {**document, **self._looks(self.event)}
@@ -506,7 +506,7 @@ class Inquiry:
 
 
 def _is_known(finding: Finding, held: list[Finding]) -> bool:
-    """Whether a change of a call is one that a person accepted."""
+    """Return whether a change of a call is one that a person accepted."""
     return finding.verb == "modify" and any(
         finding.rule_id == one.rule_id and finding.updated_input == one.updated_input for one in held
     )

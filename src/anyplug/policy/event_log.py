@@ -107,7 +107,7 @@ class Recordings:
 
 
 def without_secrets(value: Any, name: str = "", depth: int = DEEPEST) -> Any:
-    """Give a JSON value without what looks like a secret."""
+    """Return a JSON value without what looks like a secret."""
     if isinstance(value, str):
         if name and looks_secret(name, value):
             return SHOWN_SECRET

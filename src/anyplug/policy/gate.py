@@ -99,7 +99,7 @@ class PolicyGate:
             self._looks.clear()
 
     def is_on(self, cwd: str) -> bool:
-        """Whether there is anything that could decide about calls in a folder."""
+        """Return whether there is anything that could decide about calls in a folder."""
         now = time.monotonic()
         seen = self._looks.get(cwd)
         if seen is None or now - seen[1] >= LOOK_S:
@@ -174,7 +174,7 @@ class PolicyGate:
         return self._engine
 
     def _undecided(self, why: str, cure: str) -> Ruling:
-        """Say what it means that nothing could be decided."""
+        """Return what it means that nothing could be decided."""
         if self._settings.fail_mode == "open":
             return Ruling(notes=(f"policies could not decide, and it was let pass: {why}",))
         return Ruling(verb="deny", reason=f"policies could not decide: {why}", rule="POLICY_ERROR", cure=cure)
@@ -224,7 +224,7 @@ class PolicyGate:
     # What a person answered once and for all.
 
     def is_answered(self, question: str) -> bool:
-        """Whether a person answered a question with always."""
+        """Return whether a person answered a question with always."""
         try:
             with open(os.path.join(self._home, ANSWERS_FILE), "rb") as file:
                 return question in msgspec.json.decode(file.read(), type=list[str])
@@ -299,6 +299,6 @@ def _ruling(outcome: "Outcome", digest: str, event: dict[str, Any]) -> Ruling:
 
 
 def _question(policies: str, event: dict[str, Any], rules: tuple[str, ...], reason: str) -> str:
-    """Give what stands for a question: a yes to one reason is none to another, though one rule gives both."""
+    """Return what stands for a question: a yes to one reason is none to another, though one rule gives both."""
     told = msgspec.json.encode([policies, event["plugin"], event["tool"], rules, reason])
     return hashlib.sha256(told).hexdigest()

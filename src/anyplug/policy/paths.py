@@ -45,7 +45,7 @@ def _names(folder: str) -> frozenset[str]:
 
 
 def resolved(path: str, base: str) -> str:
-    """Give where a path leads, seen from a folder: links are followed as far as there is something to follow."""
+    """Return where a path leads, seen from a folder: links are followed as far as there is something to follow."""
     joined = os.path.join(base, path)
     try:
         return os.path.realpath(joined)
@@ -54,7 +54,7 @@ def resolved(path: str, base: str) -> str:
 
 
 def expanded(word: str, base: str) -> str:
-    """Give a word of a command with what a shell certainly puts in its place at its beginning."""
+    """Return a word of a command with what a shell certainly puts in its place at its beginning."""
     for name, value in (("PWD", base), ("HOME", os.path.expanduser("~"))):
         for form in (f"${{{name}}}", f"${name}"):
             if word == form or word.startswith(form + os.sep):
@@ -92,7 +92,7 @@ def _project_root(start: str) -> str:
 
 
 def is_link(path: str, base: str) -> bool:
-    """Whether a path itself is a symbolic link."""
+    """Return whether a path itself is a symbolic link."""
     try:
         return os.path.islink(os.path.join(base, path))
     except (OSError, ValueError):
@@ -100,12 +100,12 @@ def is_link(path: str, base: str) -> bool:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether a path is a folder or lies in it."""
+    """Return whether a path is a folder or lies in it."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def may_be_there(path: str) -> bool:
-    """Whether something lies at a path; also if that cannot be seen, since it may be what forbids something."""
+    """Return whether something lies at a path; also if that cannot be seen, since it may be what forbids something."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -32,7 +32,7 @@ class Place(NamedTuple):
         return os.path.dirname(self.root)
 
     def has(self, harness: str) -> bool:
-        """Whether there may be policies for an agent, in the folder or in the copy."""
+        """Return whether there may be policies for an agent, in the folder or in the copy."""
         roots = (self.root, os.path.join(self.copy, FOLDER))
         return self.is_lost or any(may_be_there(os.path.join(root, "policies", harness)) for root in roots)
 
@@ -49,12 +49,12 @@ def around(start: str, home: str = "") -> list[Place]:
 
 
 def of(root: str, home: str = "") -> list[Place]:
-    """Give one `.cupcake` with each copy of it: there are two where a link took the place of its folder."""
+    """Return one `.cupcake` with each copy of it: there are two where a link took the place of its folder."""
     return _of(root, home, _known(home))
 
 
 def keys(project: str) -> list[str]:
-    """Give the names of a folder's copies: for its path as it is written, and as it really is."""
+    """Return the names of a folder's copies: for its path as it is written, and as it really is."""
     written = (os.path.realpath(project), os.path.abspath(project))
     return [hashlib.sha256(os.fsencode(path)).hexdigest()[:32] for path in dict.fromkeys(written)]
 

@@ -119,7 +119,7 @@ class PolicySet:
         self._prepared: dict[tuple[str, ...], tuple[Prepared, bool]] = {}
 
     def plan(self, event: str, tool: str) -> Plan:
-        """Say what is asked about a tool; kept, so that it is found out once."""
+        """Return what is asked about a tool; kept, so that it is found out once."""
         key = (event, tool)
         plan = self._plans.get(key)
         if plan is None:
@@ -214,7 +214,7 @@ class PolicySet:
         return self._hidden.get(f"rule {rule}") or self._hidden.get(f"verb {verb}") or ("", "", 0)
 
     def trace(self, plan: Plan, document: dict[str, Any]) -> Trace:
-        """Say how it goes: for people who ask, since it compiles everything once more."""
+        """Return how it goes: for people who ask, since it compiles everything once more."""
         refs = [part.ref for part in plan.asked] if plan.prepared is not None else [self._system]
         fired: dict[Location, None] = {}
         printed: list[str] = []
@@ -230,11 +230,11 @@ class PolicySet:
         return Trace(fired=tuple(fired), printed=tuple(printed), failures=tuple(failures))
 
     def reads(self, key: str) -> bool:
-        """Whether some policy could read a key of the input."""
+        """Return whether some policy could read a key of the input."""
         return self._reads is None or key in self._reads
 
     def _read_of(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Give what policies can read of an input: the rest would only be converted."""
+        """Return what policies can read of an input: the rest would only be converted."""
         reads = self._reads
         return document if reads is None else {key: document[key] for key in reads if key in document}
 
@@ -273,7 +273,7 @@ def _routed(modules: dict[str, Module], faults: list[Fault]) -> Iterator[Policy]
 
 
 def _origins(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str, Origin]:
-    """Say where the rules of each reference stand: a rule that gives an id, else what it has the id from."""
+    """Return where the rules of each reference stand: a rule that gives an id, else what it has the id from."""
     found: dict[str, Origin] = {}
     count = Counter(part.ref for policy in policies for part in policy.parts)
     for policy in policies:
@@ -290,7 +290,7 @@ def _origins(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str
 
 
 def _hidden(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str, tuple[str, str, int]]:
-    """Say where decisions stand that are no members of a verb's set: by their rule's id, else by the verb."""
+    """Return where decisions stand that are no members of a verb's set: by their rule's id, else by the verb."""
     found: dict[str, tuple[str, str, int]] = {}
     for policy in policies:
         module = modules[policy.file]

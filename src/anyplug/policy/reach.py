@@ -44,7 +44,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     events: frozenset[str] | None = ANY
 
     def may_hold(self, event: str, tool: str) -> bool:
-        """Whether the rule could hold."""
+        """Return whether the rule could hold."""
         return (self.tools is None or tool in self.tools) and (self.events is None or event in self.events)
 
 
@@ -70,13 +70,13 @@ def parts(module: Module) -> list[Part]:
 
 
 def verb_of(rule: Rule) -> str:
-    """Give the verb that a rule's name begins with, as that of `deny[reason]` does; empty if it is none."""
+    """Return the verb that a rule's name begins with, as that of `deny[reason]` does; empty if it is none."""
     name = text_of(rule.path[0]) if rule.path and rule.args is None else ""
     return name if name in VERBS else ""
 
 
 def rule_rows(module: Module) -> dict[str, int]:
-    """Say where each rule id of a module first stands, in whichever rule."""
+    """Return where each rule id of a module first stands, in whichever rule."""
     found: dict[str, int] = {}
     for rule in module.rules:
         for name in _rule_ids(rule):
@@ -177,7 +177,7 @@ def _equal(left: Term, right: Term) -> tuple[str, frozenset[str]] | None:
 
 
 def _asked(term: Term) -> str:
-    """Give the key if a term is input.tool_name or input.hook_event_name."""
+    """Return the key if a term is input.tool_name or input.hook_event_name."""
     if isinstance(term, Ref) and isinstance(term.head, Var) and term.head.name == "input" and len(term.path) == 1:
         name = text_of(term.path[0])
         return name if name in {"tool_name", "hook_event_name"} else ""
@@ -185,12 +185,12 @@ def _asked(term: Term) -> str:
 
 
 def _texts(term: Term) -> frozenset[str] | None:
-    """Give the members of a collection of constants."""
+    """Return the members of a collection of constants."""
     if isinstance(term, SetLiteral | Array) and all(isinstance(item, Scalar) for item in term.items):
         return frozenset(text_of(item) for item in term.items)
     return None
 
 
 def text_of(term: Term) -> str:
-    """Give the text that a term is; empty if it is none."""
+    """Return the text that a term is; empty if it is none."""
     return term.value if isinstance(term, Scalar) and isinstance(term.value, str) else ""

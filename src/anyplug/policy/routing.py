@@ -33,7 +33,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     signals: tuple[str, ...] = ()
 
     def takes(self, event: str, tool: str) -> bool:
-        """Whether an event concerns the policy."""
+        """Return whether an event concerns the policy."""
         if event not in self.events:
             return False
         if not self.tools and not self.patterns:
@@ -41,7 +41,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         return tool in self.tools or any(_fits(pattern, tool) for pattern in self.patterns)
 
     def why_not(self, event: str, tool: str) -> str:
-        """Say why an event does not concern it; empty if it does."""
+        """Return why an event does not concern it; empty if it does."""
         if event not in self.events:
             return f"it asks for {', '.join(sorted(self.events))}"
         if self.takes(event, tool):
@@ -67,7 +67,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_system(package: tuple[str, ...]) -> bool:
-    """Whether a package is no policy, but what policies and the gate share."""
+    """Return whether a package is no policy, but what policies and the gate share."""
     return any(package[: len(start)] == start for start in SYSTEM)
 
 

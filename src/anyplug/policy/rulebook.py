@@ -69,7 +69,7 @@ def row_of(text: str, keys: Iterable[str]) -> int:
 
 
 def meant(name: str, known: Iterable[str], alike: float = ALIKE) -> str:
-    """Give the known name that somebody probably meant, as the end of a sentence."""
+    """Return the known name that somebody probably meant, as the end of a sentence."""
     import difflib  # only for those who mistyped
 
     close = difflib.get_close_matches(name, list(known), 1, alike)
@@ -154,7 +154,7 @@ def _builtin(name: str, value: Any, warnings: list[Warned]) -> dict[str, Any] | 
 
 
 def _plain(value: Any) -> Any:
-    """Give a value as JSON has it."""
+    """Return a value as JSON has it."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, dict):

@@ -295,7 +295,7 @@ def ruled():
         {
             "verdict": "allowed",
             "by": "approval",
-            "notes": ("the guard 'late' gave no usable answer; it was passed over",),
+            "notes": ("the guard 'late' gave no usable answer; it was skipped",),
             "notes_by": ("guard:late",),
         },
     )
@@ -318,7 +318,7 @@ def test_the_table_says_why_a_call_was_refused_and_who_changed_it_or_was_passed_
         3: "because: only short texts",
         4: "hush rewrote it: not so loud",
         5: "policy:SHORT-TEXTS .cupcake/policies/network.rego:16 changed the arguments: shorter",
-        6: "the guard 'late' gave no usable answer; it was passed over",
+        6: "the guard 'late' gave no usable answer; it was skipped",
     }
 
 

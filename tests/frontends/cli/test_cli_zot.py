@@ -162,7 +162,7 @@ def test_show_of_one_that_says_no_hello_waits_for_it_just_once_and_says_what_cam
     shown = ok("--plugin", folder, "--no-discover", "show", "mute", "--json").json
     assert starts(folder) == 1
     process = shown["process"]
-    assert "sent no hello within 0.4s; it wrote 1 line that is no frame" in process["reason"]
+    assert "sent no hello within 0.4s; it wrote 1 line that is not a frame" in process["reason"]
     assert (process["pid"], process["uptime_s"], process["restarts"]) == (None, None, 0)
     assert (process["frames"], process["malformed"], process["stderr_tail"]) == ({}, 1, "almost there\n")
 
@@ -495,7 +495,7 @@ def test_a_log_says_how_a_run_ended_by_itself(tmp_path, script, end):
 def test_a_log_says_why_something_did_not_come_up(tmp_path):
     folder = zot_folders.extension(tmp_path, "doomed", "sys.exit('no database')")
     run("-e", folder, "--no-discover", "tools")
-    assert " doomed 1.0.0 did not come up: extension 'doomed' ended before it said hello" in ok("logs", "doomed").out
+    assert " doomed 1.0.0 did not start: extension 'doomed' ended before it sent a hello" in ok("logs", "doomed").out
 
 
 # Roots

@@ -539,7 +539,7 @@ def test_an_extension_that_somebody_relies_on_since_is_started(two, settings):
         ok("call", "one")
         assert heard(two[1]) == []
         settings('[plugins.two]\nguard = "required"\n')
-        assert "the required guard 'two' has not said what it guards" in fails(3, "call", "one").err
+        assert "the required guard 'two' has not reported what it guards" in fails(3, "call", "one").err
         assert processes.until(lambda: len(heard(two[1], "hello_ack")) == 1)  # it is ready before it reads that
 
 
@@ -664,7 +664,9 @@ def test_reload_says_why_a_plugin_did_not_come_up(project, zot):
         plugin_folders.write(os.path.join(folder, "run.py"), "#!/bin/sh\necho no database >&2; exit 3\n", 0o755)
         _, who, why = ok("--ext", folder, "reload").out.splitlines()
         assert who == "Plugins that could not be loaded: mine"
-        assert why.startswith("mine: it is not running: extension 'mine' ended before it said hello: it exited with 3")
+        assert why.startswith(
+            "mine: it is not running: extension 'mine' ended before it sent a hello: it exited with 3"
+        )
         assert "no database" in why
         alone = run("--ext", folder, "reload", "mine")
         assert alone.code == 1

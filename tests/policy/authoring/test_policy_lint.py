@@ -107,8 +107,8 @@ def test_metadata_that_is_no_yaml_is_reported_with_its_own_line():
             4,
             "error: each entry of `context`",
         ),
-        ("builtins: {}\nsignals: {}\nbuiltins: {}\n", 3, "error: the key `builtins` stands here a second time"),
-        ("signals: {one: x, one: y}\n", 1, "error: the key `one` stands here a second time"),
+        ("builtins: {}\nsignals: {}\nbuiltins: {}\n", 3, "error: the key `builtins` occurs twice"),
+        ("signals: {one: x, one: y}\n", 1, "error: the key `one` occurs twice"),
     ],
 )
 def test_a_slip_in_the_rulebook_is_named_with_its_line(rulebook, line, says):

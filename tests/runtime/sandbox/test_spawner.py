@@ -31,6 +31,7 @@ pytestmark = pytest.mark.anyio
 
 PLENTY = 1 << 24
 BURST = 60  # starts at once
+BUSY = "too many programs are waiting to be started"
 BULK = "x" * 20_000  # in the environment of each, so that few of them fill the socket
 WITHOUT_NAMESPACES = tuple(layer for layer in LAYERS if layer not in NAMESPACES)
 DAEMON = "(setsid sh -c 'trap \"\" TERM HUP; while :; do sleep {0}; done' </dev/null >/dev/null 2>&1 &) ; sleep 0.2; "
@@ -911,7 +912,7 @@ async def test_of_starts_that_wait_there_are_only_so_many_and_the_next_is_told_s
         refused = list(ended)
         os.kill(plugin.spawn._process.pid, signal.SIGCONT)
     assert len(refused) < len(ended) == BURST
-    assert {(one.ending, one.reason) for one in refused} == {("not_started", "too many programs are waiting to be started")}
+    assert {(one.ending, one.reason) for one in refused} == {("not_started", BUSY)}
 
 
 async def test_starts_that_wait_end_with_their_spawner(confined):

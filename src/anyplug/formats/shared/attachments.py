@@ -1,4 +1,4 @@
-"""Files that go into a call and come out of it, through the call's own /tmp/NAME."""
+"""Files passed into and out of a call, through the call's own /tmp/NAME."""
 
 import os
 import time
@@ -16,23 +16,23 @@ from anyplug.model.types import Call, File
 from anyplug.model.untrusted_text import encodable
 from anyplug.runtime.processes.program import PrivateTmp
 
-LARGEST_INPUT = 25 << 20  # bytes of all files of one call together
+LARGEST_INPUT = 25 << 20  # bytes of all files of one call
 MOST_OUTPUTS = 1_000  # files of one call
-LARGEST_OUTPUT = 1 << 30  # bytes of all files of one call together; its /tmp has 512 MiB unless the settings give more
-MOST_NAMES = 20_000  # that are looked through for them
+LARGEST_OUTPUT = 1 << 30  # bytes of all files of one call; its /tmp has 512 MiB unless the settings allow more
+MOST_NAMES = 20_000  # searched for output files
 TAKE_S = 120.0  # for copying them
 KEPT_S = 7 * 24 * 3600  # how long a tool's output files are kept
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """Arguments with files replaced by their paths, and what the files looked like when they were put there."""
+    """Arguments with files replaced by their paths, and the files' state when they were written."""
 
     arguments: dict[str, Any]
     stamps: dict[str, tuple[int, int]]
 
 
 def is_file(value: Any) -> bool:
-    """Whether an argument is a file: exactly a name and base64 data."""
+    """Return whether an argument is a file: exactly a name and base64 data."""
     return (
         isinstance(value, dict)
         and set(value) == {"filename", "data"}
@@ -42,7 +42,7 @@ def is_file(value: Any) -> bool:
 
 def put(tmp: PrivateTmp, call: Call) -> Inputs:
     """Write the call's files into its folder; raises InvalidArguments."""
-    import base64  # 6 ms, and only calls need it
+    import base64  # takes 6 ms to import, and only calls need it
 
     arguments, stamps, total = dict(call.arguments), {}, 0
     for name, value in call.arguments.items():
@@ -78,15 +78,15 @@ def put(tmp: PrivateTmp, call: Call) -> Inputs:
 
 
 def take(tmp: PrivateTmp, inputs: Inputs, keep: str, call: Call) -> tuple[File, ...]:
-    """Copy what the tool wrote to where it stays for a week; raises TooLarge. Inputs that it left alone stay out.
+    """Copy the tool's output files to where they are kept for a week; raises TooLarge. Unchanged inputs are skipped.
 
-    The tool could put anything in the place of its folder and of its files, and may still run: only regular files of
-    ours are taken, from a folder that is no link, as they were opened. Blocks: call it in a thread.
+    The tool could replace its folder and its files with anything, and may still run: only our regular files are copied,
+    from a folder that is not a link, as they were opened. Blocks: call it in a thread.
     """
     try:
         folder = tmp.around.own_folder(tmp.name)
     except OSError:
-        return ()  # the tool removed its folder, or put something else in its place
+        return ()  # the tool removed or replaced its folder
     target = os.path.join(keep, call.id)
     with folder:
         try:
@@ -94,16 +94,16 @@ def take(tmp: PrivateTmp, inputs: Inputs, keep: str, call: Call) -> tuple[File, 
         except OSError as error:
             with suppress(OSError):
                 untrusted_files.remove(target)
-            why = f"the files that '{call.tool.name}' wrote to /tmp/{tmp.name} cannot be taken: {error.strerror}"
+            why = f"cannot copy the files that '{call.tool.name}' wrote to /tmp/{tmp.name}: {error.strerror}"
             if not isinstance(error, untrusted_files.TooMuch):
-                raise Unavailable(why, f"check the disk's space and the permissions of {keep}") from error
+                raise Unavailable(why, f"check the disk's free space and the permissions of {keep}") from error
             most = f"{MOST_OUTPUTS:,} files of {untrusted_files.shown(LARGEST_OUTPUT)} together"
             raise TooLarge(why, f"change the tool so that it leaves at most {most} there") from error
 
 
 def _taken(folder: HeldFolder, inputs: Inputs, keep: str, target: str) -> list[File]:
     """Copy all output files; raises OSError."""
-    import mimetypes  # 5 ms, and only calls need it
+    import mimetypes  # takes 5 ms to import, and only calls need it
 
     budget = Budget(MOST_NAMES, LARGEST_OUTPUT, TAKE_S)
     found: list[File] = []
@@ -131,10 +131,10 @@ def _taken(folder: HeldFolder, inputs: Inputs, keep: str, target: str) -> list[F
 
 
 def _outputs(folder: HeldFolder, inputs: Inputs, budget: Budget) -> Iterator[tuple[str, int]]:
-    """Open the files that the tool wrote, one at a time; whoever gets a descriptor closes it. Raises OSError.
+    """Open the files that the tool wrote, one at a time; the caller closes each descriptor. Raises OSError.
 
-    A file with a name outside the folder may be anybody's, linked there: its content may be none that the tool could
-    read. Files of other users are not the tool's either.
+    A file with a second name outside the folder may be anybody's, linked there, with content that the tool could not
+    read. Other users' files are not the tool's either.
     """
     names = folder.names(budget)
     links: dict[tuple[int, int], int] = {}
@@ -149,7 +149,7 @@ def _outputs(folder: HeldFolder, inputs: Inputs, budget: Budget) -> Iterator[tup
         except OSError as error:
             if is_shortage(error):
                 raise
-            continue  # a folder, a link, a pipe or a device, or nothing that we can read
+            continue  # a folder, link, pipe or device, or not readable
         found = os.fstat(fd)
         is_its_own = (
             found.st_dev == device
@@ -163,7 +163,7 @@ def _outputs(folder: HeldFolder, inputs: Inputs, budget: Budget) -> Iterator[tup
 
 
 def _free_name(name: str, taken: set[str]) -> str:
-    """Return the name, or one like it if it is taken, and note it: two names can be printed alike."""
+    """Return the name, or a similar one if it is taken, and record it: two names can look the same."""
     free, number = name, 1
     while free in taken:
         number += 1
@@ -177,7 +177,7 @@ def _stamp(found: os.stat_result) -> tuple[int, int]:
 
 
 def _forget_old(keep: str) -> None:
-    """Remove the files of calls long ago; no plugin can write there."""
+    """Remove the files of old calls; no plugin can write there."""
     try:
         with os.scandir(keep) as entries:
             old = [entry.path for entry in entries if entry.stat(follow_symlinks=False).st_mtime < time.time() - KEPT_S]

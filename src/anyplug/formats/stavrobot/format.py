@@ -48,7 +48,7 @@ programs = defaults.programs
 user_roots = defaults.user_roots
 private_places = defaults.private_places
 
-MAX_STDOUT = 16 << 20  # bytes; its own host has no bound
+MAX_STDOUT = 16 << 20  # bytes; its own host has no limit
 MAX_STDERR = 1 << 20
 
 WORDS = one_shot.Words(
@@ -64,7 +64,7 @@ NEW: NewPlugin | None = NewPlugin(
     languages=("python", "bash"),
     takes_name=manifests.PLUGIN_NAME.fullmatch,
     signs=LOWER_CASE,
-    tool=lambda name: f"{name}.{ACTION}",  # the host puts the plugin's name before it
+    tool=lambda name: f"{name}.{ACTION}",  # the host prefixes the plugin's name
 )
 
 
@@ -73,7 +73,7 @@ def switched_off(plugin: Plugin, tool: Tool | None) -> str:
     try:
         values = plugin_config.read(plugin)
     except ConfigError:
-        return ""  # the call itself says what is wrong with the file
+        return ""  # the call itself reports what is wrong with the file
     if plugin_config.allows(values, tool.own_name if tool else None):
         return ""
     return f'change "permissions" in {os.path.join(plugin.path, plugin_config.FILE)}'
@@ -87,9 +87,9 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
         "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
         "HOME": os.path.join(home.data(plugin), "home"),
         "UV_CACHE_DIR": os.path.join(cache, "uv"),
-        # Not shared: what one plugin's dependencies do while they are built must not reach the others' interpreter.
+        # Not shared: the build of one plugin's dependencies must not reach the others' interpreter.
         "UV_PYTHON_INSTALL_DIR": os.path.join(cache, "python"),
-        "UV_NO_PROJECT": "1",  # a pyproject.toml above the plugin is none of its business
+        "UV_NO_PROJECT": "1",  # a pyproject.toml above the plugin must not affect it
         "PYTHONPYCACHEPREFIX": os.path.join(cache, "pycache"),
         **certificates(users),
     }
@@ -97,7 +97,7 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
 
 async def invoke(call: Call, around: Surroundings) -> Result:
     """Run the tool once."""
-    from anyplug.runtime import thread_lanes  # 6 ms with anyio, and listing plugins runs nothing
+    from anyplug.runtime import thread_lanes  # takes 6 ms to import with anyio, and listing plugins runs nothing
 
     _configure(call.plugin)
     one_shot.make_folder(around.environment["HOME"])
@@ -117,7 +117,7 @@ async def invoke(call: Call, around: Surroundings) -> Result:
 
 
 async def prepare(plugin: Plugin, around: Surroundings) -> str:
-    """Run the init script, then resolve the dependencies of every tool that names some."""
+    """Run the init script, then resolve the dependencies of every tool that has some."""
     said = ""
     one_shot.make_folder(around.environment["HOME"])
     if plugin.init:
@@ -130,9 +130,9 @@ async def prepare(plugin: Plugin, around: Surroundings) -> str:
 
 
 def _configure(plugin: Plugin) -> None:
-    """See to it that the configuration is complete before anything runs.
+    """Make sure that the configuration is complete before anything runs.
 
-    Also where nothing is to be configured: a file that cannot be read may be one that switched the plugin off.
+    Also if there is nothing to configure: an unreadable file may be one that disabled the plugin.
     """
     try:
         values = plugin_config.read(plugin)
@@ -146,7 +146,7 @@ def _configure(plugin: Plugin) -> None:
 
 
 class ConfigUnusable(CallError):
-    """`config.json` is there, and cannot be used."""
+    """`config.json` exists, but is invalid."""
 
     code = "config_missing"
 
@@ -167,7 +167,7 @@ def _program(call: Call, arguments: dict[str, Any], tmp: PrivateTmp, around: Sur
 
 
 async def _ensure_resolved(plugin: Plugin, script: str, around: Surroundings) -> None:
-    """See to it that what a script depends on is there, outside the time that a call has."""
+    """Make sure that a script's dependencies are there, outside a call's time limit."""
     notes = scripts.notes(around.home, plugin)
     if scripts.is_resolved(script, around.environment, notes):
         return
@@ -177,11 +177,11 @@ async def _ensure_resolved(plugin: Plugin, script: str, around: Surroundings) ->
 
 
 async def _resolve(plugin: Plugin, around: Surroundings) -> None:
-    """Fetch what all tools depend on, into an empty cache.
+    """Fetch the dependencies of all tools into an empty cache.
 
-    The plugin could write there, and who fetches has the network: it must find nothing of the plugin's, neither data
-    nor code. So all are done at once, before the plugin runs again. Not so where the person named the folder: those
-    who write plugins try each change.
+    The plugin could write there, and fetching has the network: it must find nothing of the plugin's, neither data nor
+    code. So all are fetched at once, before the plugin runs again. Not so for a folder that the user named, because its
+    author tries each change.
     """
     notes = scripts.notes(around.home, plugin)
     if not plugin.explicit:
@@ -214,7 +214,7 @@ async def _initialise(plugin: Plugin, around: Surroundings) -> str:
     if finished.exit_code != 0:
         raise InitFailed(
             f"Init script failed: {_joined(finished) or finished.reason or finished.ending}",
-            "mend it, then approve again",
+            "fix it, then approve the plugin again",
         )
     return one_shot.decode(finished.stdout).strip()
 
@@ -240,7 +240,7 @@ def _no_tmp(plugin: Plugin, taken: TmpTaken) -> Unavailable:
 
 
 class InitFailed(CallError):
-    """The plugin's own set-up did not succeed."""
+    """The plugin's own setup failed."""
 
     code = "crashed"
 
@@ -256,13 +256,13 @@ def _output(finished: Finished, files: tuple[File, ...]) -> Result:
 
 
 def _failure(call: Call, program: Program, finished: Finished) -> CallError:
-    """Describe a failed run: an exit code is the tool's own way to say no."""
+    """Describe a failed run: an exit code is the tool's own way to report an error."""
     if finished.ending != "exited" or (finished.exit_code or 0) < 0:
         return one_shot.failure(call, program, finished, WORDS)
     code = finished.exit_code
     hint = "a program that it needs is not installed" if code == one_shot.COMMAND_NOT_FOUND else ""
     return CallError(
-        _joined(finished) or f"the tool failed (exit {code}) and said nothing",
+        _joined(finished) or f"the tool failed (exit {code}) without a message",
         hint,
         exit_code=code,
         stderr=one_shot.decode(finished.stderr),

@@ -89,7 +89,7 @@ class Step:
         return self.name in REMOVERS or any(word.rpartition("/")[2] in REMOVERS for word in self.words)
 
     def targets(self) -> list[str]:
-        """Give the places that a removing command is told, also those that do not look like paths."""
+        """Return the places that a removing command is told, also those that do not look like paths."""
         at = next((at for at, word in enumerate(self.words) if word.rpartition("/")[2] in WRITERS), 0)
         named = [word for word in self.words[at + 1 :] if word and not word.startswith("-")]
         return [place for word in named for place in self.places(word)]
@@ -142,7 +142,7 @@ class Step:
         return resolved(path, self.folder)
 
     def places(self, word: str) -> list[str]:
-        """Give where a word leads: by itself, as the value of an option, and what its globs stand for."""
+        """Return where a word leads: by itself, as the value of an option, and what its globs stand for."""
         key = (self.folder, word, self._is_unlinking)
         if key not in self._known:
             self._known[key] = self._looked_up(word)
@@ -273,7 +273,7 @@ def _told(step: Step, line: Line) -> Iterator[str]:
 
 
 def _is_made(step: Step, line: Line) -> bool:
-    """Whether a command runs a file that the same line writes."""
+    """Return whether a command runs a file that the same line writes."""
     ran = {step.where(word) for word in step.words[step.start : step.start + MOST_SHOWN] if not word.startswith("-")}
     return any(not ran.isdisjoint(one.writes) for one in line.steps if one is not step)
 
@@ -294,7 +294,7 @@ def _changed_folder(words: Sequence[str], folder: str) -> str:
 
 
 def may_write(step: Step) -> bool:
-    """Whether a command changes files that it names."""
+    """Return whether a command changes files that it names."""
     names = {word.rpartition("/")[2] for word in step.words[step.start : step.start + MOST_SHOWN]}
     return bool(names & WRITERS) or (bool(names & EDITING) and any(map(_IN_PLACE.match, step.words)))
 

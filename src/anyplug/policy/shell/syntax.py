@@ -161,7 +161,7 @@ def read(command: str) -> Reading:
 
 
 def _scripts(simple: Simple) -> list[str]:
-    """Give what another shell is told to run."""
+    """Return what another shell is told to run."""
     words = [word.rpartition("/")[2] for word in simple.words]
     if "eval" in words:
         rest = itertools.dropwhile(lambda word: word in {"eval", "--"}, simple.words[words.index("eval") :])
@@ -249,7 +249,7 @@ class _Line:
         return not self._word
 
     def is_in_case(self) -> bool:
-        """Whether a closing parenthesis ends a pattern here."""
+        """Return whether a closing parenthesis ends a pattern here."""
         self.end_word()
         return self.cases + ("case" in self._words) > ("esac" in self._words)
 
@@ -567,12 +567,12 @@ def _choices(body: str) -> list[str]:
 
 
 def path_words(command: str) -> list[str]:
-    """Give the words after the first that look like paths, without what a glob begins."""
+    """Return the words after the first that look like paths, without what a glob begins."""
     return [_before_glob(word) for word in _split(command)[1:] if is_path(word)]
 
 
 def is_path(word: str) -> bool:
-    """Whether a word looks like a path."""
+    """Return whether a word looks like a path."""
     return "/" in word or "\\" in word or word.startswith(PATH_STARTS) or any(char in word for char in GLOBS)
 
 

@@ -1,4 +1,4 @@
-"""Networks: CIDRs of IPv4 and IPv6. Nothing here asks a network."""
+"""Networks: CIDRs of IPv4 and IPv6. Nothing here uses the network."""
 
 import ipaddress
 from typing import Any, Final

@@ -84,13 +84,13 @@ def is_valid(pattern: Any) -> Any:
 
 @builtin("regex.find_n", STRING, STRING, NUMBER, context=True)
 def find_n(context: Any, pattern: Any, text: Any, most: Any) -> Any:
-    """Return what fits, so many times."""
+    """Return what fits, at most so many times."""
     return tuple(found[0] for found in _matches(context, pattern, text, need_integer(3, most)))
 
 
 @builtin("regex.find_all_string_submatch_n", STRING, STRING, NUMBER, context=True)
 def find_all_string_submatch_n(context: Any, pattern: Any, text: Any, most: Any) -> Any:
-    """Return what fits and its groups, so many times."""
+    """Return what fits and its groups, at most so many times."""
     return tuple(
         (found[0], *(group or "" for group in found.groups()))
         for found in _matches(context, pattern, text, need_integer(3, most))

@@ -208,37 +208,37 @@ def substring(text: Any, start: Any, length: Any) -> Any:
 
 @builtin("trim", STRING, STRING)
 def trim(text: Any, chars: Any) -> Any:
-    """Take characters away at both ends."""
+    """Remove characters at both ends."""
     return text.strip(chars) if chars else text
 
 
 @builtin("trim_left", STRING, STRING)
 def trim_left(text: Any, chars: Any) -> Any:
-    """Take characters away at the beginning."""
+    """Remove characters at the beginning."""
     return text.lstrip(chars) if chars else text
 
 
 @builtin("trim_right", STRING, STRING)
 def trim_right(text: Any, chars: Any) -> Any:
-    """Take characters away at the end."""
+    """Remove characters at the end."""
     return text.rstrip(chars) if chars else text
 
 
 @builtin("trim_prefix", STRING, STRING)
 def trim_prefix(text: Any, part: Any) -> Any:
-    """Take a beginning away, if it is there."""
+    """Remove a prefix, if present."""
     return text.removeprefix(part)
 
 
 @builtin("trim_suffix", STRING, STRING)
 def trim_suffix(text: Any, part: Any) -> Any:
-    """Take an end away, if it is there."""
+    """Remove a suffix, if present."""
     return text.removesuffix(part)
 
 
 @builtin("trim_space", STRING)
 def trim_space(text: Any) -> Any:
-    """Take white space away at both ends."""
+    """Remove white space at both ends."""
     return text.strip(SPACE)
 
 

@@ -83,7 +83,7 @@ def _length(value: Any) -> int:
 
 
 def _print(*values: Any) -> str:
-    """Join as Go's fmt.Sprint does: a space between two that are no strings."""
+    """Join as Go's fmt.Sprint does: a space between two that are not strings."""
     out: list[str] = []
     for index, value in enumerate(values):
         if index and not isinstance(value, str) and not isinstance(values[index - 1], str):

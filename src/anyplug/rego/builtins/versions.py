@@ -63,7 +63,7 @@ def semver_is_valid(text: Any) -> Any:
 
 @builtin("semver.compare", STRING, STRING)
 def semver_compare(left: Any, right: Any) -> Any:
-    """Give -1, 0 or 1."""
+    """Return -1, 0 or 1."""
     one, before = _version(left)
     other, behind = _version(right)
     if one != other:
@@ -144,7 +144,7 @@ def _uuid(text: str) -> uuid.UUID | None:
 
 @builtin("uuid.parse", ANY)
 def uuid_parse(text: Any) -> Any:
-    """Take a UUID apart; undefined if it is none."""
+    """Parse a UUID; undefined if it is invalid."""
     found = _uuid(text) if text.__class__ is str else None
     if found is None:
         return None

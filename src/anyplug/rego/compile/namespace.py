@@ -85,7 +85,7 @@ class Namespace:
         return name
 
     def replace(self, found: With) -> None:
-        """Note what one `with` replaces."""
+        """Record what one `with` replaces."""
         if found.path[0] == "data":
             self.patches.add(found.path[1:])
         if found.path[0] != "input":
@@ -100,7 +100,7 @@ class Namespace:
         return any(path[: len(patch)] == patch for patch in self.patches)
 
     def forget_constants(self) -> None:
-        """Let go of what is needed only while rules are written; the constants themselves stay."""
+        """Release what is needed only while rules are written; the constants themselves stay."""
         self._constants.clear()
 
     # Code.

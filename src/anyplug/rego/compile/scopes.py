@@ -32,7 +32,7 @@ class Scope:
         self.mentioned: set[str] = set()  # also those of bodies around this one
 
     def find(self, name: str) -> str | None:
-        """Look a name up, here and around."""
+        """Look up a name, here and around."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names and (scope is self or name not in scope.later):

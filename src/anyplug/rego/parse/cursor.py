@@ -39,16 +39,16 @@ class Cursor:
         return self.source.at(self.token.start)
 
     def fail(self, message: str, token: Token | None = None) -> NoReturn:
-        """Refuse what stands at the cursor."""
+        """Refuse what is at the cursor."""
         raise self.source.fault((token or self.token).start, message)
 
     def is_(self, text: str) -> bool:
-        """Return whether an operator or keyword stands at the cursor."""
+        """Return whether an operator or keyword is at the cursor."""
         token = self.token
         return token.text == text and token.kind in {"operator", "keyword"}
 
     def takes(self, text: str) -> bool:
-        """Go on if an operator or keyword stands at the cursor."""
+        """Go on if an operator or keyword is at the cursor."""
         if self.is_(text):
             self.advance()
             return True

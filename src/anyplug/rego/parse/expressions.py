@@ -87,7 +87,7 @@ class Expressions(Terms):
         return made
 
     def word(self, text: str) -> bool:
-        """Return whether `and` or `or` stands at the cursor, and is imported."""
+        """Return whether `and` or `or` is at the cursor, and is imported."""
         token = self.token
         return token.kind == "name" and token.text == text and text in self.logic
 

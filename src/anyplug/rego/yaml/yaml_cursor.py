@@ -6,7 +6,7 @@ MAX_DEPTH: Final = 100  # of collections
 
 
 class YamlError(ValueError):
-    """What was read is no YAML, or YAML that is not supported; `row` is 0 where that is not known."""
+    """The text is not YAML, or uses unsupported YAML; `row` is 0 if unknown."""
 
     def __init__(self, message: str, row: int = 0) -> None:
         super().__init__(f"line {row}: {message}" if row else message)

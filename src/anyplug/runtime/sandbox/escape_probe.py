@@ -359,7 +359,7 @@ def link_to(folder: str, name: str) -> None:
 
 
 def link_as(path: str, name: str) -> None:
-    """Give a file another name, and take it away again."""
+    """Add another name for a file, and remove it again."""
     os.link(path, name)
     os.unlink(name)
 
@@ -373,7 +373,7 @@ def append_linked(path: str) -> None:
 
 
 def name_unnamed(path: str) -> None:
-    """Give a name to a file that has none."""
+    """Name a file that has no name."""
     fd = os.open(os.path.dirname(path), os.O_TMPFILE | os.O_WRONLY)
     os.link(f"/proc/self/fd/{fd}", path, follow_symlinks=True)
     os.unlink(path)

@@ -113,7 +113,7 @@ class ConfinedThread:
                 self._outcome.append(self._spawn())
             except OSError as error:
                 self._outcome.append(error)
-            except Exception as error:  # noqa: BLE001 - a zero byte in an argument, say; whoever waits must hear of it
+            except Exception as error:  # noqa: BLE001 - such as a zero byte in an argument; the waiting thread needs it
                 self._outcome.append(OSError(errno.EINVAL, str(error)))
             finally:
                 self._answered.release()

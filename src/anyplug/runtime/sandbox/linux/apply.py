@@ -203,7 +203,7 @@ class Confinement:
         return path
 
     def arrange(self, trees: list[tuple[int, str]]) -> None:
-        """Give the calling thread its own working folder, and attach its mounts."""
+        """Separate the calling thread's working folder from the others', and attach its mounts."""
         syscalls.unshare(syscalls.CLONE_NEWNS if trees else syscalls.CLONE_FS)
         for tree, path in trees:
             if path != mounts.TMP:
@@ -346,7 +346,7 @@ class Confinement:
         return tree
 
     def _open_doorway(self) -> None:
-        """Listen in the empty network: a socket stays in the namespace where it was created, whoever uses it."""
+        """Listen in the empty network: a socket stays in the namespace where it was created."""
         try:
             mounts.bring_up_loopback()
             doorway = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)

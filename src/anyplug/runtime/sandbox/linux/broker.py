@@ -450,7 +450,7 @@ class Broker:
         )  # fmt: skip
 
     def link(self, call: Call, places: tuple[int, int, int, int], flags: int) -> None:
-        """Give a file another name."""
+        """Add another name for a file."""
         old_at, old, new_at, new = places
         follows = bool(flags & AT_SYMLINK_FOLLOW)
         path = call.path(old)

@@ -195,7 +195,7 @@ DECISIONS: tuple[tuple[str, str, dict[str, Numbers]], ...] = (
         },
     ),
     (
-        EXAMINE, "a lease on a file stalls for 45 seconds whoever opens it, and the host opens a plugin's files",
+        EXAMINE, "a lease on a file stalls anyone who opens it for 45 seconds, and the host opens a plugin's files",
         {
             "fcntl": (72, 25),
         },
